@@ -77,10 +77,10 @@ check: tools
 # Simulated lives of fresh seeds, until one fails.
 sim: env
 	@for round in $$(seq 1000000); do first=$$(( $$(date +%s) % 100000000 * 10 )); \
-		$(BIN)/python -m tests.simulation $$first 20 && \
-		$(BIN)/python -m tests.simulation.stream $$first 20 && \
-		$(BIN)/python -m tests.simulation.brokers $$first 20 && \
-		$(BIN)/python -m tests.simulation.quorum $$first 200 || exit 1; done
+		$(BIN)/python -m tests.simulation process $$first 20 && \
+		$(BIN)/python -m tests.simulation stream $$first 20 && \
+		$(BIN)/python -m tests.simulation brokers $$first 20 && \
+		$(BIN)/python -m tests.simulation quorum $$first 200 || exit 1; done
 
 MINUTES ?= 30
 

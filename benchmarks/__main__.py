@@ -46,7 +46,7 @@ GROUPS: dict[str, Run] = {
     "stream": lambda with_kafka: _of("stream").run() if with_kafka else (),
     "quorum": lambda with_kafka: _quorum() if with_kafka else (),
     "replay": lambda _: _of("replay").run_small(),
-    "standing": lambda with_kafka: _of("standing").run(with_kafka),
+    "many-topics": lambda with_kafka: _of("many_topics").run(with_kafka),
 }
 """The benchmarks by name, those first that tell most."""
 

@@ -32,8 +32,9 @@ from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, snapshot_offsets
 from events.names import Offset, RequestId
-from projections.queries import responses
+from projections.queries import overviews
 from projections.queries.query import Query, Questions
+from projections.queries.topics import topics_at
 from projections.store.snapshotting import Snapshotting
 from projections.store.store import TopicStore
 
@@ -139,9 +140,9 @@ def past_of(folder: Path, seed: int) -> Iterator[Figure]:
     page, place, brokers, whole = Timing(), Timing(), Timing(), Timing()
     for _ in range(MOMENTS):
         at, after = str(chance.randrange(end // 20, end)), chance.choice(names)
-        page.run(lambda: _encode(responses.topics_at(query, at, None, PAGE)))  # noqa: B023
-        place.run(lambda: _encode(responses.topics_at(query, at, after, PAGE)))  # noqa: B023
-        brokers.run(lambda: _encode(responses.brokers(query, at)))  # noqa: B023
+        page.run(lambda: _encode(topics_at(query, at, None, PAGE)))  # noqa: B023
+        place.run(lambda: _encode(topics_at(query, at, after, PAGE)))  # noqa: B023
+        brokers.run(lambda: _encode(overviews.brokers(query, at)))  # noqa: B023
     offsets = snapshot_offsets(log)
     furthest = max(zip([0, *offsets], [*offsets, end], strict=True), key=lambda gap: gap[1] - gap[0])
     topics = 0
@@ -161,7 +162,7 @@ def _whole(timing: Timing, query: Questions, at: str) -> int:
         nonlocal found
         after: str | None = None
         while True:
-            page = responses.topics_at(query, at, after, PAGE_MAX)
+            page = topics_at(query, at, after, PAGE_MAX)
             _encode(page)
             found += len(page.topics)
             after = page.next_after

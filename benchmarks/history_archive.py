@@ -23,7 +23,7 @@ from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, base_of, download_base, write_base
-from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, note
+from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, status_changes
 from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
@@ -47,7 +47,7 @@ def opened(folder: Path) -> RocksDbLog:
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     """Archive what is closed, and let it go."""
     archiving, leaving = Timing(), Timing()
-    log.note(note(replace(archive_status(log), url=place.url)))
+    log.put_state(status_changes(replace(archive_status(log), url=place.url)))
     at_work = Archiver(
         log,
         place,
@@ -62,7 +62,7 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
 
     def archive() -> None:
         while (manifest := at_work.step()) is not None:
-            log.note(manifest_changes(manifest))
+            log.put_state(manifest_changes(manifest))
 
     archiving.run(archive)
     manifests = list(manifests_of(log))

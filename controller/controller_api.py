@@ -28,20 +28,20 @@ from controller.policy.interface import PolicyInForce
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
 from projections.store.store import TopicReader
-from projections.views.overview_types import QuorumView
+from projections.views.overviews import QuorumView
 
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000
-"""How long a change without a timeout of its own waits to be carried out by a cluster: `request.timeout.ms`."""
+"""Timeout of a change without its own, until a target cluster has carried it out: `request.timeout.ms`."""
 _OF_BOTH: tuple[Operation, ...] = ("Create", "Alter", "Describe", "DescribeConfigs", "AlterConfigs")
 _TOPIC_OPERATIONS: tuple[Operation, ...] = (*_OF_BOTH, "Read", "Write", "Delete")
 _CLUSTER_OPERATIONS: tuple[Operation, ...] = (*_OF_BOTH, "ClusterAction", "IdempotentWrite")
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What a request is answered: an answer to each of its commands, in their order.
+    """The answers to the commands of a request, in their order.
 
-    Where it went beyond its sender's mutation quota (KIP-599), the sender is to be silent until `throttled_until_s` by
+    If the request exceeds its sender's mutation quota (KIP-599), the sender is throttled until `throttled_until_s` on
     the clock of the event loop.
     """
 
@@ -50,7 +50,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def throttle_time_ms(self) -> int:
-        """For how long from now the sender is to be silent."""
+        """Remaining throttle time, in milliseconds."""
         return max(0, round((self.throttled_until_s - asyncio.get_running_loop().time()) * 1000))
 
     def __iter__(self) -> Iterator[Answer]:
@@ -58,33 +58,33 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 PARTITIONS_PER_PORTION = 500
-"""Of so many partitions a request's parts are decided at once: others get in between."""
+"""A large request is decided in parts of at most so many partitions, so that other requests need not wait for it."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def in_portions(wanted: Iterable[tuple[K, Sequence[V]]]) -> Iterator[list[tuple[K, Sequence[V]]]]:
-    """What is wanted of partitions of some topics, each topic once, in portions of which none has more than
-    `PARTITIONS_PER_PORTION`, and each names a topic once."""
+    """Split items by topic into portions of at most `PARTITIONS_PER_PORTION` items. `wanted` has each topic once, and
+    so has each portion."""
     portion: list[tuple[K, Sequence[V]]] = []
     room = PARTITIONS_PER_PORTION
     for topic, each in wanted:
         for start in range(0, max(1, len(each)), PARTITIONS_PER_PORTION):
-            piece = each[start : start + PARTITIONS_PER_PORTION]
-            if len(piece) > room or not room:
+            part = each[start : start + PARTITIONS_PER_PORTION]
+            if len(part) > room or not room:
                 yield portion
                 portion, room = [], PARTITIONS_PER_PORTION
-            portion.append((topic, piece))
-            room -= max(1, len(piece))
+            portion.append((topic, part))
+            room -= max(1, len(part))
     if portion:
         yield portion
 
 
 class ControllerStatus(msgspec.Struct, frozen=True):
-    """How a controller stands at this moment, for health and figures.
+    """The current status of a controller, for health and metrics.
 
-    `storage_error` is why the log cannot be written now, `failure` what ended deciding; both are None while all is
-    well.
+    `storage_error` is the reason why the log cannot be written now, `failure` the error that ended deciding. Both are
+    None while the controller is healthy.
     """
 
     events_durable: int
@@ -95,11 +95,11 @@ class ControllerStatus(msgspec.Struct, frozen=True):
 
 
 class ControllerPort(Protocol):
-    """Who has commands decided, and shows what is durable."""
+    """Has commands decided, and reads durable state."""
 
     @property
     def store(self) -> TopicReader:
-        """Topics, brokers and settings as of the newest event that may be seen."""
+        """Topics, brokers and settings as of the newest visible event."""
         ...
 
     @property
@@ -108,12 +108,12 @@ class ControllerPort(Protocol):
         ...
 
     def status(self) -> ControllerStatus:
-        """Its status at this moment, for health and figures."""
+        """The current status, for health and metrics."""
         ...
 
     @property
     def refusals(self) -> RefusalRecords:
-        """Where denials are counted that lead to no command."""
+        """Counts the denials that lead to no command."""
         ...
 
     def now_ms(self) -> int:
@@ -121,17 +121,17 @@ class ControllerPort(Protocol):
         ...
 
     def new_request_id(self, origin: str = "") -> RequestId:
-        """An id that no other request has; `origin` says where it comes from."""
+        """A unique request id; `origin` names the source of the request."""
         ...
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Put the commands of one request, one a topic. With `timeout_ms` above 0 what is not answered by then is
-        answered REQUEST_TIMED_OUT."""
+        """Submit the commands of one request, one per topic. With `timeout_ms` above 0, commands without an answer by
+        then are answered REQUEST_TIMED_OUT."""
         ...
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node as clients are shown it."""
+    """A node in responses to clients."""
 
     node_id: int
     host: str
@@ -141,15 +141,15 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class ControllerApi:
-    """One controller as its gateways see it.
+    """A controller, for the handlers of Kafka APIs and HTTP.
 
-    `node_id` is the controller's own, `advertised` the address at which clients reach it. With `broker_listeners` the
-    brokers have ports of their own and the controller is a node beside them; else clients reach every broker at the
-    controller's address, and a live broker is named as controller, as KRaft does.
+    `node_id` is the controller's own, `advertised` its address for clients. With `broker_listeners` the brokers have
+    their own ports and the controller is one more node. Without it clients reach every broker at the controller's
+    address, and a live broker is named as controller, as KRaft does.
     """
 
     decides_here = True
-    """Whether this very process has the settings that decide."""
+    """True if this process has the settings that decide."""
 
     def __init__(
         self,
@@ -170,35 +170,36 @@ class ControllerApi:
         self.partitions_per_response_max = partitions_per_response_max
         self._applied: Callable[[], int] | None = None
         self.turns = asyncio.Lock()
-        """Held for each slice of a long answer, so that the loop does one of them in a round."""
+        """Held for each slice of a long response, so that the event loop runs only one slice in a round."""
         self.static_configs: Mapping[str, str] = {}
-        """The settings that were given, by Kafka's keys: what DescribeConfigs shows as a broker's static configs."""
+        """The configured settings by Kafka's keys: a broker's static configs in DescribeConfigs."""
         self.policies: tuple[PolicyInForce, ...] | None = None
-        """The policies that judge in this process, in their order; None where they judge elsewhere."""
+        """The policies of this process, in their order; None if another process has them."""
         self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
-        """Where admin clients of a listener reach a broker of the target cluster through this process; None without
-        such ports, and where brokers are no cluster of their own."""
+        """Returns the address at which admin clients of a listener reach a broker of the target cluster through this
+        process. None without such ports or without a target cluster."""
         self.brokers_error: Callable[[], str | None] = lambda: None
+        """Returns the reason why decisions cannot be carried out now; None if they can."""
         self.archive_error: Callable[[], str | None] = lambda: None
-        """Why what is decided cannot be carried out now; None when it can."""
+        """Returns the reason why the archive cannot be written now; None if it can."""
         self.quorum: Callable[[], QuorumView] | None = None
-        """The quorum of controllers that this one votes in, as it sees it; None without one."""
+        """The quorum of which this controller is a voter; None without a quorum."""
 
     def as_of(self, applied: Callable[[], int]) -> ControllerApi:
-        """The gateway of a node that knows only the topics whose creation it has applied; `applied` says how far it
-        is. What a topic became later is shown at once."""
+        """The API of a node that knows only the topics whose creation it has applied. `applied` returns the offset
+        that the node has reached. Later changes of a known topic are visible at once."""
         api = copy(self)
         api._applied = applied
         return api
 
     def at_listener(self, advertised: Endpoint) -> ControllerApi:
-        """The gateway as clients of one listener see it: they are shown the addresses of nodes for theirs."""
+        """The API for clients of one listener: responses have the nodes' addresses of that listener."""
         api = copy(self)
         api.advertised, api._listener = advertised, advertised.name
         return api
 
     def _endpoint(self, broker: Broker) -> Endpoint:
-        """Where clients find a broker: at the endpoint of their own listener, or its first where it has none such."""
+        """The broker's endpoint for this listener, or its first endpoint if it has none for it."""
         for endpoint in broker.endpoints:
             if endpoint.name == self._listener:
                 return endpoint
@@ -207,7 +208,7 @@ class ControllerApi:
     # --- reading
 
     def knows(self, topic: Topic) -> bool:
-        """Whether this node has applied the creation of the topic."""
+        """True if this node has applied the creation of the topic."""
         return self._applied is None or topic.created_offset <= self._applied()
 
     def topic(self, name: str) -> Topic | None:
@@ -231,7 +232,7 @@ class ControllerApi:
         return self.controller.cluster_id
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
-        """The nodes that clients are shown, by id; the controller itself where it is a node of its own."""
+        """The nodes in responses to clients, by id; with the controller if it is a node itself."""
         brokers = self.cluster.brokers
         nodes = [
             Node(broker_id, self._endpoint(broker).host, self._endpoint(broker).port, broker.rack, broker.fenced)
@@ -241,8 +242,8 @@ class ControllerApi:
         return [*self._own_nodes(), *nodes] if self._is_a_node_itself() else nodes
 
     def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
-        """The nodes that admin clients are shown. In front of a cluster these are its brokers at their listeners here:
-        at its own address a broker would name another controller, and change topics itself."""
+        """The nodes in responses to admin clients. With a target cluster these are its brokers at their ports of this
+        process: at its own address, a broker would name another controller and change topics itself."""
         if not self.cluster.settings.has_target_cluster:
             return self.nodes(include_fenced)
         if self.broker_ports is None:
@@ -257,7 +258,8 @@ class ControllerApi:
         return brokers or self._own_nodes()
 
     def admin_controller_id(self) -> int:
-        """The node that admin clients are to send changes to: any of the cluster's brokers, at its listener here."""
+        """The node to which admin clients send changes: any broker of the target cluster, at its port of this
+        process."""
         if self.broker_ports is None:
             return self.controller_id()
         return next(each.node_id for each in self.admin_nodes())
@@ -266,7 +268,7 @@ class ControllerApi:
         return [Node(self.node_id, self.advertised.host, self.advertised.port)]
 
     def is_node(self, cluster_id: str, node_id: int) -> bool:
-        """True if clients of this listener are shown the node of this id, in the cluster of this id, at its address."""
+        """True if responses to clients of this listener have this node, in this cluster, at this listener's address."""
         if cluster_id != self.cluster_id:
             return False
         here = (self.advertised.host, self.advertised.port)
@@ -274,7 +276,7 @@ class ControllerApi:
         return node_id == self.node_id or here in shown
 
     def controller_id(self) -> int:
-        """The node that clients are to send admin requests to."""
+        """The node to which clients send admin requests."""
         return self.node_id if self._is_a_node_itself() else self.cluster.live[0]
 
     def _is_a_node_itself(self) -> bool:
@@ -284,17 +286,17 @@ class ControllerApi:
 
     @property
     def has_authorizer(self) -> bool:
-        """Whether permissions are looked at; without an authorizer there are no access control entries to manage."""
+        """True if permissions are checked; without an authorizer there are no ACLs to manage."""
         return not isinstance(self.authorizer, AllowAll)
 
     def allows(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """Whether the requester may do this to a topic, or (None) to the cluster."""
+        """True if the requester may do this to a topic, or to the cluster if `topic` is None."""
         if topic is None:
             return self.authorizer.allows(requester, operation, "Cluster", CLUSTER_NAME)
         return self.authorizer.allows(requester, operation, "Topic", topic)
 
     def grants(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """The same of something that was requested outright: that it is not allowed goes to the log."""
+        """The same for an explicitly requested operation: a denial is logged."""
         if topic is None:
             return self.grants_on(requester, operation, "Cluster", CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return self.grants_on(requester, operation, "Topic", topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -302,38 +304,38 @@ class ControllerApi:
     def grants_on(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, refusal: ErrorCode
     ) -> bool:
-        """The same for any resource; `refusal` is the error that is answered where it is not allowed."""
+        """The same for any resource; `refusal` is the error code of the denial."""
         if self.authorizer.allows(requester, operation, resource_type, name):
             return True
         self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
         return False
 
     def may_create(self, requester: Requester, topic: str) -> bool:
-        """Whether the requester may create a topic: `Create` on the cluster or on the topic is needed (KIP-277)."""
+        """True if the requester may create a topic: this needs `Create` on the cluster or on the topic (KIP-277)."""
         return self.allows(requester, "Create") or self.allows(requester, "Create", topic)
 
     def denial_of_create(self, requester: Requester, topic: str) -> int:
-        """0, or the error of one who may not create."""
+        """The error code if the requester may not create the topic, else 0."""
         return 0 if self.may_create(requester, topic) else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def denial(self, requester: Requester, operation: Operation, topic: str) -> int:
-        """0, or the error of one who may not do this to the topic."""
+        """The error code if the requester may not do this to the topic, else 0."""
         return 0 if self.allows(requester, operation, topic) else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def denial_of_delete(self, requester: Requester, topic: str, *, by_id: bool = False) -> int:
-        """0, or the error of one who may not delete: `Delete` on the cluster or on the topic is needed. Who names a
-        topic must be able to see it too, or its name could be tried; an id cannot be guessed."""
+        """The error code if the requester may not delete the topic, else 0. This needs `Delete` on the cluster or on
+        the topic. A request by name also needs `Describe`, so that nobody can probe names; an id cannot be guessed."""
         if self.allows(requester, "Delete"):
             return 0
         is_granted = self.allows(requester, "Delete", topic) and (by_id or self.allows(requester, "Describe", topic))
         return 0 if is_granted else int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def topic_operations(self, requester: Requester, topic: str) -> int:
-        """What the requester may do to a topic, as KIP-430's bit field."""
+        """The requester's allowed operations on a topic, as KIP-430's bit field."""
         return self._operations(requester, _TOPIC_OPERATIONS, topic)
 
     def cluster_operations(self, requester: Requester) -> int:
-        """What the requester may do to the cluster, as KIP-430's bit field; 0 for one who may not describe it."""
+        """The requester's allowed operations on the cluster, as KIP-430's bit field; 0 without `Describe`."""
         return self._operations(requester, _CLUSTER_OPERATIONS, None) if self.grants(requester, "Describe") else 0
 
     def _operations(self, requester: Requester, operations: Sequence[Operation], topic: str | None) -> int:
@@ -342,7 +344,7 @@ class ControllerApi:
     # --- submitting
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Put the commands of one request; where there are none, the reply is there at once, and empty."""
+        """Submit the commands of one request; without commands the reply is empty and done at once."""
         if commands:
             return self.controller.submit(commands, timeout_ms)
         nothing = asyncio.get_running_loop().create_future()
@@ -350,21 +352,22 @@ class ControllerApi:
         return nothing
 
     async def submit_cluster(self, command: ClusterCommand) -> Answer:
-        """Put what concerns no topic; the answer has a detail for each of its parts, unless all of it failed."""
+        """Submit a command of the cluster; the answer has a detail for each of its parts, unless it failed as a
+        whole."""
         (answer,) = await self.submit([command])
         return answer
 
     def submit_change(
         self, commands: Sequence[TopicCommand], timeout_ms: int = CHANGE_TIMEOUT_MS
     ) -> asyncio.Future[Reply]:
-        """Put the changes of one request. They are answered when decided; where a cluster carries them out, when that
-        is done, or REQUEST_TIMED_OUT when the time is up."""
+        """Submit the changes of one request. They are answered once decided; with a target cluster, once it has carried
+        them out, or REQUEST_TIMED_OUT after the timeout."""
         carried_out = self.cluster.settings.has_target_cluster
         return self.submit(commands, max(1, timeout_ms) if carried_out else 0)
 
 
 def new_topic_ids(count: int) -> list[TopicId]:
-    """Random topic ids (KIP-516). As in Kafka none begins with `-` in base64, so that command lines take it."""
+    """Random topic ids (KIP-516). As in Kafka none begins with `-` in base64, so that command lines accept it."""
     drawn = os.urandom(TOPIC_ID_BYTES * count)
     return [_as_uuid4(drawn[at : at + TOPIC_ID_BYTES]) for at in range(0, len(drawn), TOPIC_ID_BYTES)]
 
@@ -377,5 +380,5 @@ def _as_uuid4(drawn: bytes) -> TopicId:
 
 
 def offline_replicas(replicas: Sequence[BrokerId], live: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
-    """The replicas that do not serve: those on brokers that are not live, placeholders included."""
+    """The replicas on brokers that are not live, including placeholders."""
     return tuple(replica for replica in replicas if replica not in live)

@@ -75,16 +75,16 @@ def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
     """The fields of an event up to its topic, none for a cluster-wide one; then its `place`."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
-    said: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
     if "topic" in names:
         fields = [*names[: names.index("topic")], ("topic", str)]
     else:
-        said["topic"] = None
+        constants["topic"] = None
     if kind in OVERWRITING:
         fields.append(("place", int))
     else:
-        said["place"] = OF_IDLE if kind in IDLE else OF_NO_PARTITION
-    return msgspec.defstruct(kind.__name__, fields, namespace=said, array_like=True, tag=True, gc=False)
+        constants["place"] = OF_IDLE if kind in IDLE else OF_NO_PARTITION
+    return msgspec.defstruct(kind.__name__, fields, namespace=constants, array_like=True, tag=True, gc=False)
 
 
 _Beginning: Any = msgspec.defstruct(
@@ -181,23 +181,22 @@ def without_secrets(event: Event) -> Event:
     if isinstance(event, LoginSecretDrawn):
         return replace(event, secret=HIDDEN)
     if isinstance(event, ResourceConfigsChanged):
-        shown, before = configs_without_secrets(event), None if event.before is None else _shown(event.before)
-        return (
-            event if (shown, before) == (event.configs, event.before) else replace(event, configs=shown, before=before)
-        )
+        configs, before = configs_without_secrets(event), None if event.before is None else _masked(event.before)
+        unchanged = (configs, before) == (event.configs, event.before)
+        return event if unchanged else replace(event, configs=configs, before=before)
     return event
 
 
 def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
     """The configs of an event, with secrets hidden."""
-    return _shown(event.configs)
+    return _masked(event.configs)
 
 
-def _shown(configs: Configs) -> Configs:
+def _masked(configs: Configs) -> Configs:
     return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in configs)
 
 
 def value_without_secrets(record: Recorded, value: bytes) -> bytes:
     """The canonical bytes of an event with its secrets hidden; `value` itself if it has none."""
-    shown = without_secrets(record.event)
-    return value if shown is record.event else encode_event(record.at_ms, record.cause, shown)
+    masked = without_secrets(record.event)
+    return value if masked is record.event else encode_event(record.at_ms, record.cause, masked)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from projections.replay.spark.session import spark_session
 from projections.replay.spark.source import TopicwrightSource
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.tools import ROOT, spark_java_options
 from tests.support.topicwright import Topicwright, topicwright
@@ -31,8 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep Hypothesis' folder in one place, wherever a test changes to or starts a process: kio imports Hypothesis if
     it is there, and that alone makes a folder. And let kafka-python be imported: it reads its message schemas in a
     way that Python 3.11 warns of."""
-    hypothesis.settings.register_profile("timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    hypothesis.settings.load_profile("timeless")  # how long an example takes depends on what else the machine does
+    slow = [HealthCheck.too_slow]  # how long an example takes depends on what else the machine does
+    hypothesis.settings.register_profile("timeless", deadline=None, max_examples=50, suppress_health_check=slow)
+    hypothesis.settings.load_profile("timeless")
     home = str(ROOT / ".hypothesis")
     set_hypothesis_home_dir(home)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = home
@@ -76,8 +77,11 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka44(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself."""
-    with reference_kafka(tmp_path_factory.mktemp("kafka44") / "kafka") as kafka:
+    """A real Kafka 4.4 of three nodes with the table's policy; node 3 does not create topics by itself. It has
+    transactions, and groups with short sessions, so that failovers do not take long. Topics of a test have names of
+    their own."""
+    folder = tmp_path_factory.mktemp("kafka44") / "kafka"
+    with reference_kafka(folder, group_min_session_timeout_ms="1000", **TRANSACTIONS) as kafka:
         yield kafka
 
 
@@ -99,11 +103,10 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="session")
 def gateway_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """One of two gateways, with two workers behind them, over the real Kafka; simulated brokers and settings as
-    above."""
+    """One of two gateways, with a worker behind them, over the real Kafka; simulated brokers and settings as above."""
     settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
     folder = tmp_path_factory.mktemp("stream") / "auto"
-    with stream(folder, kafka44.bootstrap, "auto", settings, workers=2, gateways=2) as running:
+    with stream(folder, kafka44.bootstrap, "auto", settings, gateways=2) as running:
         yield running.gateways[0]
 
 

@@ -14,5 +14,5 @@ def test_the_distribution_has_the_version_of_the_code() -> None:
 
 
 def test_the_command_tells_it() -> None:
-    done = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout == f"topicwright {RELEASE}\n"

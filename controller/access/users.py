@@ -7,7 +7,7 @@ Constraint: responses must not reveal which users exist. Every login does the sa
 is no real one: one password hash if the file has any, and one for each SCRAM mechanism. Kafka instead ends a SCRAM
 login of an unknown user at its first message.
 
-Clients see salts and iterations of SCRAM, so fake ones must look real. They are derived from a secret in the log
+Clients see salts and iterations of SCRAM, so fake ones must be plausible. They are derived from a secret in the log
 (`LoginSecretDrawn`), so a name has the same ones at all gateways and forever. They have the form of real ones: Kafka's
 tools make salts of 130 random bits in base 36, librdkafka of 64 bytes, `topicwright users --data` of 32, and iterations
 vary. Each form gets the same share of unknown names as of real users. Rendezvous hashing keeps most fake credentials
@@ -184,7 +184,7 @@ class Users:
         self._threads = FairThreadPool(THREADS, "password")
         self._fake_credentials = FakeCredentials()
         self._key = os.urandom(SECRET_BYTES)
-        """Hides what is remembered, and makes up credentials until the log has a secret for that."""
+        """Hides remembered passwords, and derives fake credentials until the log has a secret for them."""
         self._remembered: dict[bytes, object] = {}
 
     def reload(self) -> None:
@@ -219,23 +219,23 @@ class Users:
     async def _is_password(self, user: str, password: str, address: str, mechanisms: Sequence[str]) -> bool:
         """Caches each correct password until the credentials change."""
         known, hashed = self._cluster().scram, self._file.passwords.get(user)
-        standing = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
+        current = (hashed, *(known.get((user, mechanism)) for mechanism in mechanisms))
         key = hmac.digest(self._key, "\0".join((user, password, *mechanisms)).encode(), "sha256")
-        if self._remembered.get(key) == standing:
+        if self._remembered.get(key) == current:
             return True
         compared = self._hash_for(user)
-        shown = {mechanism: self.scram(user, mechanism) for mechanism in mechanisms}
+        credentials = {mechanism: self.scram(user, mechanism) for mechanism in mechanisms}
 
         def fits() -> bool:
             of_file = compared is not None and matches(compared, password) and hashed is not None
-            proven = [_scram_matches(mechanism, credential, password) for mechanism, credential in shown.items()]
+            proven = [_scram_matches(mechanism, credential, password) for mechanism, credential in credentials.items()]
             return of_file or any(proven)
 
         is_right = await self._threads.run(network_of(address), fits)
         if is_right:
             if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
-            self._remembered[key] = standing
+            self._remembered[key] = current
         return is_right
 
     def _hash_for(self, user: str) -> str | None:

@@ -11,7 +11,6 @@ cannot be guessed, so SHA-256 is enough.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 from collections.abc import Iterable
@@ -22,6 +21,7 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from events.files import replacing
 from events.logs.log import read_text
 
 FILE_BYTES_MAX: Final = 8 << 20
@@ -154,17 +154,8 @@ def _without(path: Path, name: str | None, tokens: bool = True) -> Iterable[str]
 def _rewrite(path: Path, lines: Iterable[str], last: str = "") -> None:
     """Replaces the file atomically, readable only by its owner."""
     text = "".join(f"{line}\n" for line in (*lines, last) if line)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise UsersFileError(f"the users file {path} cannot be written: {error.strerror or error}") from None

@@ -6,6 +6,8 @@ from typing import TypedDict
 
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
+from controller.machine.decision import Answer, Detail
+from controller.machine.errors import Rejection
 from events.names import RequestId
 
 
@@ -17,6 +19,17 @@ class Origin(TypedDict):
     principal: str
     client_id: str
     host: str
+
+
+class ErrorFields(TypedDict):
+    """The fields of an `Outcome`."""
+
+    error_code: int
+    error_message: str | None
+
+
+def errors_of(outcome: Answer | Detail | Rejection) -> ErrorFields:
+    return {"error_code": int(outcome.code), "error_message": outcome.message or None}
 
 
 def origin_of(api: ControllerApi, context: RequestContext, prefix: str = "") -> Origin:

@@ -8,12 +8,11 @@ from itertools import groupby, starmap
 from typing import Final
 
 from controller.access.authorizer import Operation
-from controller.apis import origin_of
+from controller.apis import errors_of, origin_of
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages.access import (
-    AclCreationResult,
     AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -26,6 +25,7 @@ from controller.kafka.messages.access import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from controller.kafka.messages.message import Outcome
 from controller.machine.access.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.access.permissions import OPERATIONS
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
@@ -45,9 +45,7 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     wrong = _denial(api, context, "Alter")
     details = [wrong] * len(request.creations) if wrong else await _create(api, context, request)
-    return CreateAclsResponse(
-        results=tuple(AclCreationResult(error_code=each.code, error_message=each.message or None) for each in details)
-    )
+    return CreateAclsResponse(results=tuple(Outcome(**errors_of(each)) for each in details))
 
 
 async def _create(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
@@ -63,11 +61,7 @@ async def _create(api: ControllerApi, context: RequestContext, request: CreateAc
         )
         for one in request.creations
     )
-    command = CreateAcls(
-        **origin_of(api, context),
-        acls=acls,
-    )
-    return details_of(await api.submit_cluster(command), len(acls))
+    return details_of(await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls)), len(acls))
 
 
 async def describe_acls(
@@ -77,7 +71,7 @@ async def describe_acls(
     requested = _filter(request)
     wrong = _denial(api, context, "Describe")
     if wrong is not None:
-        return DescribeAclsResponse(error_code=wrong.code, error_message=wrong.message)
+        return DescribeAclsResponse(**errors_of(wrong))
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
     resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
     return DescribeAclsResponse(resources=resources)
@@ -99,10 +93,7 @@ async def delete_acls(api: ControllerApi, context: RequestContext, request: Dele
 
 
 async def _delete(api: ControllerApi, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
-    command = DeleteAcls(
-        **origin_of(api, context),
-        filters=filters,
-    )
+    command = DeleteAcls(**origin_of(api, context), filters=filters)
     return details_of(await api.submit_cluster(command), len(filters))
 
 
@@ -151,9 +142,7 @@ def _described(acl: Acl) -> AclDescription:
 
 
 def _filter_result(detail: Detail) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(
-        error_code=detail.code, error_message=detail.message or None, matching_acls=_matching(detail.acls)
-    )
+    return DeleteAclsFilterResult(**errors_of(detail), matching_acls=_matching(detail.acls))
 
 
 def _matching(acls: Iterable[Acl]) -> tuple[DeleteAclsMatchingAcl, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from controller.brokers.kraft.features import FeatureRange
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
@@ -140,7 +140,7 @@ def list_partition_reassignments(
 class DescribeControllersHandler:
     """Answers DescribeCluster to clients with `bootstrap.controllers` (KIP-919)."""
 
-    def __init__(self, api: ControllerApi, quorum: Quorum) -> None:
+    def __init__(self, api: ControllerApi, quorum: Consensus) -> None:
         self._api = api
         self._quorum = quorum
 
@@ -149,7 +149,7 @@ class DescribeControllersHandler:
         api, quorum = self._api, self._quorum
         if request.endpoint_type != CONTROLLER_ENDPOINTS:
             return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
-        places = ((each.id, *quorum.place_of(each)) for each in quorum.voters)
+        places = ((each.id, *quorum.address_of(each)) for each in quorum.voters)
         wants_operations = request.include_cluster_authorized_operations
         return DescribeClusterResponse(
             endpoint_type=CONTROLLER_ENDPOINTS,

@@ -7,7 +7,6 @@ from functools import lru_cache
 from controller.kafka.codec.codec import encode_array
 from controller.kafka.messages import ApiKey, Encoded
 from controller.kafka.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
-from controller.kafka.messages.topics import CreatableTopicConfigs
 from controller.machine.configs.views import ConfigEntry, described_configs, effective_configs
 from controller.machine.state import Settings
 from events.catalog import Configs
@@ -24,13 +23,7 @@ def _creatable(explicit: Configs, defaults: Configs, dynamic: Configs, version: 
         ApiKey.CREATE_TOPICS,
         version,
         [
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=int(entry.source),
-                is_sensitive=entry.sensitive,
-            )
+            described(entry, synonyms=False, documentation=False)
             for entry in effective_configs(explicit, defaults, dynamic)
         ],
     )

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis import origin_of
+from controller.apis import errors_of, origin_of
 from controller.apis.broker_configs import cluster_wide_config, described_brokers, described_loggers, refused_change
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.config_entries import describable_configs, described
@@ -128,23 +128,6 @@ def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeCon
     return DescribeConfigsResult(error_code=int(code), error_message=message, resource_type=kind, resource_name=name)
 
 
-async def alter_configs(
-    api: ControllerApi, others: frozenset[int], context: RequestContext, request: configs.AlterConfigsRequest
-) -> configs.AlterConfigsResponse:
-    """Replace all configs of each topic, or resource of the kinds `others`."""
-    return configs.AlterConfigsResponse(responses=await _alter(api, others, context, request))
-
-
-async def incremental_alter_configs(
-    api: ControllerApi,
-    others: frozenset[int],
-    context: RequestContext,
-    request: configs.IncrementalAlterConfigsRequest,
-) -> configs.IncrementalAlterConfigsResponse:
-    """Set, delete, append to and subtract from configs of each topic, or resource of the kinds `others`."""
-    return configs.IncrementalAlterConfigsResponse(responses=await _alter(api, others, context, request))
-
-
 class _Alteration(NamedTuple):
     """A resource and its config changes."""
 
@@ -158,13 +141,13 @@ class _Alteration(NamedTuple):
         return TopicName(self.name if self.kind == TOPIC else f"{self.kind}:{self.name}")
 
 
-async def _alter(
-    api: ControllerApi,
-    others: frozenset[int],
-    context: RequestContext,
-    request: configs.AlterConfigsRequest | configs.IncrementalAlterConfigsRequest,
-) -> tuple[configs.AlterConfigsResourceResponse, ...]:
-    """One result a resource, in order: it is rejected here or becomes a command. AlterConfigs has only SET (0)."""
+async def alter_configs(
+    api: ControllerApi, others: frozenset[int], context: RequestContext, request: configs.AlterConfigsRequest
+) -> configs.AlterConfigsResponse:
+    """Replace all configs of each topic, or resource of the kinds `others`; IncrementalAlterConfigs sets, deletes,
+    appends to and subtracts from them. One result a resource, in order: it is rejected here or becomes a command.
+    AlterConfigs has only SET (0).
+    """
     alterations = [
         _Alteration(
             r.resource_type, r.resource_name, tuple(ConfigOp(c.name, c.config_operation, c.value) for c in r.configs)
@@ -180,9 +163,11 @@ async def _alter(
     command_of = _commands(api, context, request.validate_only)
     commands = [command_of(one) for one, rejection in zip(alterations, rejections, strict=True) if rejection is None]
     answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
-    return tuple(
-        _result(one, rejection or answers[one.answer_name])
-        for one, rejection in zip(alterations, rejections, strict=True)
+    return configs.AlterConfigsResponse(
+        responses=tuple(
+            _result(one, rejection or answers[one.answer_name])
+            for one, rejection in zip(alterations, rejections, strict=True)
+        )
     )
 
 
@@ -231,8 +216,7 @@ def _result(one: _Alteration, outcome: Rejection | Answer) -> configs.AlterConfi
     return configs.AlterConfigsResourceResponse(
         resource_type=one.kind,
         resource_name=one.name,
-        error_code=int(outcome.code),
-        error_message=outcome.message or None,
+        **errors_of(outcome),
     )
 
 

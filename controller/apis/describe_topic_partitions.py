@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from controller.apis.limits import slices
-from controller.apis.metadata import INTERNAL_TOPICS
-from controller.controller_api import ControllerApi, offline_replicas
+from controller.apis.metadata import response_topic
+from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import Encoded
@@ -16,8 +16,7 @@ from controller.kafka.messages.topics import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    DescribeTopicPartitionsResponsePartition,
-    DescribeTopicPartitionsResponseTopic,
+    MetadataResponseTopic,
 )
 from controller.machine import validation
 from controller.machine.errors import ErrorCode
@@ -45,7 +44,7 @@ class DescribeTopicPartitionsHandler:
             names = dict.fromkeys(topic.name for topic in request.topics)
             return await _page(context, [_failed(name, ErrorCode.INVALID_REQUEST) for name in names], None)
         left = max(1, min(request.response_partition_limit, self._api.partitions_per_response_max))
-        topics: list[DescribeTopicPartitionsResponseTopic] = []
+        topics: list[MetadataResponseTopic] = []
         denied = await self._denied(context, request)
         async for name, topic in self._topics(context, request):
             start = _start_in(name, request.cursor)
@@ -66,7 +65,7 @@ class DescribeTopicPartitionsHandler:
 
     async def _denied(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
-    ) -> list[DescribeTopicPartitionsResponseTopic]:
+    ) -> list[MetadataResponseTopic]:
         """Named topics that the client may not describe, existing or not; they do not count for the page size."""
         denied = []
         for part in slices(sorted({topic.name for topic in request.topics}), TOPICS_PER_SLICE):
@@ -100,30 +99,9 @@ class DescribeTopicPartitionsHandler:
                     yield topic.name, topic
             await asyncio.sleep(0)
 
-    def _response_topic(
-        self, context: RequestContext, topic: Topic, start: int, end: int
-    ) -> DescribeTopicPartitionsResponseTopic:
-        live = self._api.cluster.live
-        return DescribeTopicPartitionsResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=tuple(
-                DescribeTopicPartitionsResponsePartition(
-                    error_code=0 if partition.leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
-                    partition_index=start + number,
-                    leader_id=partition.leader,
-                    leader_epoch=partition.leader_epoch,
-                    replica_nodes=partition.replicas,
-                    isr_nodes=partition.isr,
-                    eligible_leader_replicas=(),
-                    last_known_elr=(),
-                    offline_replicas=offline_replicas(partition.replicas, live),
-                )
-                for number, partition in enumerate(topic.partitions[start:end])
-            ),
-            topic_authorized_operations=self._api.topic_operations(context, topic.name),
-        )
+    def _response_topic(self, context: RequestContext, topic: Topic, start: int, end: int) -> MetadataResponseTopic:
+        operations = self._api.topic_operations(context, topic.name)
+        return response_topic(topic, topic.partitions[start:end], self._api.cluster.live, operations, start)
 
 
 def _is_cursor_valid(request: DescribeTopicPartitionsRequest) -> bool:
@@ -139,8 +117,8 @@ def _is_in_page(name: str, cursor: Cursor | None) -> bool:
     return cursor is None or name >= cursor.topic_name
 
 
-def _failed(name: str, code: ErrorCode, operations: int = OPERATIONS_OMITTED) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
+def _failed(name: str, code: ErrorCode, operations: int = OPERATIONS_OMITTED) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
 
 
 def _start_in(name: str, cursor: Cursor | None) -> int:
@@ -148,7 +126,7 @@ def _start_in(name: str, cursor: Cursor | None) -> int:
 
 
 async def _page(
-    context: RequestContext, topics: Sequence[DescribeTopicPartitionsResponseTopic], cursor: Cursor | None
+    context: RequestContext, topics: Sequence[MetadataResponseTopic], cursor: Cursor | None
 ) -> DescribeTopicPartitionsResponse:
     if len(topics) <= TOPICS_ENCODED_AT_ONCE_MAX:
         return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)

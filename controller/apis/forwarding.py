@@ -20,6 +20,8 @@ from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import (
+    JAVA,
+    LIBRDKAFKA,
     NO_RESPONSE,
     Answer,
     ApiHandler,
@@ -28,6 +30,7 @@ from controller.kafka.handling import (
     ForwardedResponse,
     RequestContext,
 )
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
 from events.names import BrokerId
@@ -43,9 +46,6 @@ class PassOn(Protocol):
 WITHIN_S: Final = 330.0
 """Timeout of a forwarded request: JoinGroup may wait for `max.poll.interval.ms`."""
 
-JAVA: Final = "apache-kafka-java"
-LIBRDKAFKA: Final = "rdkafka"
-
 BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82, *range(83, 88))
 )
@@ -53,10 +53,6 @@ BETWEEN_BROKERS: Final = frozenset(
 
 BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 """SASL and delegation tokens: the brokers would apply them to Topicwright's own principal."""
-
-
-PRODUCE: Final = 0
-FIND_COORDINATOR: Final = 10
 
 
 def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassOn:
@@ -86,8 +82,8 @@ def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
     return replace(metadata, handle=handle)
 
 
-def closing_rows(broker_apis: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
-    """The table row of a broker's listener for Produce: it closes the connection, so that the client connects to the
+def closing_produce(produce: ApiHandler) -> ApiHandler:
+    """The table row for Produce at a broker's listener: it closes the connection, so that the client connects to the
     broker's own address.
 
     Fetch is forwarded: a consumer of a pattern that lists all topics, franz-go's or kafka-python's, gets no other
@@ -98,11 +94,7 @@ def closing_rows(broker_apis: Iterable[ApiVersion]) -> dict[int, ApiHandler]:
         context.connection.ends = True
         return NO_RESPONSE
 
-    return {
-        api.api_key: ApiHandler(api.min_version, api.max_version, close, passes=True)
-        for api in broker_apis
-        if api.api_key == PRODUCE
-    }
+    return replace(produce, handle=close, passes=True)
 
 
 def forwarding_rows(
@@ -122,7 +114,7 @@ def forwarding_rows(
     def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
         if not may_forward(context):
             raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
-        if context.api_key == FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
+        if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
             context.connection.ends = True
             return NO_RESPONSE
         return asyncio.ensure_future(forward_frame(request))

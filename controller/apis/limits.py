@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from controller.apis import errors_of
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import ApiKey, Encoded, Message, access, configs, topics
 from controller.kafka.messages.access import DeleteAclsRequest
+from controller.kafka.messages.message import Outcome
 from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from controller.machine.access.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
@@ -138,7 +140,7 @@ _CHECKS: Final[dict[int, Callable[[ControllerApi, Any], Detail | None]]] = {
 def _created_topics(request: topics.CreateTopicsRequest, error: Detail) -> topics.CreateTopicsResponse:
     return topics.CreateTopicsResponse(
         topics=tuple(
-            topics.CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+            topics.CreatableTopicResult(name=name, **errors_of(error))
             for name in dict.fromkeys(topic.name for topic in request.topics)
         )
     )
@@ -148,10 +150,7 @@ def _deleted_topics(request: topics.DeleteTopicsRequest, error: Detail) -> topic
     states = request.topics or tuple(topics.DeleteTopicState(name=name) for name in request.topic_names)
     return topics.DeleteTopicsResponse(
         responses=tuple(
-            topics.DeletableTopicResult(
-                name=one.name, topic_id=one.topic_id, error_code=error.code, error_message=error.message
-            )
-            for one in states
+            topics.DeletableTopicResult(name=one.name, topic_id=one.topic_id, **errors_of(error)) for one in states
         )
     )
 
@@ -159,22 +158,18 @@ def _deleted_topics(request: topics.DeleteTopicsRequest, error: Detail) -> topic
 def _created_partitions(request: topics.CreatePartitionsRequest, error: Detail) -> topics.CreatePartitionsResponse:
     return topics.CreatePartitionsResponse(
         results=tuple(
-            topics.CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
-            for topic in request.topics
+            topics.CreatePartitionsTopicResult(name=topic.name, **errors_of(error)) for topic in request.topics
         )
     )
 
 
-def _altered_configs(
-    respond: type[configs.AlterConfigsResponse | configs.IncrementalAlterConfigsResponse],
-) -> Callable[[Any, Detail], Message]:
-    return lambda request, error: respond(
+def _altered_configs(request: configs.AlterConfigsRequest, error: Detail) -> configs.AlterConfigsResponse:
+    return configs.AlterConfigsResponse(
         responses=tuple(
             configs.AlterConfigsResourceResponse(
                 resource_type=one.resource_type,
                 resource_name=one.resource_name,
-                error_code=error.code,
-                error_message=error.message,
+                **errors_of(error),
             )
             for one in request.resources
         )
@@ -182,21 +177,18 @@ def _altered_configs(
 
 
 def _created_acls(request: access.CreateAclsRequest, error: Detail) -> access.CreateAclsResponse:
-    result = access.AclCreationResult(error_code=error.code, error_message=error.message)
+    result = Outcome(**errors_of(error))
     return access.CreateAclsResponse(results=(result,) * len(request.creations))
 
 
 def _deleted_acls(request: access.DeleteAclsRequest, error: Detail) -> access.DeleteAclsResponse:
-    result = access.DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+    result = access.DeleteAclsFilterResult(**errors_of(error))
     return access.DeleteAclsResponse(filter_results=(result,) * len(request.filters))
 
 
 def _altered_quotas(request: access.AlterClientQuotasRequest, error: Detail) -> access.AlterClientQuotasResponse:
     return access.AlterClientQuotasResponse(
-        entries=tuple(
-            access.AlteredEntryData(error_code=error.code, error_message=error.message, entity=entry.entity)
-            for entry in request.entries
-        )
+        entries=tuple(access.AlteredEntryData(**errors_of(error), entity=entry.entity) for entry in request.entries)
     )
 
 
@@ -205,10 +197,7 @@ def _altered_users(
 ) -> access.AlterUserScramCredentialsResponse:
     users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
     return access.AlterUserScramCredentialsResponse(
-        results=tuple(
-            access.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message)
-            for user in users
-        )
+        results=tuple(access.AlterUserScramCredentialsResult(user=user, **errors_of(error)) for user in users)
     )
 
 
@@ -216,8 +205,8 @@ _FAILED: Final[Mapping[int, Callable[[Any, Detail], Message]]] = {
     ApiKey.CREATE_TOPICS: _created_topics,
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.CREATE_PARTITIONS: _created_partitions,
-    ApiKey.ALTER_CONFIGS: _altered_configs(configs.AlterConfigsResponse),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _altered_configs(configs.IncrementalAlterConfigsResponse),
+    ApiKey.ALTER_CONFIGS: _altered_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _altered_configs,
     ApiKey.CREATE_ACLS: _created_acls,
     ApiKey.DELETE_ACLS: _deleted_acls,
     ApiKey.ALTER_CLIENT_QUOTAS: _altered_quotas,

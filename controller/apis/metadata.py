@@ -10,18 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from controller.apis import origin_of
-from controller.apis.forwarding import JAVA, LIBRDKAFKA
 from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
 from controller.kafka.codec.codec import encode_element
-from controller.kafka.handling import RequestContext
+from controller.kafka.handling import JAVA, LIBRDKAFKA, RequestContext
 from controller.kafka.messages import ApiKey, Encoded
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
@@ -29,6 +27,7 @@ from controller.machine import validation
 from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
+from events.catalog import Partition
 from events.names import BrokerId, TopicName, shard_key
 from events.values import Configs
 
@@ -196,7 +195,7 @@ class MetadataHandler:
         operations = api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED
         return MetadataResponse(
             brokers=tuple(
-                MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
+                NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=rack)
                 for node, rack in zip(nodes, self._racks(nodes), strict=True)
             ),
             cluster_id=api.cluster_id,
@@ -277,7 +276,10 @@ def _no_name(context: RequestContext) -> str | None:
     return None if context.api_version >= TOPIC_IDS_SINCE else ""
 
 
-def _response_topic(topic: Topic, live: Sequence[BrokerId], operations: int) -> MetadataResponseTopic:
+def response_topic(
+    topic: Topic, partitions: Sequence[Partition], live: Sequence[BrokerId], operations: int, start: int = 0
+) -> MetadataResponseTopic:
+    """A topic with these of its partitions, from the index `start` on."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -292,14 +294,14 @@ def _response_topic(topic: Topic, live: Sequence[BrokerId], operations: int) -> 
                 isr_nodes=partition.isr,
                 offline_replicas=offline_replicas(partition.replicas, live),
             )
-            for index, partition in enumerate(topic.partitions)
+            for index, partition in enumerate(partitions, start)
         ),
         topic_authorized_operations=operations,
     )
 
 
 def _encode(topic: Topic, version: int, live: Sequence[BrokerId], operations: int) -> bytes:
-    return encode_element(ApiKey.METADATA, version, _response_topic(topic, live, operations))
+    return encode_element(ApiKey.METADATA, version, response_topic(topic, topic.partitions, live, operations))
 
 
 def _key(requested: MetadataRequestTopic) -> str | bytes | None:

@@ -14,7 +14,7 @@ from controller.apis import acls, cluster, configs, records, users
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
 from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
-from controller.apis.forwarding import closing_after_addresses, closing_rows, forwarding_rows, to_broker
+from controller.apis.forwarding import closing_after_addresses, closing_produce, forwarding_rows, to_broker
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import MetadataHandler
 from controller.apis.topics import CreateTopicsHandler, DeleteTopicsHandler, create_partitions
@@ -92,7 +92,7 @@ def administration(
         ApiKey.DELETE_TOPICS: DeleteTopicsHandler(api),
         ApiKey.CREATE_PARTITIONS: partial(create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.incremental_alter_configs, api, other_configs),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
         ApiKey.DELETE_ACLS: partial(acls.delete_acls, api),
         ApiKey.ALTER_CLIENT_QUOTAS: partial(users.alter_client_quotas, api),
@@ -132,7 +132,7 @@ def cluster_listener(
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     if at_broker:
         table[ApiKey.METADATA] = closing_after_addresses(table[ApiKey.METADATA])
-        table |= closing_rows(broker_apis)
+        table[ApiKey.PRODUCE] = closing_produce(table[ApiKey.PRODUCE])
     may_forward = partial(api.grants, operation="ClusterAction")
     forwarded = forwarding_rows(broker_apis, own, forward, may_forward, at_broker)
     return with_api_versions(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from controller.apis import Origin, origin_of
+from controller.apis import Origin, errors_of, origin_of
 from controller.apis.config_entries import creatable_configs
 from controller.controller_api import ControllerApi, new_topic_ids
 from controller.kafka.handling import Disconnect, RequestContext
@@ -110,9 +110,7 @@ class CreateTopicsHandler:
             topics=tuple(
                 self._created(context, answer, shows_configs)
                 if answer.code == 0
-                else CreatableTopicResult(
-                    name=answer.topic_name, error_code=int(answer.code), error_message=answer.message or None
-                )
+                else CreatableTopicResult(name=answer.topic_name, **errors_of(answer))
                 for answer in answers
             ),
         )
@@ -160,12 +158,7 @@ async def create_partitions(
     reply = await api.submit_change(commands, request.timeout_ms)
     return CreatePartitionsResponse(
         throttle_time_ms=context.throttle(reply.throttle_time_ms),
-        results=tuple(
-            CreatePartitionsTopicResult(
-                name=answer.topic_name, error_code=int(answer.code), error_message=answer.message or None
-            )
-            for answer in reply
-        ),
+        results=tuple(CreatePartitionsTopicResult(name=answer.topic_name, **errors_of(answer)) for answer in reply),
     )
 
 
@@ -276,9 +269,4 @@ def _deleted(answer: Answer, command: DeleteTopic, known_id: bytes) -> Deletable
     """
     deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
     topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id
-    return DeletableTopicResult(
-        name=answer.topic_name,
-        topic_id=topic_id,
-        error_code=int(answer.code),
-        error_message=answer.message or None,
-    )
+    return DeletableTopicResult(name=answer.topic_name, topic_id=topic_id, **errors_of(answer))

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from controller.apis import origin_of
+from controller.apis import errors_of, origin_of
 from controller.apis.acls import DENIED, details_of
 from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
@@ -60,7 +60,7 @@ async def alter_client_quotas(
     details = await _alter_in_slices(api, context, request) if is_granted else [DENIED] * len(request.entries)
     return access.AlterClientQuotasResponse(
         entries=tuple(
-            access.AlteredEntryData(error_code=each.code, error_message=each.message or None, entity=entry.entity)
+            access.AlteredEntryData(**errors_of(each), entity=entry.entity)
             for each, entry in zip(details, request.entries, strict=True)
         )
     )
@@ -229,8 +229,7 @@ def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
 def _scram_response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsResponse:
     return AlterUserScramCredentialsResponse(
         results=tuple(
-            AlterUserScramCredentialsResult(user=user, error_code=detail.code, error_message=detail.message or None)
-            for user, detail in outcomes.items()
+            AlterUserScramCredentialsResult(user=user, **errors_of(detail)) for user, detail in outcomes.items()
         )
     )
 

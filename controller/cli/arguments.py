@@ -79,6 +79,22 @@ def count(text: str) -> int:
     return int(text)
 
 
+def http_address_text(text: str) -> str:
+    """Check an address without parsing it. Raises ArgumentTypeError."""
+    from controller.cli.backend import http_address
+
+    http_address(text)
+    return text
+
+
+Completer = Callable[..., Iterable[str]]
+
+
+def completed_by(action: argparse.Action, completer: Completer) -> None:
+    """Complete the values of an argument."""
+    action.completer = completer  # type: ignore[attr-defined]
+
+
 USAGE = 2
 
 

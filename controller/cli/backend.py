@@ -23,7 +23,8 @@ import msgspec
 
 from controller.cli.context import HTTP, BackendError, chosen
 from controller.settings.properties import PropertiesError, read_values
-from projections.views import json_types
+from projections.views.events import EventView
+from projections.views.view import ErrorView
 
 ANSWER_S: Final = 60.0
 """While events are followed, the service sends a heartbeat every 10 s."""
@@ -39,7 +40,7 @@ _T = TypeVar("_T")
 class Refusal(Exception):
     """An error response, with its HTTP status."""
 
-    def __init__(self, status: int, error: json_types.ErrorView) -> None:
+    def __init__(self, status: int, error: ErrorView) -> None:
         super().__init__(error.message)
         self.status = status
         self.error = error
@@ -71,13 +72,13 @@ class Backend:
         status, files, answer = self._answer(method, address_of(path, parameters), content)
         try:
             if status >= 400:
-                raise Refusal(status, msgspec.json.decode(answer, type=json_types.ErrorView))
+                raise Refusal(status, msgspec.json.decode(answer, type=ErrorView))
             self.archive_files += int(files)
             return msgspec.json.decode(answer, type=kind)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
             raise BackendError(f"what answers {self} is not Topicwright's HTTP: {error}") from error
 
-    def follow(self, **parameters: object) -> Iterator[json_types.EventView]:
+    def follow(self, **parameters: object) -> Iterator[EventView]:
         """Stream events, from offset `from_` or from now. Ends only with an error."""
         raise BackendError("--follow needs a running service: name it with --http HOST:PORT")
 
@@ -182,11 +183,11 @@ class HttpBackend(Backend):
     def close(self) -> None:
         self._connection.close()
 
-    def follow(self, **parameters: object) -> Iterator[json_types.EventView]:
+    def follow(self, **parameters: object) -> Iterator[EventView]:
         answer = self._request("GET", address_of("/events/follow", parameters))
         if answer.status != 200:
-            raise Refusal(answer.status, msgspec.json.decode(self._read(answer), type=json_types.ErrorView))
-        decode = msgspec.json.Decoder(json_types.EventView).decode
+            raise Refusal(answer.status, msgspec.json.decode(self._read(answer), type=ErrorView))
+        decode = msgspec.json.Decoder(EventView).decode
         try:
             while line := answer.readline(_ANSWER_BYTES_MAX + 1):
                 if len(line) > _ANSWER_BYTES_MAX:

@@ -37,7 +37,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "topics": Command("reads.topics", "list topics, or show one, now or in the past"),
         "events": Command("reads.events", "list the events of the log, or follow it"),
         "explain": Command("reads.topics", "explain why a topic is as it is, or what became of a request"),
-        "requests": Command("reads.requests", "list requests with their senders and outcomes, newest first"),
+        "requests": Command("reads.events", "list requests with their senders and outcomes, newest first"),
         "brokers": Command("reads.brokers", "list brokers, live and fenced, with the reason"),
         "settings": Command("reads.brokers", "list the settings that decisions depend on"),
         "diff": Command("reads.brokers", "compare the cluster at two points in time"),
@@ -61,8 +61,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "check": Command("serve", "validate settings and rules files without a server, for example in CI"),
     },
     "set up": {
-        "context": Command("context_command", "name the services that commands read and change"),
-        "completion": Command("completion", "print the script that completes commands in bash, zsh or fish"),
+        "context": Command("context", "name the services that commands read and change"),
+        "completion": Command("context", "print the script that completes commands in bash, zsh or fish"),
     },
 }
 COMMANDS: Final[Mapping[str, Command]] = {name: one for group in GROUPS.values() for name, one in group.items()}

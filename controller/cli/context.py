@@ -1,17 +1,26 @@
-"""Contexts: names for services, kept in the user's configuration folder.
+"""`topicwright context` and `completion`. Contexts are names for services, kept in the user's configuration folder.
 
 A command reads the first of `--http`, `--context`, TOPICWRIGHT_HTTP, TOPICWRIGHT_CONTEXT, the context in use, and
 127.0.0.1:8080. A context has an address and the path of a --command-config file (never a secret itself). The file is
 `topicwright/contexts.json` in XDG_CONFIG_HOME, else in ~/.config.
+
+`completion` prints the script that completes commands, flags and names in a shell. On Tab the shell runs `topicwright`
+itself (argcomplete), so completions always match the installed release.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from controller.cli.arguments import complain, completed_by, error_text, http_address_text
+from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.output import add_output, show
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
@@ -94,3 +103,142 @@ def chosen(http: str | None, context: str | None) -> Context:
     contexts = read()
     name = os.environ.get(CONTEXT) or contexts.current
     return Context(DEFAULT_HTTP) if name is None else contexts.named(name)
+
+
+def context_names(**_: Any) -> Iterable[str]:
+    """The names of all contexts."""
+    try:
+        return sorted(read().by_name)
+    except BackendError:
+        return ()
+
+
+# --- the commands
+
+DONE, NOT_THERE = 0, 1
+
+
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
+    """Add the commands."""
+    parser = commands.add_parser(
+        "context",
+        description=f"{COMMANDS['context'].headline}. The context in use replaces the default 127.0.0.1:8080; "
+        f"--http, --context, {HTTP} and {CONTEXT} override it.",
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list contexts; * marks the one in use")
+    add_output(listing)
+    adding = actions.add_parser("add", help="add a context, or replace it")
+    adding.add_argument("name", type=_name, metavar="NAME")
+    adding.add_argument(
+        "--http",
+        type=http_address_text,
+        required=True,
+        metavar="HOST:PORT",
+        help="or https://HOST:PORT",
+    )
+    adding.add_argument("--command-config", metavar="FILE", help="properties file for the login")
+    using = actions.add_parser("use", help="use a context by default")
+    completed_by(using.add_argument("name", metavar="NAME"), context_names)
+    removing = actions.add_parser("remove", help="remove a context")
+    completed_by(removing.add_argument("name", metavar="NAME"), context_names)
+    for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
+        each.set_defaults(func=_guarded(run))
+    _register_completion(commands)
+
+
+def _name(text: str) -> str:
+    if not NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1 to 100 letters, digits, '.', '_' or '-'")
+    return text
+
+
+def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    def guarded(options: argparse.Namespace) -> int:
+        try:
+            return run(options)
+        except ContextError as error:
+            return complain(str(error), NOT_THERE)
+        except OSError as error:
+            return complain(error_text(error))
+
+    return guarded
+
+
+def _list(options: argparse.Namespace) -> int:
+    contexts = read()
+    rows = [
+        ("*" if name == contexts.current else "", name, one.http, one.command_config or "-")
+        for name, one in sorted(contexts.by_name.items())
+    ]
+    answer = {
+        "current": contexts.current,
+        "contexts": dict(sorted(contexts.by_name.items())),
+    }
+    header = ("", "NAME", "HTTP", "COMMAND-CONFIG")
+    show(
+        options,
+        answer,
+        lambda style: style.table(header, rows) if rows else [f"There are no contexts in {file()}."],
+        lambda: sorted(contexts.by_name),
+    )
+    return DONE
+
+
+def _add(options: argparse.Namespace) -> int:
+    contexts = read()
+    config = None if options.command_config is None else os.path.abspath(options.command_config)
+    by_name = {**contexts.by_name, options.name: Context(options.http, config)}
+    write(Contexts(by_name, contexts.current or options.name))
+    print(f"context {options.name} is {options.http}" + ("" if contexts.current else ", and in use"))
+    return DONE
+
+
+def _use(options: argparse.Namespace) -> int:
+    contexts = read()
+    one = contexts.named(options.name)
+    write(Contexts(contexts.by_name, options.name))
+    print(f"context {options.name} is in use: {one.http}")
+    return DONE
+
+
+def _remove(options: argparse.Namespace) -> int:
+    contexts = read()
+    contexts.named(options.name)
+    left = {name: one for name, one in contexts.by_name.items() if name != options.name}
+    write(Contexts(left, None if contexts.current == options.name else contexts.current))
+    print(f"context {options.name} is removed")
+    return DONE
+
+
+SHELLS = ("bash", "zsh", "fish")
+HOW = """\
+    bash    source <(topicwright completion bash)             in ~/.bashrc
+    zsh     source <(topicwright completion zsh)              in ~/.zshrc, after compinit
+    fish    topicwright completion fish | source              in ~/.config/fish/config.fish
+"""
+
+
+def _register_completion(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "completion",
+        description=f"{COMMANDS['completion'].headline}.",
+        epilog=HOW,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    parser.set_defaults(func=_print_script)
+
+
+def _print_script(options: argparse.Namespace) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["topicwright"], shell=options.shell))
+    return 0
+
+
+def complete(parser: argparse.ArgumentParser) -> None:
+    """Answer a shell's request for completions and exit; return if there is none."""
+    import argcomplete
+
+    argcomplete.autocomplete(parser)

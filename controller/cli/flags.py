@@ -87,13 +87,7 @@ def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
 def _register_copies(commands: Parsers[argparse.ArgumentParser]) -> None:
     backup = commands.add_parser("backup", description=_summary("backup"))
     backup.add_argument("url", metavar="URL", help=f"destination: {_STORE}")
-    backup.add_argument(
-        "--data",
-        type=Path,
-        default=DEFAULT_DATA,
-        metavar="DIR",
-        help="data folder of the service; default %(default)s",
-    )
+    _add_data(backup)
     backup.set_defaults(func=later("work.backup", "backup"))
     recover = commands.add_parser("recover", description=_summary("recover"))
     recover.add_argument("url", metavar="URL", help=f"a backup, or the archive of a service: {_STORE}")

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     if COMPLETING in os.environ:
-        from controller.cli.completion import complete
+        from controller.cli.context import complete
 
         complete(parser("", every=True))
     options = parser(given[0] if given else "").parse_args(given)

@@ -205,3 +205,10 @@ def _fit(widths: list[int], width: int) -> None:
             return
         widths[widest] -= step
         over -= step
+
+
+def progress_to(size: int) -> Callable[[int], object]:
+    """Prints the progress over `size` events on a terminal."""
+    if not sys.stderr.isatty():
+        return lambda _: None
+    return lambda done: print(f"\r{done:,} of {size:,} events", end="" if done < size else "\n", file=sys.stderr)

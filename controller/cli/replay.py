@@ -235,7 +235,6 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     from events.codec import EventDecodeError
     from events.logs.log import LogError
     from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
-    from projections.views.topics import CannotFold
 
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} goes without --at: {command.without_at}")
@@ -258,7 +257,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
             _say_if_small(events_before(ends_of(ref, options.at)))
         with _spark(arguments) as session, _showing_progress(session, name if command.shows_progress else None):
             return run(session, ref, options)
-    except (LogError, EventDecodeError, CannotApply, CannotFold) as error:
+    except (LogError, EventDecodeError, CannotApply) as error:
         raise ReplayError(str(error)) from error
     except BrokenPipeError:
         raise

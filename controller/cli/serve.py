@@ -165,9 +165,9 @@ def _run(start: Start, options: argparse.Namespace) -> int:
 
     from controller.access.users_file import UsersFileError
     from controller.brokers.cluster.connections import ClusterUnreachable
+    from controller.brokers.kraft.quorum.client import QuorumError
     from controller.brokers.kraft.quorum.files import LogCorrupted
     from controller.brokers.kraft.quorum.folder import FolderError
-    from controller.brokers.kraft.quorum.joining import QuorumError
     from controller.policy.loading import PolicyLoadError
     from controller.serving.log_lines import configure_logs
     from controller.serving.process import warn_of_ignored, warn_of_readers
@@ -246,8 +246,7 @@ def simulated_brokers(text: str) -> int | None:
 
 def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("check", description=f"{COMMANDS['check'].headline}.")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="properties file, as for `serve --config`")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated")
+    register_settings(parser)
     parser.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
     parser.set_defaults(func=lambda options: _check(options, parser))
 
@@ -279,13 +278,11 @@ def _checked(options: argparse.Namespace) -> int:
     settings = load_settings(options.config, overrides)
     chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
     local = Address("127.0.0.1", 0)
-    entrance = ClientListeners(settings, local, local, Metrics(), Cluster)
-    entrance.users.close()
+    clients = ClientListeners(settings, local, local, Metrics(), Cluster)
+    clients.users.close()
     chain.close()
     if settings.ignored:
         print(f"ignored, because only Kafka brokers use them: {', '.join(settings.ignored)}")
     policies = ", ".join(chain.names) or "none"
-    print(
-        f"settings are valid: {len(settings.given)} given; policies: {policies}; listeners: {len(entrance.listeners)}"
-    )
+    print(f"settings are valid: {len(settings.given)} given; policies: {policies}; listeners: {len(clients.listeners)}")
     return 0

@@ -77,12 +77,12 @@ def _register_gateway(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    from controller.serving.log_lines import forward_foreign_logs
+    from controller.serving.log_lines import forward_library_logs
     from controller.serving.reach_cluster import security_in
     from controller.stream.worker.service import WorkerOptions, work
 
     serve.refuse_taken(settings, http=options.http)
-    forward_foreign_logs()
+    forward_library_logs()
     return work(
         WorkerOptions(
             bootstrap=options.bootstrap,

@@ -13,13 +13,13 @@ A command on which deciding raises fails alone: the state is restored, and the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.access.mutation_quotas import MutationQuotas
+from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.engine.faults import Faults
@@ -63,12 +63,35 @@ class Decided(msgspec.Struct, gc=False):
     """Commands deferred to the next commit, because this one is full."""
 
 
+class QuotaLimits:
+    """Decides commands within the mutation quotas of their requesters (KIP-599)."""
+
+    def __init__(self, replies: Replies, buckets: MutationQuotas) -> None:
+        self._replies = replies
+        self._buckets = buckets
+
+    def decide(
+        self, state: State, quotas: Quotas, command: AnyCommand, decide: Callable[[State, AnyCommand], Decision]
+    ) -> tuple[AnyCommand, Decision]:
+        """Returns the decision, and the command, with a throttle time if the quota is exhausted."""
+        decision = decide(state, command)
+        if not quotas or not isinstance(command, TopicCommand):
+            return command, decision
+        changes = mutations(state, command, decision)
+        wait_ms, is_refused = self._buckets.charge(quotas, command, changes) if changes else (0, False)
+        if wait_ms:
+            self._replies.throttle(command.request_id, wait_ms)
+        if not is_refused:
+            return command, decision
+        throttled: Any = replace(command, throttle_ms=wait_ms)
+        return throttled, decide(state, throttled)
+
+
 class Decider:
     """Decides and applies commands in order."""
 
     def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords, faults: Faults) -> None:
-        self._replies = replies
-        self._quotas = quotas
+        self._limits = QuotaLimits(replies, quotas)
         self._refusals = refusals
         self._faults = faults
 
@@ -90,7 +113,8 @@ class Decider:
 
     def _take(self, recorder: Recorder, command: AnyCommand, decided: Decided) -> None:
         try:
-            decision = self._decide(recorder.state, command)
+            state = recorder.state
+            command, decision = self._limits.decide(state, state.cluster.quotas, command, decide)
             decided.size += _size(decision)
             if decision.needs_approval:
                 decided.needs_approval.append(command)  # type: ignore[arg-type]
@@ -110,18 +134,7 @@ class Decider:
             for topic in command.topics:  # one topic that fails must not leave the others without leaders
                 self._take(recorder, replace(command, topics=(topic,)), decided)
         else:
-            decided.answers.append(self._faults.note(command, error))
-
-    def _decide(self, state: State, command: AnyCommand) -> Decision:
-        decision = decide(state, command)
-        quotas = state.cluster.quotas
-        if not quotas or not isinstance(command, TopicCommand):
-            return decision
-        changes = mutations(state, command, decision)
-        wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
-        if wait_ms:
-            self._replies.throttle(command.request_id, wait_ms)
-        return decide(state, replace(command, throttle_ms=wait_ms)) if is_refused else decision
+            decided.answers.append(self._faults.record(command, error))
 
     def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
         if decision.refusal is None:

@@ -71,19 +71,17 @@ class Faults:
         self._refusals = refusals
         self._log_limiter = LogRateLimiter()
 
-    def note(self, command: AnyCommand, error: Exception) -> Answer:
+    def record(self, command: AnyCommand, error: Exception) -> Answer:
         """Report a failed command; returns the answer for its client."""
         kind, topic = type(command).__name__, _topic_of(command)
         self._count(kind)
         self.log(kind, command.request_id, topic, error)
-        if not isinstance(
-            command, RecordRefusals
-        ):  # recording a failed RecordRefusals would submit another one, forever
+        if not isinstance(command, RecordRefusals):  # recording its failure would submit another one, forever
             client_id = getattr(command, "client_id", None)
-            who = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
+            requester = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
             resource = f"Topic:{topic}" if topic else f"Cluster:{CLUSTER_NAME}"
             rule = f"fault:{type(error).__name__}"
-            self._refusals.record_denial(who, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
+            self._refusals.record_denial(requester, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
         topic_name = getattr(command, "topic", NO_TOPIC)
         return Answer(command.request_id, topic_name, int(ErrorCode.UNKNOWN_SERVER_ERROR), FAILED)
 

@@ -357,7 +357,7 @@ class Controller:
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
         """One of these commands raised. Repeat each alone, so that only that one fails."""
         if len(commands) == 1:
-            self.replies.resolve(self._faults.note(commands[0], error))  # type: ignore[arg-type]
+            self.replies.resolve(self._faults.record(commands[0], error))  # type: ignore[arg-type]
         else:
             for command in commands:
                 self.background(self._request_approval((command,)))

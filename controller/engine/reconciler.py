@@ -57,9 +57,9 @@ class Reconciler:
         self._background = background
         self._task: asyncio.Task[None] | None = None
         self._again = False
-        self._calm = False
+        self._low_priority = False
         """A sweep of all topics at low priority: nothing is known to have changed."""
-        self._troubled = False
+        self._unhealthy = False
         """Sweep the topics that are under-replicated, offline or pending."""
         self._brokers: dict[BrokerId, None] = {}
         """KRaft brokers that changed, in order."""
@@ -74,8 +74,8 @@ class Reconciler:
             return
         kinds = {type(record.event) for record in records}
         self._again = self._again or not kinds.isdisjoint(_ALL_SIMULATED_BROKERS)
-        self._troubled = self._troubled or catalog.BrokerUnfenced in kinds
-        if self._again or self._troubled:
+        self._unhealthy = self._unhealthy or catalog.BrokerUnfenced in kinds
+        if self._again or self._unhealthy:
             self._begin()
 
     def _on_config_events(self, records: Sequence[catalog.Recorded]) -> None:
@@ -99,7 +99,7 @@ class Reconciler:
 
     def sweep(self) -> None:
         """Sweep all topics at low priority."""
-        self._calm = True
+        self._low_priority = True
         self._begin()
 
     @property
@@ -116,18 +116,18 @@ class Reconciler:
             self._task.cancel()
 
     async def _sweep(self) -> None:
-        while self._again or self._calm or self._troubled or self._brokers or self._configured:
+        while self._again or self._low_priority or self._unhealthy or self._brokers or self._configured:
             brokers, self._brokers = self._brokers, {}
             configured, self._configured = self._configured, {}
-            everything, is_calm, troubled = self._again or self._calm, not self._again, self._troubled
-            self._again = self._calm = self._troubled = False
-            slices = topic_slices(self._store) if everything else self._of(brokers, configured, troubled)
+            everything, is_low_priority, unhealthy = self._again or self._low_priority, not self._again, self._unhealthy
+            self._again = self._low_priority = self._unhealthy = False
+            slices = topic_slices(self._store) if everything else self._of(brokers, configured, unhealthy)
             try:
-                await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_calm)
+                await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_low_priority)
             except LogClosed:
                 return  # the log is being recovered; a sweep follows
 
-    async def _walk(self, parts: Iterable[Part], configured: Container[TopicName], is_calm: bool) -> None:
+    async def _walk(self, parts: Iterable[Part], configured: Container[TopicName], is_low_priority: bool) -> None:
         now_s = asyncio.get_running_loop().time
         resumed_s = now_s()
         for part in parts:
@@ -136,15 +136,15 @@ class Reconciler:
                 self._reconcile(in_need, part.span)
             await asyncio.sleep(0)
             await self._decided()
-            if is_calm and not self._again:
+            if is_low_priority and not self._again:
                 await asyncio.sleep(now_s() - resumed_s)
             resumed_s = now_s()
 
     def _of(
-        self, brokers: Iterable[BrokerId], configured: Iterable[TopicName], troubled: bool
+        self, brokers: Iterable[BrokerId], configured: Iterable[TopicName], unhealthy: bool
     ) -> Iterator[list[Topic]]:
         """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. With
-        `troubled` also the under-replicated and offline ones."""
+        `unhealthy` also the under-replicated and offline ones."""
         store = self._store()
         keys = dict.fromkeys(map(shard_key, configured))
         for broker_id in brokers:
@@ -152,7 +152,7 @@ class Reconciler:
         keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
         some = store.durable_topics(keys, PARTITIONS_PER_SLICE)
-        return chain(some, unhealthy_slices(self._store)) if troubled else some
+        return chain(some, unhealthy_slices(self._store)) if unhealthy else some
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
         cluster = self._store().durable_cluster

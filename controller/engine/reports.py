@@ -15,6 +15,7 @@ from events.catalog import Recorded
 Line = dict[str, object]
 Rules = dict[tuple[str, str], str]
 """The rejecting rule of a create, by request and topic."""
+MakeLine = Callable[[Recorded, Any, Rules], Line]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -87,21 +88,9 @@ def _second(at_s: int) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()[:19]
 
 
-def _decision(record: Recorded, verb: str, event: catalog.Event, more: Line) -> Line:
-    return {
-        "at": line_time(record.at_ms),
-        "level": "info",
-        "event": "decided",
-        "ask": verb,
-        "request": event.request_id,  # type: ignore[union-attr]
-        "topic": event.topic,  # type: ignore[union-attr]
-        "offset": record.offset,
-        **more,
-    }
-
-
-def _happened(record: Recorded, event: catalog.Event, more: Line) -> Line:
-    return {"at": line_time(record.at_ms), "level": "info", "event": type(event).__name__, **more}
+def _decision(record: Recorded, api: str, event: Any, more: Line) -> Line:
+    line = {"at": line_time(record.at_ms), "level": "info", "event": "decided", "api": api}
+    return {**line, "request": event.request_id, "topic": event.topic, "offset": record.offset, **more}
 
 
 def _create_answered(record: Recorded, event: catalog.CreateAnswered, rules: Rules) -> Line:
@@ -119,38 +108,27 @@ def _partitions_added(record: Recorded, event: catalog.PartitionsAdded, _: Rules
     return _decision(record, "CreatePartitions", event, {"code": 0, "count": event.first + len(event.partitions)})
 
 
-def _done(verb: str) -> Callable[[Recorded, catalog.Event, Rules], Line]:
-    return lambda record, event, _: _decision(record, verb, event, {"code": 0})
+def _done(api: str) -> MakeLine:
+    return lambda record, event, _: _decision(record, api, event, {"code": 0})
 
 
-def _discovered(record: Recorded, event: catalog.TopicDiscovered | catalog.TopicVanished, _: Rules) -> Line:
-    return _happened(record, event, {"topic": event.topic, "offset": record.offset, "why": event.reason})
+def _happened(**fields: str) -> MakeLine:
+    """A line named after the event's type; `fields` maps its keys to attributes of the event."""
+
+    def line(record: Recorded, event: Any, _: Rules) -> Line:
+        more = {key: getattr(event, attribute) for key, attribute in fields.items()}
+        level = "warning" if more.get("code") else "info"
+        head = {"at": line_time(record.at_ms), "level": level, "event": type(event).__name__}
+        return {**head, "request": record.cause.request_id, "offset": record.offset, **more}
+
+    return line
 
 
-def _carried_out(record: Recorded, event: catalog.CreationRefused | catalog.ChangeCarriedOut, _: Rules) -> Line:
-    more: Line = {"topic": event.topic, "offset": record.offset, "request": record.cause.request_id}
-    line = _happened(record, event, {**more, "code": event.error_code, "message": event.message})
-    return {**line, "level": "warning"} if event.error_code else line
-
-
-def _broker(record: Recorded, event: Any, _: Rules) -> Line:
-    return _happened(record, event, {"broker": event.broker_id})
-
-
-def _credential(record: Recorded, event: access.ScramCredentialSet | access.ScramCredentialRemoved, _: Rules) -> Line:
-    more: Line = {"user": event.user, "mechanism": event.mechanism, "principal": event.principal}
-    return _happened(record, event, {**more, "request": event.request_id, "offset": record.offset})
-
-
-def _quorum(record: Recorded, event: catalog.QuorumEpochBegun, _: Rules) -> Line:
-    return _happened(record, event, {"epoch": event.leader_epoch})
-
-
-def _features(record: Recorded, event: catalog.FeaturesChanged, _: Rules) -> Line:
-    return _happened(record, event, {"reason": event.reason, "features": dict(event.features)})
-
-
-_LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
+_discovered = _happened(topic="topic", why="reason")
+_carried_out = _happened(topic="topic", code="error_code", message="message")
+_credential = _happened(user="user", mechanism="mechanism", principal="principal")
+_broker = _happened(broker="broker_id")
+_LINES: dict[type, MakeLine] = {
     catalog.CreateAnswered: _create_answered,
     catalog.ChangeRejected: _change_rejected,
     catalog.TopicDeleted: _done("DeleteTopics"),
@@ -168,6 +146,6 @@ _LINES: dict[type, Callable[[Recorded, Any, Rules], Line]] = {
     catalog.BrokerUnregistered: _broker,
     catalog.BrokerLeaving: _broker,
     catalog.LogDirsChanged: _broker,
-    catalog.QuorumEpochBegun: _quorum,
-    catalog.FeaturesChanged: _features,
+    catalog.QuorumEpochBegun: _happened(epoch="leader_epoch"),
+    catalog.FeaturesChanged: _happened(reason="reason", features="features"),
 }

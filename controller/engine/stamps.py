@@ -19,7 +19,7 @@ from events.names import RequestId
 
 PACE: Final = 0.5
 """Pace of stamps, relative to real time, while the wall clock is behind them."""
-_SHOWN_CHARACTERS: Final = 6
+_VISIBLE_CHARACTERS: Final = 6
 """Characters of the boot id in request ids. The others are secret."""
 _CODE_BYTES: Final = 5
 
@@ -29,7 +29,7 @@ class Stamps:
     `last_ms` the time of the newest event of an earlier process. The clock that only goes forward is the loop's."""
 
     def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: int = 0) -> None:
-        self._boot_id = boot_id[:_SHOWN_CHARACTERS]
+        self._boot_id = boot_id[:_VISIBLE_CHARACTERS]
         self._key = boot_id.encode()
         self._clock_ms = clock_ms
         self._clock_s: Callable[[], float] | None = None

@@ -22,23 +22,22 @@ from litestar.utils import normalize_path
 
 from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
-from controller.http import health
+from controller.http import metrics as health
 from controller.http.changes import Changes
 from controller.http.document import completed
 from controller.http.errors import HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
-from controller.http.gate import Authenticated, Reached
+from controller.http.gate import Authenticated, Logins, Reach, Reached
 from controller.http.metrics import Metrics
 from controller.http.pages import changes as change_pages
 from controller.http.pages import frame
 from controller.http.pages import reads as read_pages
 from controller.http.pages.site import CleanQueries, Site, is_page
-from controller.http.paths import log_heads, overviews, reads, simulated, topics, writes
+from controller.http.paths import log_heads, reads, topics, writes
 from controller.http.paths.log_heads import NewestHead
-from controller.http.paths.simulated import BrokerControl
+from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.query_threads import Reading, Stopping, remember_accepted
-from controller.http.reach import Logins, Reach
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
@@ -72,28 +71,28 @@ _JSON = (
     writes.delete_topic,
     writes.alter_topic,
     topics.topics,
-    reads.topic,
-    reads.topic_configs,
-    reads.topic_events,
+    topics.topic,
+    topics.topic_configs,
+    topics.topic_events,
     reads.request_,
     reads.brokers,
     reads.events,
     reads.follow,
     reads.explanation,
-    overviews.requests,
-    overviews.summary,
-    overviews.timeline,
-    overviews.topic_timeline,
-    overviews.broker,
-    overviews.diff,
-    overviews.policies,
-    overviews.quorum,
+    reads.requests,
+    reads.summary,
+    reads.timeline,
+    topics.topic_timeline,
+    reads.broker,
+    reads.diff,
+    reads.policies,
+    reads.quorum,
     log_heads.log_head,
     log_heads.log_proof,
     log_heads.log_leaves,
 )
 _HEALTH = (health.live, health.ready, health.metrics)
-_SIMULATED = (simulated.add, simulated.stop, simulated.start, simulated.delay)
+_SIMULATED = (writes.add, writes.stop, writes.start, writes.delay)
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -125,8 +124,6 @@ def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Lite
         "controller_api": parts.api,
         "why_not": lambda: health.why_not_ready(parts.api),
         "archive_error": parts.api.archive_error,
-        "queries": parts.query,
-        "reading": parts.reading,
         "reader": Reader(parts.api, parts.query, parts.reading),
         "metrics": parts.metrics,
         "changes": Changes(parts.api, parts.query, parts.reading, parts.stopping),

@@ -4,6 +4,10 @@ A client without an answer does not know whether its change was made. If it sent
 (draft-ietf-httpapi-idempotency-key-header), it may retry: the request id is derived from the principal and the key, so
 the first outcome is found in the log and answered again, also after a restart. Memory holds only the requests in
 progress, and those that may still be decided after their timeout.
+
+If a request failed for a temporary reason (a quota, an internal error), the retry is decided again under a derived id,
+because the log has each request once. A request without events is unknown: it was not decided, changed nothing, or its
+refusal was only counted.
 """
 
 from __future__ import annotations
@@ -11,11 +15,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from controller.controller_api import ControllerApi, Reply
@@ -25,10 +32,14 @@ from controller.http.requests import API, caller_of
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
+from controller.machine.recorded_command import recall
+from controller.machine.state import Topic
+from controller.machine.validation import BY_CLUSTER
+from events import catalog
+from events.catalog import Recorded
 from events.names import RequestId
-from projections.queries.query import Questions
-from projections.queries.repeats import TRIES_MAX, Earlier, TriedTooOften, earlier, was_late
-from projections.views.json_types import ErrorView
+from projections.queries.query import NoTopic, Query, Questions
+from projections.views.view import ErrorView
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255
@@ -45,7 +56,7 @@ class Changes:
     """Submits the changes of HTTP clients."""
 
     def __init__(self, api: ControllerApi, queries: Questions, reading: Reading, stopping: Stopping) -> None:
-        self._api = api
+        self.api = api
         self._queries = queries
         self._reading = reading
         self._stopping = stopping
@@ -57,7 +68,7 @@ class Changes:
     def stamps(self, request: HttpRequest, *, is_dry_run: bool = False) -> dict[str, Any]:
         """The fields that a command takes from its request: id, time, sender. A dry run ignores the key. Raises
         Refused."""
-        caller, controller = caller_of(request), self._api.controller
+        caller, controller = caller_of(request), self.api.controller
         key = None if is_dry_run else key_of(request)
         return {
             "request_id": controller.new_request_id() if key is None else request_id_of(caller.principal, key),
@@ -96,7 +107,7 @@ class Changes:
         return known.answer
 
     async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        carried_out = self._api.cluster.settings.has_target_cluster
+        carried_out = self.api.cluster.settings.has_target_cluster
         try:
             return await self._reading.run(
                 earlier, self._queries, first, frozenset(self._late), has_target_cluster=carried_out
@@ -113,7 +124,7 @@ class Changes:
     def _remember_late(self, answer: Answer) -> None:
         """After a timeout this process may still decide the request, so a retry needs a new request id. In a gateway
         it does not: workers skip ids that they know."""
-        if was_late(answer) and self._api.decides_here:
+        if was_late(answer) and self.api.decides_here:
             self._late[answer.request_id] = None
             while len(self._late) > LATE_MAX:
                 del self._late[next(iter(self._late))]
@@ -152,3 +163,108 @@ def request_id_of(principal: str, key: str) -> RequestId:
 def _refused(status: int, request_id: RequestId, why: str) -> Refused:
     code = ErrorCode.INVALID_REQUEST
     return Refused(status, ErrorView(error=code.name, code=int(code), message=f"{KEY}: {why}", request_id=request_id))
+
+
+TRIES_MAX: Final = 100
+"""The most ids of a request that keeps failing; of equal refusals one a minute is recorded."""
+AHEAD: Final = 8
+"""The most attempts in a row that may have left no event."""
+_EVENTS_MAX: Final = 10
+"""The most events to read; a request for one topic has three."""
+_RETRIABLE: Final = frozenset(
+    (
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_CONTROLLER,
+    )
+)
+_STAMPS: Final = frozenset((*TopicCommand.__struct_fields__, "topic_id", "verdict", "timeout_ms")) - {"topic"}
+
+
+class TriedTooOften(Exception):
+    """All attempts of a request failed."""
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """A recorded command and its answer, None until it is answered."""
+
+    command: TopicCommand
+    answer: Answer | None
+
+    def has_same_parameters(self, command: TopicCommand) -> bool:
+        """Whether a command has the same parameters; stamps and timeouts may differ."""
+        return type(command) is type(self.command) and _parameters(command) == _parameters(self.command)
+
+
+def _parameters(command: TopicCommand) -> list[object]:
+    return [getattr(command, name) for name in command.__struct_fields__ if name not in _STAMPS]
+
+
+def was_late(answer: Answer) -> bool:
+    """True if the request timed out before it was decided; it may be decided later."""
+    return answer.code == ErrorCode.REQUEST_TIMED_OUT and answer.topic is None
+
+
+def earlier(
+    query: Questions, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
+) -> tuple[RequestId, Earlier | None]:
+    """The attempt of a client's request for one topic that did not fail, with its id; or None, and the id for the next
+    attempt. An id in `late` is skipped: it may still be decided. With a target cluster, a change is answered when the
+    cluster has applied it. Raises TriedTooOften."""
+    free: RequestId | None = None
+    unknown = 0
+    for number in range(1, TRIES_MAX + 1):
+        request_id = first if number == 1 else RequestId(f"{first}-{number}")
+        found = _found(query, request_id, has_target_cluster)
+        if found is not None and not _is_retriable(found.answer):
+            return request_id, found
+        if found is not None:
+            free, unknown = None, 0
+            continue
+        unknown += 1
+        if free is None and request_id not in late:
+            free = request_id
+        if free is not None and unknown >= AHEAD:
+            break
+    if free is None:
+        raise TriedTooOften
+    return free, None
+
+
+def _is_retriable(answer: Answer | None) -> bool:
+    return answer is not None and (answer.code in _RETRIABLE or was_late(answer))
+
+
+def _found(query: Questions, request_id: RequestId, has_target_cluster: bool) -> Earlier | None:
+    for part in query.parts:
+        records = list(islice(part.request_events(request_id), _EVENTS_MAX))
+        command = recall(records)
+        if command is not None:
+            return Earlier(command, _answer(part, records, has_target_cluster))
+    return None
+
+
+def _answer(part: Query, records: Sequence[Recorded], has_target_cluster: bool) -> Answer | None:
+    for record in records:
+        match record.event:
+            case catalog.CreateRejected() | catalog.ChangeRejected() as e:
+                return Answer(e.request_id, e.topic, e.error_code, e.message, e.rule)
+            case catalog.CreateAnswered() as e:
+                topic = _topic(part, e.topic, record)
+                return Answer(e.request_id, e.topic, e.error_code, e.message, "", e.waited_ms, topic)
+            case catalog.ChangeCarriedOut() as e:
+                rule, topic = BY_CLUSTER if e.error_code else "", _topic(part, e.topic, record, records[0])
+                return Answer(e.request_id, e.topic, e.error_code, e.message, rule, topic=topic)
+            case catalog.PartitionsAdded() | catalog.TopicConfigsChanged() | catalog.TopicDeleted() as e:
+                if not has_target_cluster:
+                    return Answer(e.request_id, e.topic, 0, topic=_topic(part, e.topic, record, record))
+    return None
+
+
+def _topic(part: Query, name: str, after: Recorded, before: Recorded | None = None) -> Topic | None:
+    """The topic right after an event; if it did not exist then, the topic right before another event."""
+    for end in (after.offset + 1, *(() if before is None else (before.offset,))):
+        with suppress(NoTopic):
+            return part.topic_at(name, end)
+    return None

@@ -12,8 +12,8 @@ import msgspec
 
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED
 from controller.http.errors import PROBLEM
-from controller.http.health import OPEN_PATHS
-from projections.views.json_types import ProblemView
+from controller.http.metrics import OPEN_PATHS
+from projections.views.view import ProblemView
 
 Operation = dict[str, Any]
 

@@ -21,12 +21,11 @@ from controller.brokers.simulated import UnknownBroker
 from controller.http.query_threads import TooBusy
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
-from projections.queries.listing import BadPlace
+from projections.queries.events import BadPlace
 from projections.queries.query import NoTopic, NotThere, QueryClosed
 from projections.store.tree import TreeBehind
 from projections.text.moments import BadMoment
-from projections.views import to_json
-from projections.views.json_types import ErrorView, ProblemView
+from projections.views.view import ErrorView, ProblemView, problem
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
@@ -88,15 +87,16 @@ def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView
     if status == 500:
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
-    problem = to_json.problem(shape, status)
-    return Response(problem, status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NO_STORE})
+    return Response(
+        problem(shape, status), status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NO_STORE}
+    )
 
 
 async def answer_early(
     send: Send, status: int, code: ErrorCode, message: str, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
     """Send an error response for a request that is not routed."""
-    body = msgspec.json.encode(to_json.problem(_shape(code, message), status))
+    body = msgspec.json.encode(problem(_shape(code, message), status))
     fields = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": False})

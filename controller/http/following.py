@@ -15,10 +15,9 @@ import msgspec
 from controller.http.errors import refused
 from controller.http.query_threads import Reading, Stopping, client_host
 from controller.machine.errors import ErrorCode
-from projections.queries.listing import Listing, Place, cursor_of, listing
+from projections.queries.events import EventFilter, Listing, Place, cursor_of, listing
 from projections.queries.query import Questions
-from projections.views import to_json
-from projections.views.json_types import EventView
+from projections.views.events import EventView, event_view
 
 FOLLOWERS_MAX = 64
 OF_ONE_MAX = FOLLOWERS_MAX // 2  # per client address, so that others have room
@@ -74,7 +73,7 @@ class Followers:
         if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= OF_ONE_MAX:
             message = f"too many clients follow the events: {len(self)}"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
-        events = listing(self._query, topic, request_id, partition)
+        events = listing(self._query, EventFilter(topic, request_id), partition)
         place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
         return self._lines(events, place, write, may_see)
 
@@ -103,7 +102,7 @@ class Followers:
 
     def _chunk(self, events: Listing, place: Place, write: Writer) -> tuple[bytes, Place]:
         end = events.end()
-        page = events.page(place, EVENTS_PER_CHUNK, end)
+        page = events.oldest(place, EVENTS_PER_CHUNK, end)
         reached = tuple(map(max, place, end)) if page.next_place is None else page.next_place
-        shown = [to_json.event(record, partition) for partition, record in page.events]
+        shown = [event_view(record, partition) for partition, record in page.events]
         return write(shown, reached) if shown else b"", reached

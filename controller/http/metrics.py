@@ -1,4 +1,4 @@
-"""Metrics for Prometheus at `GET /metrics`.
+"""Metrics for Prometheus at `GET /metrics`, and the liveness and readiness of the process at `/health/…`.
 
 The controller calls these methods for every commit, request and answered topic. A call costs about 3 µs: the children
 of labelled metrics are cached, because looking one up costs more than counting. States (log offset, topics, brokers)
@@ -16,7 +16,10 @@ import asyncio
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from typing import Final
 
+from litestar import Response, get
+from litestar.di import NamedDependency
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -30,8 +33,10 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from controller.controller_api import ControllerApi
 from controller.release import RELEASE
 from projections.text.names import error_word
+from projections.views.view import HealthView
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 
@@ -77,7 +82,7 @@ class Metrics(Collector):
         self._http = cache(http.labels)
         self._failed = counter("commands_failed", "Commands that raised an exception.", ("command",))
         text = "Longest time that the event loop was blocked."
-        self._blocked = Gauge("topicwright_loop_standstill_seconds_max", text, ("cause",), registry=registry)
+        self._blocked = Gauge("topicwright_loop_blocked_seconds_max", text, ("cause",), registry=registry)
         self._longest_s: dict[str, float] = {}
         self._clock_jumps = counter("clock_jumps", "Times that the wall clock was set.")
         build = Gauge(
@@ -113,7 +118,7 @@ class Metrics(Collector):
         """Deciding a command of this type raised."""
         self._failed.labels(command).inc()
 
-    def stood_still(self, cause: str, seconds: float) -> None:
+    def loop_blocked(self, cause: str, seconds: float) -> None:
         """A function of the project blocked the event loop; see `controller.serving.loop_watch`."""
         self._longest_s[cause] = max(seconds, self._longest_s.get(cause, 0.0))
         self._blocked.labels(cause).set(self._longest_s[cause])
@@ -158,3 +163,63 @@ class Metrics(Collector):
         """The states, as Prometheus' types."""
         for name, text, value in self._states:
             yield GaugeMetricFamily(f"topicwright_{name}", text, value)
+
+
+OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
+"""Open without a login and beyond connection limits: supervisors have no password, and ask when the service is busy."""
+
+WhyNot = Callable[[], str | None]
+"""Returns what is wrong; None if nothing is."""
+
+
+@get("/health/live")
+async def live() -> HealthView:
+    """200 while the process answers."""
+    return HealthView(status="live")
+
+
+@get("/health/ready")
+async def ready(why_not: NamedDependency[WhyNot], archive_error: NamedDependency[WhyNot]) -> Response[HealthView]:
+    """200 if requests can be decided and recorded (`reason` then names other problems); else 503 with the reason."""
+    reason = why_not()
+    if reason is None:
+        return Response(HealthView(status="ready", reason=archive_error() or ""))
+    return Response(HealthView(status="not ready", reason=reason), status_code=503)
+
+
+@get("/metrics", media_type=CONTENT_TYPE)
+async def metrics(metrics: NamedDependency[Metrics]) -> Response[bytes]:
+    """Metrics in Prometheus' text format."""
+    return Response(await metrics.rendered(), media_type=CONTENT_TYPE)
+
+
+def why_not_ready(api: ControllerApi) -> str | None:
+    """Why requests cannot be decided now; None if they can."""
+    status = api.controller.status()
+    if status.failure is not None:
+        return f"the controller has failed: {status.failure}"
+    if status.storage_error is not None:
+        return f"the log cannot be written: {status.storage_error}"
+    brokers_error = api.brokers_error()
+    if brokers_error is not None:
+        return brokers_error
+    if not api.cluster.release:
+        return "starting: the settings are not recorded yet"
+    return None
+
+
+def states(api: ControllerApi) -> Iterator[tuple[str, str, float]]:
+    """Current states as gauges: name, description, value."""
+    status, cluster, counts = api.controller.status(), api.cluster, api.store.durable_counts
+    partitions = api.store.durable_tallies.health
+    yield "log_offset", "Offset of the next durable event.", status.events_durable
+    yield "topics", "Topics that exist.", counts.topics
+    yield "partitions", "Partitions that exist.", counts.partitions
+    yield "partitions_under_replicated", "Partitions with a replica out of the ISR.", partitions.under_replicated
+    yield "partitions_offline", "Partitions without a leader.", partitions.offline
+    yield "placeholders", "Replicas that wait for a broker to join (KIP-409).", partitions.placeholders
+    yield "topics_pending", "Topics that have not been complete yet.", status.topics_waiting
+    yield "requests_in_flight", "Requests that are not answered yet.", status.requests_open
+    yield "brokers_registered", "Registered brokers.", len(cluster.brokers)
+    yield "brokers_live", "Brokers that are not fenced.", len(cluster.live)
+    yield "ready", "1 if requests can be decided and recorded.", float(why_not_ready(api) is None)

@@ -23,7 +23,7 @@ from controller.http.query_threads import Reading
 from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import NAME_LENGTH_MAX
-from projections.queries.listing import BadPlace
+from projections.queries.events import BadPlace
 from projections.queries.query import Questions
 from projections.store.request_index import IndexedRequest
 

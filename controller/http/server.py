@@ -23,12 +23,11 @@ from controller.http.app import Parts, build_app
 from controller.http.connections import Connection, Counts, ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
-from controller.http.health import OPEN_PATHS, states
-from controller.http.metrics import Metrics
+from controller.http.gate import Logins, Reach
+from controller.http.metrics import OPEN_PATHS, Metrics, states
 from controller.http.paths.log_heads import head_gauges
-from controller.http.paths.simulated import BrokerControl
+from controller.http.paths.writes import BrokerControl
 from controller.http.query_threads import Reading, Stopping
-from controller.http.reach import Logins, Reach
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned

@@ -115,6 +115,11 @@ class RequestContext(msgspec.Struct, frozen=True):
         return f"{self.connection.software_name} {self.connection.software_version}"
 
 
+JAVA: Final = "apache-kafka-java"
+LIBRDKAFKA: Final = "rdkafka"
+"""In `RequestContext.software` of clients that need other responses: Java's, and those built on librdkafka."""
+
+
 Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
 """Called for each request, in order of arrival on a connection.
 

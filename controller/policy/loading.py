@@ -150,8 +150,8 @@ def _method(name: str, policy: object, method: _Method) -> Callable[..., object]
     if inspect.iscoroutinefunction(bound) or inspect.isgeneratorfunction(bound) or inspect.isasyncgenfunction(bound):
         raise PolicyLoadError(name, f"its '{method.name}' is async or a generator", f"{method.call} is a plain method")
     if not _accepts(bound, method.parameters):
-        shown = f"{method.name}{inspect.signature(bound)}"
-        raise PolicyLoadError(name, f"its '{shown}' cannot be called as {method.call}", _methods())
+        signature = f"{method.name}{inspect.signature(bound)}"
+        raise PolicyLoadError(name, f"its '{signature}' cannot be called as {method.call}", _methods())
     return cast("Callable[..., object]", bound)
 
 

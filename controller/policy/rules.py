@@ -41,8 +41,8 @@ class RulesError(Exception):
 
     def __init__(self, problem: str, allowed: str, *, file: str = "", rule: str = "", key: str = "", value: str = ""):
         place = [f"file {file}"] * bool(file) + [rule] * bool(rule)
-        shown = f"{key} = {value}" if key and value else key
-        super().__init__(": ".join([*place, *([shown] if shown else []), problem]) + f"; allowed: {allowed}")
+        text = f"{key} = {value}" if key and value else key
+        super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
         self.problem, self.allowed = problem, allowed
         self.file, self.rule, self.key, self.value = file, rule, key, value
 
@@ -63,7 +63,7 @@ def _read_rules(path: Path, file: str) -> tuple[Rule, ...]:
     tables = document.get("rule")
     for key, value in document.items():
         if key != "rule":
-            raise RulesError("unknown key", "[[rule]] tables alone", file=file, key=key, value=_shown(value))
+            raise RulesError("unknown key", "[[rule]] tables alone", file=file, key=key, value=_toml(value))
     if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
         raise RulesError("there are no rules", "one [[rule]] table for each rule, at least one", file=file)
     rules: dict[str, Rule] = {}
@@ -99,8 +99,8 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, key=f"{self.key}.{key}" if self.key else key)
 
     def fail(self, value: object, problem: str, allowed: str) -> NoReturn:
-        shown = "" if value is None else _shown(value)
-        raise RulesError(problem, allowed, file=self.file, rule=self.rule, key=self.key, value=shown)
+        text = "" if value is None else _toml(value)
+        raise RulesError(problem, allowed, file=self.file, rule=self.rule, key=self.key, value=text)
 
 
 def _rule(place: _Place, table: dict[str, object]) -> Rule:
@@ -186,7 +186,7 @@ def _count(place: _Place, value: object) -> Range:
     _check_ends(place, value, ends, allowed)
     for end in ends.values():
         if type(end) is not int or end < 1:
-            place.fail(value, f"{_shown(end)} is not a whole number from 1", allowed)
+            place.fail(value, f"{_toml(end)} is not a whole number from 1", allowed)
     return _range(place, value, ends, allowed)
 
 
@@ -228,7 +228,7 @@ def _config_range(place: _Place, row: TopicConfig, ends: dict[str, Any]) -> Rang
     _check_ends(place, ends, ends, allowed)
     for key, end in ends.items():
         if type(end) not in (int, float) or not math.isfinite(end):
-            place.fail(ends, f"{_shown(end)} is not a number", allowed)
+            place.fail(ends, f"{_toml(end)} is not a number", allowed)
         if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
             place.fail(ends, "-1 means no limit here", "omit it")
         _value(place.at(key), row, end)
@@ -279,7 +279,7 @@ def _quoted(name: str) -> str:
     return f'"{name}"' if "." in name else name
 
 
-def _shown(value: object) -> str:
+def _toml(value: object) -> str:
     """Formats a value roughly like TOML, for messages."""
     match value:
         case bool():
@@ -288,9 +288,9 @@ def _shown(value: object) -> str:
             return f"'{value}'"
         case dict():
             pairs = cast("dict[str, object]", value).items()
-            return "{ " + ", ".join(f"{_quoted(key)} = {_shown(one)}" for key, one in pairs) + " }" if pairs else "{}"
+            return "{ " + ", ".join(f"{_quoted(key)} = {_toml(one)}" for key, one in pairs) + " }" if pairs else "{}"
         case list():
-            return f"[{', '.join(_shown(one) for one in cast('Sequence[object]', value))}]"
+            return f"[{', '.join(_toml(one) for one in cast('Sequence[object]', value))}]"
         case _:
             return str(value)
 

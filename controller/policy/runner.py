@@ -5,7 +5,7 @@ creates wait. One thread runs the chain in order of arrival, so that a policy is
 arrive on the event loop in the order of the calls.
 
 The thread is a daemon. A policy that never returns blocks later creates, which the operator sees in log and metrics,
-but not the end of the process. `InlinePolicyRunner` works without a thread, for simulations on virtual time.
+but not the end of the process.
 """
 
 import asyncio
@@ -37,25 +37,6 @@ class PolicyJudge(Protocol):
 
     async def close(self, timeout_s: float, /) -> tuple[str, ...]:
         """Closes the policies within `timeout_s` seconds. Returns errors."""
-
-
-class InlinePolicyRunner:
-    """Runs the policies in the caller's thread."""
-
-    def __init__(self, chain: PolicyChain, *, probe: PolicyProbe = SILENT) -> None:
-        self._chain = chain
-        self._probe = probe
-        self._closed = False
-
-    async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
-        if self._closed:
-            raise PolicyRunnerClosed("the policies are closed")
-        return tuple(self._chain.validate(request, self._probe) for request in requests)
-
-    async def close(self, timeout_s: float) -> tuple[str, ...]:
-        """`timeout_s` has no effect, because the policies run in this thread."""
-        self._closed = True
-        return self._chain.close()
 
 
 class _Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,11 +1,12 @@
-"""Archiving next to deciding, and the signed tree heads of the log.
+"""The history of a log, maintained while it is written: archive, snapshots, Merkle tree and signed tree heads.
 
 Closed segments of the log are written to `log.archive.url`. Archived events past retention are dropped from the data
 folder. If another process archives the same log, only dropping is done here. Reading, packing and uploading run in a
-thread of their own, with pauses. The notes about them are written with the log, on the loop, in slices of some
-milliseconds. A failure is shown in a log line, a metric and the health output, and retried; deciding continues.
+thread of their own, with pauses. The log's own records of it are written on the loop, in slices of some milliseconds. A
+failure is shown in a log line, a metric and the health response, and retried; deciding continues.
 
-A log without a Merkle tree gets one in the background. With a signing key, a signed tree head is recorded at intervals.
+Snapshots are taken as `projections.store.snapshotting` says, in a thread of their own. A log without a Merkle tree gets
+one in the background. With a signing key, a signed tree head is recorded at intervals.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -26,24 +27,36 @@ from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
-from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store
-from events.logs.log import EventLog, LogError
+from events.logs.archive.base import download_snapshots
+from events.logs.archive.manifest import (
+    Manifest,
+    Writer,
+    archive_status,
+    manifest_changes,
+    manifest_removals,
+    manifests_of,
+    status_changes,
+)
+from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
+from events.logs.log import EventLog, LogClosed, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
 from projections.queries.query import Query
-from projections.store.tree import TreeBehind, build_some, stored_head
+from projections.store.snapshotting import Snapshotting
+from projections.store.store import TopicStore
+from projections.store.tree import TreeBehind, build_some, range_root, stored_head
 
-if TYPE_CHECKING:
-    from events.logs.archive.manifest import Manifest
-
-LOOK_S = 1.0
-"""How often it is seen whether a stretch is closed."""
-LOOK_AT_OTHERS_S = 10.0
-"""How often it is seen whether another process has archived one."""
-AGAIN_S = 10.0
-"""After a failure."""
-REST_S = 0.002
+POLL_S = 1.0
+"""Interval of polling for a closed segment."""
+POLL_OTHERS_S = 10.0
+"""Interval of polling for a segment that another process archived."""
+RETRY_S = 10.0
+REST_S: Final = 0.002
+COPY_REST_S: Final = 0.01
+TREE_REST_S: Final = 0.01
+"""Pause between two slices of building a tree: the loop does other work at least half of the time."""
+TREE_RETRY_S: Final = 1.0
 _T = TypeVar("_T")
 
 
@@ -51,54 +64,54 @@ class _Stopped(Exception):
     """The service is stopping."""
 
 
-class Keeping(msgspec.Struct, frozen=True):
-    """What of the archived events stays: those of the last `ms`, up to so many `bytes` (-1 sets no limit), and the
-    newest `events` of the log in any case."""
+class Retention(msgspec.Struct, frozen=True):
+    """The archived events that stay in the log: those of the last `ms`, up to so many `bytes` (-1 sets no limit), and
+    the newest `events` in any case."""
 
     ms: int
     bytes: int = -1
     events: int = 0
 
+    @classmethod
+    def of(cls, settings: ServeSettings) -> Retention:
+        return cls(settings.log_events_retention_ms, settings.log_events_retention_bytes)
+
 
 NextBase = Callable[[Callable[[], None]], Callable[[], None] | None]
-"""What puts the next base beside the archive, in another thread, None where none is due; it is given what rests."""
+"""Returns the work that writes the next base to the archive, for another thread; None if none is due. It receives the
+function to call between pieces of work."""
 
 
 class Archiving:
-    """Archives a log, and drops what is archived and old."""
+    """Archives a log, and drops old archived events."""
 
     def __init__(
         self,
         log: RocksDbLog,
         settings: ServeSettings,
-        boot: str,
-        where: str,
         clock_ms: Callable[[], int],
-        place: ArchiveStore,
-        keeping: Keeping,
+        store: ArchiveStore,
+        retention: Retention,
+        writer: Writer | None = None,
         next_base: NextBase = lambda _: None,
-        *,
-        others: bool = False,
     ) -> None:
-        """`boot` is drawn for each, `where` says to people which process it is. With `others` another process archives
-        the same log, and what it has put there is taken over: nothing is written to the place."""
-        from events.logs.archive.manifest import Writer, archive_status, manifests_of  # takes pyarrow
-        from events.logs.archive.writing import ArchiveFollower, Archiver
+        """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
+        the store."""
+        from events.logs.archive.writing import ArchiveFollower, Archiver  # imports pyarrow
         from projections.replay.spark.column_batches import Columns
         from projections.replay.spark.columns import COLUMNS
-        from projections.store.tree import range_root
 
-        self._log, self._place, self._clock_ms = log, place, clock_ms
-        self._keeping, self._next_base = keeping, next_base
-        self._others, self._work = others, "dropping what is archived" if others else "archiving"
+        self._log, self._store, self._clock_ms = log, store, clock_ms
+        self._retention, self._next_base = retention, next_base
+        self._follows, self._work = writer is None, "dropping archived events" if writer is None else "archiving"
         root, known = partial(range_root, log), lambda: list(manifests_of(log))
         self._archiver: Archiver | ArchiveFollower = (
-            ArchiveFollower(log, place, root, known)
-            if others
+            ArchiveFollower(log, store, root, known)
+            if writer is None
             else Archiver(
                 log,
-                place,
-                Writer(boot=boot, where=where, since_ms=clock_ms()),
+                store,
+                writer,
                 lambda: Columns(tuple(COLUMNS)),
                 root,
                 self._rest,
@@ -110,11 +123,11 @@ class Archiving:
         self._stopping = threading.Event()
         self._lines = structlog.get_logger("topicwright")
         self._manifests = list(manifests_of(log)) if archive_status(log).url else []
-        self.trouble: str | None = None
-        """Why nothing is archived now; None when all is well."""
+        self.error: str | None = None
+        """Why nothing can be archived now; None if all is well."""
 
     async def run(self) -> None:
-        """Archive for as long as the service runs."""
+        """Archive until cancelled."""
         try:
             while True:
                 wait_s = await self._once()
@@ -124,83 +137,78 @@ class Archiving:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        """How far it is."""
         archived = self._manifests[-1].end if self._manifests else 0
         return [
             ("log_archived_offset", "Events below this offset are archived.", archived),
             ("log_start_offset", "Events below this offset are in the archive alone.", self._log.start_offset),
-            ("log_archive_paused", "1 while nothing can be archived.", float(self.trouble is not None)),
+            ("log_archive_paused", "1 while nothing can be archived.", float(self.error is not None)),
         ]
 
     async def _once(self) -> float:
-        """Do what there is to do; how long to wait then."""
+        """Archive or adopt a segment, or drop events. Returns how long to wait afterwards."""
         try:
-            self._check_kept()
-            manifest = await self._apart(self._archiver.step)
-            self._note(manifest)
+            self._check_recorded()
+            manifest = await self._in_thread(self._archiver.step)
+            self._record(manifest)
             if manifest is None:
                 await self._drop()
         except _Stopped:
-            return LOOK_S
+            return POLL_S
         except (LogError, EventDecodeError, OSError) as error:
             self._archiver.read_again()
-            if str(error) != self.trouble:
+            if str(error) != self.error:
                 self._lines.warning(f"{self._work} is paused", why=str(error))
-            self.trouble = str(error)
-            return AGAIN_S
-        if self.trouble is not None:
-            self._lines.info(f"{self._work} goes on")
-            self.trouble = None
-        return 0 if manifest is not None else LOOK_AT_OTHERS_S if self._others else LOOK_S
+            self.error = str(error)
+            return RETRY_S
+        if self.error is not None:
+            self._lines.info(f"{self._work} continues")
+            self.error = None
+        return 0 if manifest is not None else POLL_OTHERS_S if self._follows else POLL_S
 
-    def _check_kept(self) -> None:
-        """What was archive_status last may be gone with other writes that were not synced when the disk failed."""
-        from events.logs.archive.manifest import manifests_of
-
+    def _check_recorded(self) -> None:
+        """The last recorded segment may be lost together with other unsynced writes when the disk failed."""
         last = self._manifests[-1] if self._manifests else None
         if last is not None and next(manifests_of(self._log, last.start), None) != last:
             self._manifests = list(manifests_of(self._log))
             self._archiver.read_again()
 
-    def _note(self, manifest: Manifest | None) -> None:
-        """Write with the log what was archived, and where."""
-        from events.logs.archive.manifest import archive_status, manifest_changes, manifest_removals, note
-
+    def _record(self, manifest: Manifest | None) -> None:
+        """Record a segment and its archive in the log."""
         state: dict[bytes, bytes] = {}
         before = archive_status(self._log)
         if self._archiver.is_new_archive:
             state |= manifest_removals(self._log)
             self._manifests, self._archiver.is_new_archive = [], False
-        if before.url != self._place.url:
-            state |= note(replace(before, url=self._place.url))
+        if before.url != self._store.url:
+            state |= status_changes(replace(before, url=self._store.url))
         if manifest is not None:
             state |= manifest_changes(manifest)
         if state:
-            self._log.note(state)
+            self._log.put_state(state)
         if manifest is not None:
             self._manifests.append(manifest)
-        if manifest is not None and not self._others:
+        if manifest is not None and not self._follows:
             self._lines.info("archived", events=f"{manifest.start} to {manifest.end - 1}", bytes=manifest.events.size)
 
     async def _drop(self) -> None:
-        from projections.store.archived import retention
+        from projections.store.archived.retention import IndexCleanup, drop  # imports pyarrow
 
-        log, keeping = self._log, self._keeping
-        may_go = [one for one in self._manifests if one.end <= log.durable_offset - keeping.events]
-        if retention.drop(log, may_go, self._clock_ms(), keeping.ms, keeping.bytes):
+        log, stay = self._log, self._retention
+        old = [one for one in self._manifests if one.end <= log.durable_offset - stay.events]
+        if drop(log, old, self._clock_ms(), stay.ms, stay.bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
-        while (leaving := retention.IndexCleanup.next(log, self._manifests)) is not None:
-            await self._apart(partial(leaving.take_over if self._others else leaving.archive, self._place))
-            leaving.forget()
-            runs = await self._apart(partial(log.archive.runs_of, leaving.manifest))
-            for piece in leaving.slices(runs):
-                piece()
+        while (cleanup := IndexCleanup.next(log, self._manifests)) is not None:
+            await self._in_thread(partial(cleanup.take_over if self._follows else cleanup.archive, self._store))
+            cleanup.forget()
+            runs = await self._in_thread(partial(log.archive.runs_of, cleanup.manifest))
+            for remove_slice in cleanup.slices(runs):
+                remove_slice()
                 await asyncio.sleep(REST_S)
         write_base = self._next_base(self._rest)
         if write_base is not None:
-            await self._apart(write_base)
+            await self._in_thread(write_base)
 
-    async def _apart(self, work: Callable[[], _T]) -> _T:
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _rest(self) -> None:
@@ -208,50 +216,110 @@ class Archiving:
             raise _Stopped
 
 
-def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], place: ArchiveStore) -> Archiving:
-    """What drops the old events of a log that another process archives."""
-    keeping = Keeping(settings.log_events_retention_ms, settings.log_events_retention_bytes)
-    return Archiving(log, settings, "", "", clock_ms, place, keeping, others=True)
+def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], store: ArchiveStore) -> Archiving:
+    """Drops the old events of a log that another process archives."""
+    return Archiving(log, settings, clock_ms, store, Retention.of(settings))
 
 
 def archiving(
     log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
 ) -> Archiving | None:
-    """What archives a log; None where the settings name no place. Raises SettingsError."""
-    place = archive_store(settings)
-    if place is None:
+    """Archives a log; None if the settings name no archive. `boot` is unique to the process, `where` is for display.
+    Raises SettingsError."""
+    store = archive_store(settings)
+    if store is None:
         return None
-    if is_inside(place, log.path):
+    if is_inside(store, log.path):
         raise SettingsError(
-            f"setting log.archive.url is not allowed: {place.url} is in the data folder; name a place beside it"
+            f"setting log.archive.url is not allowed: {store.url} is in the data folder; name a place outside it"
         )
-    keeping = Keeping(settings.log_events_retention_ms, settings.log_events_retention_bytes)
-    return Archiving(log, settings, boot, where, clock_ms, place, keeping)
+    writer = Writer(boot=boot, where=where, since_ms=clock_ms())
+    return Archiving(log, settings, clock_ms, store, Retention.of(settings), writer)
 
 
-def archive_store(settings: ServeSettings) -> ArchiveStore | None:
-    """The place that `log.archive.url` names, None where it names none. Raises SettingsError."""
-    if settings.log_archive_url is None:
+def archive_store(settings: ServeSettings, partition: int | None = None) -> ArchiveStore | None:
+    """The archive that `log.archive.url` names, or the one of a partition under it; None if it names none. Raises
+    SettingsError."""
+    url = settings.log_archive_url
+    if url is None:
         return None
     try:
-        import pyarrow  # noqa: F401  # what archives, and what reads an archive, takes it
+        import pyarrow  # noqa: F401  # archives are written and read with it
     except ImportError as error:
         raise SettingsError(
-            f"setting log.archive.url takes {error.name}, which is not installed: pip install 'topicwright[replay]'"
+            f"setting log.archive.url needs {error.name}, which is not installed: pip install 'topicwright[replay]'"
         ) from None
     try:
-        return open_store(settings.log_archive_url)
+        open_store(url)
+        return open_store(url if partition is None else within(url, f"partition-{partition:05}"))
     except BadArchiveUrl as error:
         raise SettingsError(f"setting log.archive.url is not allowed: {error}") from None
 
 
-REST_S = 0.01
-"""Between two slices of a tree that is made: the loop does other work at least half of the time."""
-AGAIN_S = 1.0
+class LogSnapshots:
+    """Takes the snapshots of one log; call it on the thread that writes the log.
+
+    If older events may be in the archive only, missing snapshots are not rebuilt. They are copied from `archive`, where
+    the archiving worker stores them.
+    """
+
+    def __init__(
+        self,
+        log: RocksDbLog,
+        interval_events: int,
+        store: Callable[[], TopicStore],
+        *,
+        rebuild: bool = False,
+        archive: ArchiveStore | None = None,
+    ) -> None:
+        """With `interval_events` 0 it takes none, and copies none."""
+        self._log, self._store = log, store
+        self._lines = structlog.get_logger("topicwright")
+        self._closed = threading.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        pairs = Query(log, store).snapshot_pairs
+        self._snapshotting = Snapshotting(log, interval_events, self._thread.submit, pairs, self)
+        self._snapshotting.begin(rebuild=rebuild)
+        if archive is not None and interval_events:
+            self._thread.submit(self._copy, archive)
+
+    @property
+    def newest(self) -> int:
+        """The offset of the newest snapshot, 0 without one."""
+        return self._snapshotting.newest
+
+    def reached(self) -> None:
+        """Take a snapshot if one is due: the log is durable to its end."""
+        self._snapshotting.reached(self._store().durable_counts.topics)
+
+    def close(self, *, wait: bool = False) -> None:
+        """End the work in the thread, and with `wait` wait for its end."""
+        self._closed.set()
+        self._snapshotting.close()
+        self._thread.shutdown(wait=wait)
+
+    def snapshot_taken(self, offset: int, size: int) -> None:
+        self._lines.info("snapshot taken", offset=offset, bytes=size)
+
+    def snapshot_failed(self, why: str) -> None:
+        self._lines.warning("no snapshot", why=why)
+
+    def _copy(self, archive: ArchiveStore) -> None:
+        try:
+            copied = download_snapshots(archive, self._log, self._check_open)
+        except (LogError, OSError) as error:
+            if not self._closed.is_set():
+                self._lines.warning("snapshots not copied", why=str(error))
+        else:
+            self._lines.info("snapshots copied", folder=str(self._log.path), count=copied)
+
+    def _check_open(self) -> None:
+        if self._closed.wait(COPY_REST_S):
+            raise LogClosed("the log is closed")
 
 
 def head_signer(settings: ServeSettings) -> HeadSigner | None:
-    """What signs the heads of the log; None without a key. Raises SettingsError."""
+    """Signs the tree heads of the log; None without a key. Raises SettingsError."""
     path = settings.log_signing_key_location
     if path is None:
         return None
@@ -262,7 +330,7 @@ def head_signer(settings: ServeSettings) -> HeadSigner | None:
 
 
 async def build_tree(log: EventLog) -> None:
-    """Make the tree of a log that has none over its older events, in slices on the loop that writes the log."""
+    """Build the tree over the older events of a log that lacks it, in slices on the loop that writes the log."""
     logger = structlog.get_logger("topicwright")
     begun = False
     while True:
@@ -271,20 +339,20 @@ async def build_tree(log: EventLog) -> None:
                 break
             if not begun:
                 begun = True
-                logger.info("making the tree of the log", events=log.next_offset, done=stored_head(log)[0])
-        except LogError:  # who writes the log says so, and reads it anew
-            await asyncio.sleep(AGAIN_S)
-        await asyncio.sleep(REST_S)
+                logger.info("building the tree of the log", events=log.next_offset, done=stored_head(log)[0])
+        except LogError:  # the writer of the log reports it and recovers
+            await asyncio.sleep(TREE_RETRY_S)
+        await asyncio.sleep(TREE_REST_S)
     if begun:
-        logger.info("the tree of the log is made", events=log.next_offset)
+        logger.info("the tree of the log is built", events=log.next_offset)
 
 
 async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, every_s: float) -> None:
-    """Keep a signed head as an event every so often, where there are new events to sign for."""
-    kept = 0
+    """Record a signed tree head at intervals, if there are new events."""
+    signed = 0
     while True:
         await asyncio.sleep(every_s)
-        if part.log.durable_offset <= kept:
+        if part.log.durable_offset <= signed:
             continue
         try:
             head = signer.signed(head_of(part, controller.now_ms()))
@@ -301,4 +369,4 @@ async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, e
             )
         )
         await controller.decided()
-        kept = head.size + 1  # the event that keeps the head needs no other
+        signed = head.size + 1  # the event that records the head needs no other

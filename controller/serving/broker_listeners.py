@@ -47,7 +47,7 @@ class BrokerListeners:
     """A listener for each broker of the target cluster, at each listener of the process."""
 
     def __init__(self, folder: Path, ports: range, listening: Listening) -> None:
-        """`ports` are those that may be taken. Raises SettingsError for a file that is not one of ports."""
+        """`ports` are those that may be used. Raises SettingsError for an invalid file."""
         self._file = folder / FILE
         self._ports = ports
         self._listening = listening
@@ -57,20 +57,19 @@ class BrokerListeners:
         self._starting: set[asyncio.Task[None]] = set()
         self._make_handlers: Callable[[Endpoint, BrokerId], HandlerTable] | None = None
         self._known: Callable[[], set[int]] = set
-        self.trouble: str | None = None
-        """Why a broker has no listener; None where each has one."""
+        self.error: str | None = None
+        """Why a broker has no listener; None if each has one."""
 
     async def start(self) -> None:
-        """Listen at the ports that are remembered; requests wait for `open`."""
+        """Listen at the stored ports; requests wait for `open`."""
         for key in self._remembered if self._ports else ():
             self._listen(key)
         await asyncio.gather(*self._starting)
 
     def open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
-        """Take requests, for each broker by the handlers that are made for it, and show these listeners to clients of
-        `api`; with the setting `none`, open no ports. Raises SettingsError where the brokers that are known need more
-        ports than there are."""
-        self._listening.counts.total_max //= 2  # a request that is passed on has a connection of its own to a broker
+        """Accept requests with the handlers made for each broker, and show these listeners to clients of `api`. With
+        the setting `none`, open no ports. Raises SettingsError if the known brokers need more ports than there are."""
+        self._listening.counts.descriptors_per_connection = 2  # a forwarded request also has one to a broker
         if not self._ports:
             return
         api.broker_ports = self.endpoint
@@ -79,11 +78,11 @@ class BrokerListeners:
         for at in self._listening.advertised:
             for broker_id in api.cluster.brokers:
                 self.endpoint(at, broker_id)
-        if self.trouble is not None:
-            raise SettingsError(self.trouble)
+        if self.error is not None:
+            raise SettingsError(self.error)
 
     def endpoint(self, at: Endpoint, broker_id: BrokerId) -> Endpoint | None:
-        """Where clients of the listener `at` reach a broker; None where no port is left for it."""
+        """The address of a broker for clients of the listener `at`; None if no port is free for it."""
         key = f"{at.name}/{broker_id}"
         server = self._servers.get(key) or self._listen(key) or self._inherit(key)
         if server is None:
@@ -95,7 +94,7 @@ class BrokerListeners:
 
     @property
     def connections(self) -> int:
-        """Clients that are connected to a broker's listener."""
+        """Number of open client connections."""
         return sum(server.connections for server in self._servers.values())
 
     async def stop(self, deadline_s: float) -> None:
@@ -104,16 +103,12 @@ class BrokerListeners:
         await asyncio.gather(*(server.stop(deadline_s) for server in self._servers.values()))
 
     def _listen(self, key: str) -> KafkaServer | None:
-        """A server at a broker's own port, or at one that nobody has."""
+        """A server at the broker's stored port, or at a free one."""
         own = self._own[key.partition("/")[0]]
         for port in self._candidates(key):
-            bound = socket.socket(socket.AF_INET6 if ":" in own.endpoint.host else socket.AF_INET)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                bound.bind((own.endpoint.host, port))
-                bound.listen()
-            except OSError:  # another program has it
-                bound.close()
+                bound = _bound(own.endpoint.host, port, listen=True)
+            except OSError:  # another program has the port
                 continue
             server = self._listening.make_server(own, own.endpoint.host, bound.getsockname()[1])
             starting = asyncio.ensure_future(server.start(bound))
@@ -145,17 +140,17 @@ class BrokerListeners:
 
     def _remember(self, key: str, server: KafkaServer) -> KafkaServer:
         self._servers[key] = server
-        self.trouble = None
+        self.error = None
         if self._remembered.get(key) != server.port:
             self._remembered[key] = server.port
             _write(self._file, self._remembered)
         return server
 
     def _lacks_ports(self, key: str) -> None:
-        if self.trouble is None:
+        if self.error is None:
             needed = len(self._known()) * len(self._own)
-            self.trouble = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
-            structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.trouble)
+            self.error = f"cluster.broker.ports has {len(self._ports)} ports; the cluster's brokers need {needed}"
+            structlog.get_logger("topicwright").error("a broker has no listener", broker=key, why=self.error)
 
 
 def _read(file: Path) -> dict[str, int]:
@@ -170,6 +165,20 @@ def _read(file: Path) -> dict[str, int]:
 def _write(file: Path, ports: Mapping[str, int]) -> None:
     with replacing(file) as unfinished:
         unfinished.write(msgspec.json.encode(ports))
+
+
+def _bound(host: str, port: int, *, listen: bool = False) -> socket.socket:
+    """A socket that is bound, and by default does not listen. Raises OSError."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        if listen:
+            bound.listen()
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 MakeServer = Callable[[str, int], KafkaServer]
@@ -187,10 +196,10 @@ class SimulatedBrokerListeners:
         self._api: ControllerApi | None = None
         self._versions_max: dict[str, int] = {}
         self._servers: dict[BrokerId, KafkaServer] = {}
-        self._kept: dict[BrokerId, socket.socket] = {}
+        self._reserved: dict[BrokerId, socket.socket] = {}
         """Ports of stopped brokers, bound so that no other process takes them; connections are refused."""
-        self._turns: dict[BrokerId, asyncio.Task[None]] = {}
-        brokers.on_running_changed = self._turn
+        self._changes: dict[BrokerId, asyncio.Task[None]] = {}
+        brokers.on_running_changed = self._on_running_changed
         for broker in brokers.by_id.values():
             self._reserve(broker.broker_id)
 
@@ -198,8 +207,8 @@ class SimulatedBrokerListeners:
         """Accept clients; the brokers are registered."""
         self._api, self._versions_max = api, versions_max
         for broker in self._brokers.by_id.values():
-            self._turn(broker)
-        await asyncio.gather(*self._turns.values())
+            self._on_running_changed(broker)
+        await asyncio.gather(*self._changes.values())
 
     @property
     def connections(self) -> int:
@@ -209,31 +218,28 @@ class SimulatedBrokerListeners:
     async def stop(self, deadline_s: float) -> None:
         """Close every listener; responses in flight may take until the deadline."""
         self._brokers.on_running_changed = None
-        await asyncio.gather(*self._turns.values())
+        await asyncio.gather(*self._changes.values())
         servers, self._servers = list(self._servers.values()), {}
         await asyncio.gather(*(server.stop(deadline_s) for server in servers))
-        for kept in self._kept.values():
-            kept.close()
+        for reserved in self._reserved.values():
+            reserved.close()
 
-    def _turn(self, broker: SimulatedBroker) -> None:
+    def _on_running_changed(self, broker: SimulatedBroker) -> None:
         """Open or close the listener of a broker that started or stopped, in order."""
         if broker.broker_id not in self._brokers.endpoints:
             self._reserve(broker.broker_id)
         if self._api is not None:
-            before = self._turns.get(broker.broker_id)
-            self._turns[broker.broker_id] = asyncio.ensure_future(self._follow(self._api, broker, before))
+            before = self._changes.get(broker.broker_id)
+            self._changes[broker.broker_id] = asyncio.ensure_future(self._follow(self._api, broker, before))
 
     def _reserve(self, broker_id: BrokerId) -> None:
         """Bind a free port for a broker before it registers."""
-        port = self._keep(broker_id, 0)
+        port = self._reserve_port(broker_id, 0)
         self._brokers.endpoints[broker_id] = Endpoint(self._advertised.name, self._advertised.host, port)
 
-    def _keep(self, broker_id: BrokerId, port: int) -> int:
-        kept = socket.socket(socket.AF_INET6 if ":" in self._host else socket.AF_INET)
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind((self._host, port))
-        self._kept[broker_id] = kept
-        bound_port: int = kept.getsockname()[1]
+    def _reserve_port(self, broker_id: BrokerId, port: int) -> int:
+        reserved = self._reserved[broker_id] = _bound(self._host, port)
+        bound_port: int = reserved.getsockname()[1]
         return bound_port
 
     async def _follow(self, api: ControllerApi, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
@@ -243,12 +249,12 @@ class SimulatedBrokerListeners:
         if broker.running and server is None:
             server = self._make_server(self._host, 0)
             server.handlers = self._handlers(api, broker)
-            await server.start(self._kept.pop(broker.broker_id))
+            await server.start(self._reserved.pop(broker.broker_id))
             self._servers[broker.broker_id] = server
         elif not broker.running and server is not None:
             del self._servers[broker.broker_id]
             await server.stop(0)
-            self._keep(broker.broker_id, server.port)
+            self._reserve_port(broker.broker_id, server.port)
 
     def _handlers(self, api: ControllerApi, broker: SimulatedBroker) -> dict[int, ApiHandler]:
         return dict(broker_listener(api.as_of(lambda: broker.applied), self._versions_max, broker.broker_id))

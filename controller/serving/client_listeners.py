@@ -1,4 +1,4 @@
-"""Listeners of a controller or a gateway: Kafka, HTTP with TLS, authentication, and reload on SIGHUP.
+"""Listeners of a controller or a gateway: Kafka, single brokers, HTTP, with TLS, authentication, and reload on SIGHUP.
 
 They are created before anything else, so that every settings error is reported before a folder is opened.
 
@@ -11,14 +11,16 @@ that the log, its indexes and our own sockets always have descriptors.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 import structlog
@@ -26,26 +28,37 @@ import structlog
 from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
+from controller.apis.tables import cluster_listener, controller_listener
+from controller.brokers.cluster.link import ClusterLink
+from controller.brokers.port import Brokers
+from controller.brokers.simulated import SimulatedBrokers
+from controller.controller_api import ControllerApi
+from controller.http.gate import Logins, Reach
 from controller.http.metrics import Metrics
-from controller.http.reach import Logins, Reach
 from controller.kafka.messages import APIS
 from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
-from controller.serving.listeners import Listener, Listening, http_logs_in, http_tls, plan, reload_tls
+from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
+from controller.serving.listeners import Listener, Listening, MakeHandlers, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
+from events.logs.tree_heads import HeadSigner
 from events.names import RequestId
+from projections.queries.proving import unsigned
+from projections.queries.query import Questions
+
+if TYPE_CHECKING:
+    from controller.http.paths.writes import BrokerControl
+    from controller.http.server import HttpServer
 
 
-class _Observing(Protocol):
+class _Submitting(Protocol):
     """A port for commands without a client."""
 
     def now_ms(self) -> int: ...
-
     def new_request_id(self, origin: str = "") -> RequestId: ...
-
     def submit_internal(self, command: AnyCommand) -> None: ...
 
 
@@ -73,7 +86,7 @@ class ClientListeners:
     ) -> None:
         """`default`, called `name`, is the listener if the settings name none; `cluster` returns the durable state."""
         self._settings = settings
-        self._http_host = http.host
+        self.http_address = http
         self._metrics = metrics
         self._cluster = cluster
         self.listeners = plan(settings, Endpoint(name, default.host, default.port))
@@ -82,7 +95,7 @@ class ClientListeners:
         self.reach = reach_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
-        # perf_counter, because uvloop's own clock stands still within a turn of the loop and counts in ms.
+        # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
         self.listening = Listening(
             self.listeners,
             settings,
@@ -92,6 +105,79 @@ class ClientListeners:
             on_login=metrics.login,
             clock=time.perf_counter,
         )
+        self._cluster_brokers: BrokerListeners | None = None
+        self._simulated_brokers: SimulatedBrokerListeners | None = None
+        self._http: HttpServer | None = None
+
+    async def listen(self) -> None:
+        """Listen for Kafka clients; their requests wait for `open`. Raises OSError for an unavailable address."""
+        await self.listening.start()
+
+    async def listen_for_cluster(self, data: Path) -> None:
+        """Listen at the ports of the target cluster's brokers, which the data folder has, until `open_for_cluster`.
+        Raises SettingsError."""
+        self._cluster_brokers = BrokerListeners(data, self._settings.cluster_broker_ports, self.listening)
+        await self._cluster_brokers.start()
+
+    def reserve_for_simulated(self, brokers: SimulatedBrokers) -> None:
+        """Reserve a port for each simulated broker, if the settings want their listeners."""
+        brokers.default_endpoints = self.listening.advertised
+        if self._settings.simulated_broker_listeners:
+            make_server = partial(self.listening.make_server, self.listeners[0])
+            host = self.listening.servers[0].host
+            self._simulated_brokers = SimulatedBrokerListeners(host, self.advertised, brokers, make_server)
+
+    async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
+        """Accept requests."""
+        versions_max = dict(self._settings.api_versions_max)
+        self.listening.open(api, versions_max, make_handlers)
+        if self._simulated_brokers is not None:
+            await self._simulated_brokers.open(api, versions_max)
+
+    def open_for_cluster(self, api: ControllerApi, link: ClusterLink) -> None:
+        """Accept requests; those that are not about topics go to the target cluster. Raises SettingsError if its
+        brokers need more ports than the settings allow."""
+        versions_max, handlers = dict(self._settings.api_versions_max), partial(cluster_listener, link=link)
+        assert self._cluster_brokers is not None, "listen_for_cluster was called before"
+        self._cluster_brokers.open(api, versions_max, handlers)
+        self.listening.open(api, versions_max, handlers)
+
+    async def start_http(
+        self,
+        api: ControllerApi,
+        brokers: Brokers | BrokerControl,
+        questions: Questions,
+        signer: HeadSigner | None,
+    ) -> None:
+        """Serve HTTP. Raises OSError for an unavailable address."""
+        http = (await asyncio.to_thread(_http_server))(
+            api,
+            brokers,
+            questions,
+            self._metrics,
+            tls=self.http_tls,
+            logins=self._http_logins(),
+            reach=self.reach,
+            counts=self.counts,
+            sign=unsigned if signer is None else signer.signed,
+        )
+        host = self.http_address.host
+        self.http_address = Address(host, await http.start(host, self.http_address.port))
+        self._http = http
+
+    async def stop(self, drain_s: float) -> None:
+        """Stop all listeners. Kafka requests in flight may take `drain_s`."""
+        of_brokers = (each for each in (self._cluster_brokers, self._simulated_brokers) if each is not None)
+        stopping = [self.listening.stop(drain_s), *(each.stop(0) for each in of_brokers)]
+        if self._http is not None:
+            stopping.append(self._http.stop())
+        await asyncio.gather(*stopping)
+        self.users.close()
+
+    def gauges(self) -> list[tuple[str, str, float]]:
+        all_listeners = (self.listening, self._cluster_brokers, self._simulated_brokers)
+        open_now = sum(each.connections for each in all_listeners if each is not None)
+        return [("connections", "Kafka connections that are open.", open_now)]
 
     @property
     def address(self) -> Address:
@@ -114,24 +200,24 @@ class ClientListeners:
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )
 
-    def draw_login_secret(self, controller: _Observing) -> None:
+    def draw_login_secret(self, controller: _Submitting) -> None:
         """Submit a secret for the fake SCRAM salts of unknown users, if a listener needs one. Until it is in the log,
         a secret of this process is used."""
         if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
             request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
             controller.submit_internal(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
 
-    def http_logins(self) -> Logins:
-        """HTTP authentication."""
+    def _http_logins(self) -> Logins:
         settings = self._settings
         required = http_logs_in(settings, self.listeners)
         return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
 
-    def ready_line(self, http: Address) -> str:
+    def ready_line(self) -> str:
         """The line printed when requests are accepted: listeners, and warnings about open ones."""
-        ready = f"ready kafka={self.address} http={http}{self.listening.shown if self._settings.listeners else ''}"
+        http = str(self.http_address)
+        ready = f"ready kafka={self.address} http={http}{self.listening.summary if self._settings.listeners else ''}"
         addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
-        return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self._http_host, str(http))])
+        return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self.http_address.host, http)])
 
     def reload(self) -> None:
         """Read certificates and users again (SIGHUP). Open connections are unchanged."""
@@ -147,6 +233,13 @@ class ClientListeners:
         """Count a request; unsupported APIs and versions count as `other`."""
         name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
         self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)
+
+
+def _http_server() -> type[HttpServer]:
+    """Imported in a thread: the framework takes as long as everything else together."""
+    from controller.http.server import HttpServer
+
+    return HttpServer
 
 
 def is_open(host: str) -> bool:

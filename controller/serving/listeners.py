@@ -1,7 +1,7 @@
-"""The Kafka listeners of a service: from settings to servers, and what SIGHUP does to them.
+"""The Kafka listeners of a process: from settings to servers, and their reload on SIGHUP.
 
-Everything that settings can get wrong is found before anything listens: names without a protocol, TLS without files,
-logins without users.
+Invalid settings are reported before anything listens: names without a protocol, TLS without files, authentication
+without users.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MECHANISMS: Mapping[str, StartConversation] = {
 }
 _logger = structlog.get_logger("topicwright")
 
-Speaks = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
-"""What makes the handlers of a listener."""
+MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
+"""Makes the handlers of a listener."""
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """One listener as settings have it: its name and address, its protocol, and the TLS that it speaks."""
+    """A listener of the settings: its name and address, its protocol, and its TLS."""
 
     endpoint: Endpoint
     protocol: str
@@ -46,23 +46,23 @@ class Listener(msgspec.Struct, frozen=True):
 
     @property
     def logs_in(self) -> bool:
-        """Whether clients log in by SASL."""
+        """True if clients authenticate by SASL."""
         return self.protocol.startswith("SASL_")
 
 
 def plan(settings: ServeSettings, default: Endpoint) -> tuple[Listener, ...]:
-    """The listeners that settings ask for, `default` where they name none. Raises SettingsError."""
+    """The listeners of the settings, or `default` if they name none. Raises SettingsError."""
     endpoints = settings.listeners or (default,)
     names = {endpoint.name for endpoint in endpoints}
-    for said, what in ((settings.of_listeners, "listener.name."), (_advertised(settings), "advertised.listeners=")):
-        unknown = sorted(said.keys() - names)
+    for given, prefix in ((settings.of_listeners, "listener.name."), (_advertised(settings), "advertised.listeners=")):
+        unknown = sorted(given.keys() - names)
         if unknown:
-            shown = unknown[0].lower() if what.endswith(".") else unknown[0]
+            name = unknown[0].lower() if prefix.endswith(".") else unknown[0]
             raise SettingsError(
-                f"setting {what}{shown}: there is no such listener; listeners: {', '.join(sorted(names))}"
+                f"setting {prefix}{name}: there is no such listener; listeners: {', '.join(sorted(names))}"
             )
     if len(endpoints) > 1 and settings.simulated_broker_listeners:
-        raise SettingsError("simulated.broker.listeners=true goes with one listener; listeners has several")
+        raise SettingsError("simulated.broker.listeners=true needs a single listener; listeners has several")
     return tuple(_planned(settings, endpoint) for endpoint in endpoints)
 
 
@@ -72,16 +72,16 @@ def _advertised(settings: ServeSettings) -> dict[str, Endpoint]:
 
 def _planned(settings: ServeSettings, endpoint: Endpoint) -> Listener:
     name = endpoint.name
-    unmapped = None if settings.listeners else "PLAINTEXT"  # as Kafka takes a controller's listener that is not mapped
+    unmapped = None if settings.listeners else "PLAINTEXT"  # as Kafka does for a controller listener
     protocol = settings.listener_security_protocol_map.get(name, unmapped)
     if protocol is None:
-        raise SettingsError(f"listener {name} has no protocol: say {name}:PROTOCOL in listener.security.protocol.map")
+        raise SettingsError(f"listener {name} has no protocol: set {name}:PROTOCOL in listener.security.protocol.map")
     if protocol.startswith("SASL_"):
         mechanisms = settings.of_listener(name, "sasl_enabled_mechanisms")
         if "PLAIN" in mechanisms and settings.users_file is None:
             raise SettingsError(f"listener {name}: sasl.enabled.mechanisms has PLAIN, which needs users.file")
         if "PLAIN" in mechanisms and protocol == "SASL_PLAINTEXT":
-            _logger.warning("passwords travel in clear: PLAIN without TLS", listener=name)
+            _logger.warning("passwords are sent unencrypted: PLAIN without TLS", listener=name)
     return Listener(endpoint, protocol, _tls(settings, name, protocol) if protocol.endswith("SSL") else None)
 
 
@@ -91,7 +91,7 @@ def _tls(settings: ServeSettings, name: str, protocol: str) -> Tls:
     if keystore is None:
         raise SettingsError(f"listener {name} speaks {protocol}, which needs ssl.keystore.location")
     client_auth = of("ssl_client_auth")
-    if protocol == "SASL_SSL":  # who logs in need not show a certificate, unless it is said for this listener (KIP-684)
+    if protocol == "SASL_SSL":  # client certificates only if set for this listener (KIP-684)
         client_auth = settings.of_listeners.get(name, {}).get("ssl_client_auth", "none")
     try:
         return Tls(
@@ -109,7 +109,7 @@ def _tls(settings: ServeSettings, name: str, protocol: str) -> Tls:
 
 
 def http_tls(settings: ServeSettings) -> Tls | None:
-    """The TLS of HTTP, if it is to have some. Raises SettingsError."""
+    """The TLS of HTTP; None for plain HTTP. Raises SettingsError."""
     if settings.http_security_protocol == "PLAINTEXT":
         return None
     if settings.ssl_keystore_location is None:
@@ -122,7 +122,7 @@ def http_tls(settings: ServeSettings) -> Tls | None:
 
 
 def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool:
-    """Whether HTTP clients have to log in."""
+    """True if HTTP clients must authenticate."""
     if settings.http_authentication != "auto":
         return settings.http_authentication == "required"
     by_certificate = any(each.tls is not None and each.tls.settings.client_auth == "required" for each in listeners)
@@ -130,7 +130,7 @@ def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool
 
 
 class Listening:
-    """The servers of all listeners. Each takes connections from its start on, and requests once `open`."""
+    """The servers of all listeners. Each accepts connections from `start` on, and requests from `open` on."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Listening:
         counts: ConnectionCounts,
         **more: Any,
     ) -> None:
-        """`more` goes to each `KafkaServer`: its clock, and what is called after a login."""
+        """`more` is passed to each `KafkaServer`: its clock, and the callback after a login."""
         self.listeners = tuple(listeners)
         self._settings = settings
         self._users = users
@@ -152,46 +152,46 @@ class Listening:
         self.advertised: tuple[Endpoint, ...] = ()
 
     def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
-        """A server, not started, that speaks as this listener does."""
+        """A server with the protocol of this listener, not started."""
         rules = self._sasl(listener.endpoint.name) if listener.logs_in else None
         limits = _limits(self._settings)
         return self._make(host, port, {}, listener=listener.endpoint.name, tls=listener.tls, sasl=rules, limits=limits)
 
     async def start(self) -> None:
-        """Listen everywhere. Raises OSError when an address cannot be had."""
+        """Start all servers. Raises OSError for an unavailable address."""
         for listener in self.listeners:
             host, port = listener.endpoint.host, listener.endpoint.port
             server = self.make_server(listener, host, port)
             await server.start()
             self.servers.append(server)
-        said = _advertised(self._settings)
-        self.advertised = tuple(said.get(server.listener, _where(server)) for server in self.servers)
+        given = _advertised(self._settings)
+        self.advertised = tuple(given.get(server.listener, _own_address(server)) for server in self.servers)
 
     def open(
-        self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: Speaks = controller_listener
+        self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers = controller_listener
     ) -> None:
-        """Take requests: of those APIs that `make_handlers` gives handlers for."""
+        """Accept requests for the APIs that `make_handlers` has handlers for."""
         for server, advertised in zip(self.servers, self.advertised, strict=True):
             server.handlers = make_handlers(api.at_listener(advertised), versions_max)
 
     def reload(self) -> None:
-        """Read the files of TLS anew; those that cannot be read leave their listener as it is, with a log line."""
+        """Read the TLS files again. A listener whose files cannot be read is unchanged, and a log line says so."""
         for listener in self.listeners:
             if listener.tls is not None:
                 reload_tls(listener.tls, listener.endpoint.name)
 
     @property
-    def shown(self) -> str:
-        """Where each listener listens, as the ready line has it."""
+    def summary(self) -> str:
+        """The address of each listener, for the ready line."""
         return f" listeners={','.join(f'{each.listener}://{each.host}:{each.port}' for each in self.servers)}"
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """Number of open client connections."""
         return sum(server.connections for server in self.servers)
 
     async def stop(self, deadline_s: float) -> None:
-        """Stop all servers; what is in flight may take until the deadline."""
+        """Stop all servers; requests in flight may take until the deadline."""
         await asyncio.gather(*(server.stop(deadline_s) for server in self.servers))
 
     def _sasl(self, name: str) -> SaslRules:
@@ -206,7 +206,7 @@ class Listening:
 
 
 def reload_tls(tls: Tls, of: str) -> None:
-    """Read the files of TLS anew, or say why not."""
+    """Read the TLS files again, and log the result."""
     try:
         tls.reload()
     except TlsError as error:
@@ -226,10 +226,10 @@ def _limits(settings: ServeSettings) -> Limits:
     )
 
 
-def _where(server: KafkaServer) -> Endpoint:
+def _own_address(server: KafkaServer) -> Endpoint:
     return Endpoint(server.listener, reachable(server.host), server.port)
 
 
 def reachable(host: str) -> str:
-    """Where others on this machine reach what is bound to a host, or to all of them."""
+    """The address at which this machine reaches a server that is bound to a host, or to all addresses."""
     return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host

@@ -81,19 +81,6 @@ class _LineLogger:
     log = debug = info = warn = warning = error = critical = fatal = exception = failure = msg
 
 
-class SnapshotLines:
-    """The lines of `projections.store.snapshotting`."""
-
-    def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
-        self._log = log
-
-    def snapshot_taken(self, offset: int, size: int) -> None:
-        self._log.info("snapshot taken", offset=offset, bytes=size)
-
-    def snapshot_failed(self, why: str) -> None:
-        self._log.warning("no snapshot", why=why)
-
-
 _LIBRARIES = ("aiokafka", "kafka", "faust", "mode", "asyncio")
 
 
@@ -101,10 +88,10 @@ class _ToLogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(f"topicwright.{record.name.partition('.')[0]}")
         write = log.error if record.levelno >= logging.ERROR else log.warning
-        write("kafka client", said=record.getMessage(), by=record.name, exc_info=record.exc_info or None)
+        write("kafka client", message=record.getMessage(), by=record.name, exc_info=record.exc_info or None)
 
 
-def forward_foreign_logs() -> None:
+def forward_library_logs() -> None:
     """Write warnings and errors of Kafka clients and Faust as JSON log lines."""
     for name in _LIBRARIES:
         logger = logging.getLogger(name)
@@ -125,13 +112,13 @@ class _Allowance:
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
         self.lines = float(LINES_AT_ONCE)
-        self.left_out = 0
+        self.suppressed = 0
 
     def take(self, now_s: float) -> bool:
         self.lines = min(LINES_AT_ONCE, self.lines + (now_s - self.at_s) * LINES_PER_S)
         self.at_s = now_s
         if self.lines < 1:
-            self.left_out += 1
+            self.suppressed += 1
             return False
         self.lines -= 1
         return True
@@ -154,6 +141,6 @@ class LogLimits:
         for name, value in line.items():
             if isinstance(value, str) and len(value) > CHARACTERS_MAX and name != "trace":
                 line[name] = f"{value[:CHARACTERS_MAX]}… ({len(value)} characters)"
-        if allowance.left_out:
-            line["left_out"], allowance.left_out = allowance.left_out, 0
+        if allowance.suppressed:
+            line["suppressed"], allowance.suppressed = allowance.suppressed, 0
         return line

@@ -1,6 +1,6 @@
 """SCRAM users in the log of a stopped service: the same command and the same decision as through the admin API.
 
-This is how the first user comes into a log whose listeners let nobody in without a login.
+This adds the first user to a log whose listeners require authentication.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from projections.store.recorder import EVENTS_ALONE, Recorder
 from projections.store.store import TopicStore
 
 PRINCIPAL = "User:CLI"
-"""Who changes credentials beside the service: whoever can write its data folder."""
+"""The principal of changes without the service; whoever can write the data folder can make them."""
 NUMBERS = {name: number for number, name in MECHANISMS.items()}
 
 
@@ -41,7 +41,7 @@ class OfflineUsers:
     """The users of an open log."""
 
     def __init__(self, log: RocksDbLog, settings: ServeSettings, release: str, files: QuorumFiles | None) -> None:
-        """`files` are the metadata log of real brokers, if there are such: they learn of it from there."""
+        """`files` are the metadata log of KRaft brokers, which read the users from there; None without such brokers."""
         self._log, self._files = log, files
         self._projector = MetadataProjector(log)
         if files is not None:
@@ -49,14 +49,14 @@ class OfflineUsers:
         self._recorder = Recorder(log, TopicStore(log), EVENTS_ALONE if files is None else self._projector)
         self._at_ms = max(time.time_ns() // 1_000_000, self._recorder.last_ms)
         self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
-        if not log.next_offset:  # the first event of every log says by which settings it is decided
+        if not log.next_offset:  # the first event of every log has the settings
             first = ChangeSettings(
                 request_id=self._request_id,
                 at_ms=self._at_ms,
                 settings=settings.decision_settings(),
                 release=release,
             )
-            self._put(first)
+            self._record(first)
 
     def add(self, user: str, mechanism: str, password: str, iterations: int) -> Detail:
         """Set a user's password for a mechanism."""
@@ -65,7 +65,7 @@ class OfflineUsers:
         return self._alter(upserts=(ScramUpsert(user, NUMBERS[mechanism], iterations, salt, *keys),))
 
     def remove(self, user: str, mechanism: str) -> Detail:
-        """Remove what a user logs in with by a mechanism."""
+        """Remove a user's credential for a mechanism."""
         return self._alter(removals=(ScramRemoval(user, NUMBERS[mechanism]),))
 
     def _alter(self, removals: tuple[ScramRemoval, ...] = (), upserts: tuple[ScramUpsert, ...] = ()) -> Detail:
@@ -77,9 +77,9 @@ class OfflineUsers:
             removals=removals,
             upserts=upserts,
         )
-        return self._put(command)[0]
+        return self._record(command)[0]
 
-    def _put(self, command: AnyCommand) -> tuple[Detail, ...]:
+    def _record(self, command: AnyCommand) -> tuple[Detail, ...]:
         """Decide, record and flush. Raises LogError."""
         decision = decide(self._recorder.state, command)
         cause = Cause(type(command).__name__, command.request_id)
@@ -101,7 +101,7 @@ def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
 
 @contextmanager
 def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator[OfflineUsers]:
-    """The users of a data folder, which is made if it is not there. Raises LogError, also while a service has it, and
+    """The users of a data folder, which is created if missing. Raises LogError, also while a service uses it, and
     FolderError."""
     log = RocksDbLog.open(
         data,
@@ -121,17 +121,19 @@ def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator
 
 @contextmanager
 def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterator[QuorumFiles]:
-    """The metadata log of a stopped node that is all of its quorum: what it appends is committed. Raises FolderError
-    for any other, and for one that was killed within a commit."""
+    """The metadata log of a stopped node that is the only voter, so that its appends are committed. Raises FolderError
+    for a quorum with other voters, and for a node that was killed within a commit."""
     node = NodeFolder.open(data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
     try:
         files = QuorumFiles(node.partition)
         try:
             history = VoterHistory(files, ())
             if history.now.ids not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
-                raise FolderError(f"{data} is of one voter among others: change users by --bootstrap")
-            if any(_carries(batch) for batch in files.batches(MetadataProjector(log).mark.applied)):
-                raise FolderError(f"{data}: the service was killed in the middle of a commit: start it once, to end it")
+                raise FolderError(f"{data} belongs to one of several voters: change users with --bootstrap")
+            if any(_has_events(batch) for batch in files.batches(MetadataProjector(log).mark.applied)):
+                raise FolderError(
+                    f"{data}: the service was killed in the middle of a commit: start it once to complete it"
+                )
             yield files
         finally:
             files.close()
@@ -139,6 +141,6 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
         node.close()
 
 
-def _carries(batch: RecordBatch) -> bool:
-    """Whether a batch has events."""
+def _has_events(batch: RecordBatch) -> bool:
+    """True if a batch has events."""
     return not batch.is_control and embedded_events(batch.records[0][1]) is not None

@@ -1,4 +1,4 @@
-"""What every long-running process of Topicwright agrees on: its main loop, its exit codes, its policies, its memory."""
+"""The main loop, exit codes, policies and memory settings of `serve`, `worker` and `gateway`."""
 
 from __future__ import annotations
 
@@ -24,47 +24,50 @@ from controller.serving.loop_watch import LoopWatch
 from controller.settings.load import ServeSettings
 
 FAILED = 3
-"""The exit code of a service that a bug or a log beyond recovery has ended; its log lines have the cause."""
+"""The exit code after a bug, or for a log beyond recovery; the log lines have the cause."""
 
 DRAIN_S = 3.0
-"""How long answers in flight may take once the service is to stop; with the rest it ends within 5 s."""
+"""How long responses in flight may take when the process stops; it ends within 5 s altogether."""
 
 SWITCH_S = 0.001
-"""How long a thread keeps the interpreter while others want it."""
+"""How long a thread holds the interpreter lock while others wait for it."""
 
 PARTITION_BYTES = 1000
-"""About what one decoded partition takes in the cache of topics, which keeps two generations."""
+"""Approximate size of a decoded partition in the cache of topics, which has two generations."""
 
-TRY_AGAIN_S = 1.0
-"""How soon to try again to reach what does not answer."""
+RETRY_S = 1.0
 
 T = TypeVar("T")
 
 
 class Service(Protocol):
-    """What a process runs from its start until it is to stop, or fails."""
+    """The parts of a process, from its start until it must stop or fails."""
 
     metrics: Metrics
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once it cannot go on; known once it is started."""
+        """Set once it cannot go on; defined after `start`."""
 
     @property
     def ready_line(self) -> str:
-        """What is printed once requests are taken."""
+        """The line to print once requests are accepted."""
 
     async def start(self) -> None:
-        """Make everything ready. Raises what keeps it from starting; may be cancelled."""
+        """Start everything. Raises what prevents the start; may be cancelled."""
 
     async def stop(self) -> None:
-        """End in order, also after a start that failed or was cancelled."""
+        """Stop in order, also after a start that failed or was cancelled."""
 
 
-async def run_service(service: Service, stopping: asyncio.Event) -> int:
-    """Run until `stopping` is set or the service fails; the exit code. Raises what kept it from starting."""
+async def run_service(
+    service: Service, stopping: asyncio.Event, leads_others: Callable[[], bool] = lambda: False
+) -> int:
+    """Run until `stopping` is set or the service fails; returns the exit code. Raises what prevented the start. While
+    `leads_others`, a hanging event loop ends the process."""
     starting = asyncio.create_task(service.start())
-    watch = LoopWatch(service.metrics, structlog.get_logger("topicwright"), time.monotonic, wall_ms)
+    log = structlog.get_logger("topicwright")
+    watch = LoopWatch(service.metrics, log, time.monotonic, wall_ms, leads_others)
     try:
         if not await finished(starting, stopping):
             return 0
@@ -80,7 +83,7 @@ async def run_service(service: Service, stopping: asyncio.Event) -> int:
 
 
 async def finished(work: asyncio.Task[Any], stopping: asyncio.Event) -> bool:
-    """Wait until work is finished; False if it was cut short because `stopping` was set. Raises what the work does."""
+    """Wait until work is finished; returns False if it was cancelled because `stopping` was set. Raises its error."""
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait((work, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -113,8 +116,8 @@ async def reached(
     on_wait: Callable[[str], None] = lambda _: None,
     **where: str,
 ) -> T:
-    """What `reach` returns, as soon as it does not raise `unreachable`. Each new reason to wait is logged, and
-    `on_wait` is given it each time."""
+    """Call `reach` until it does not raise `unreachable`, and return its result. Each new reason is logged; `on_wait`
+    receives every reason."""
     logged = ""
     while True:
         try:
@@ -125,17 +128,17 @@ async def reached(
         if why != logged:
             logged = why
             structlog.get_logger("topicwright").warning(f"waiting for {what}", why=why, **where)
-        await asyncio.sleep(TRY_AGAIN_S)
+        await asyncio.sleep(RETRY_S)
 
 
 def warn_of_readers(data: Path, settings: ServeSettings) -> None:
-    """Say which secrets of this process others on the machine can read: a data folder that an older release made, or
-    that was copied, also by its group; a users file or a private key by everybody."""
+    """Warn of secrets that other users of the machine can read: the data folder, also by its group; a users file or a
+    private key by everybody."""
     keys = (settings.ssl_keystore_location, *(of.get("ssl_keystore_location") for of in settings.of_listeners.values()))
     secrets = (settings.users_file, settings.log_signing_key_location, *keys)
     files = {Path(each) for each in secrets if each is not None}
     for path, others in ((data, 0o077), *((file, 0o007) for file in sorted(files))):
-        with suppress(OSError):  # what is not there, or cannot be had, is met by whoever opens it
+        with suppress(OSError):  # opening a missing or unreadable file reports it
             mode = stat.S_IMODE(path.stat().st_mode)
             if mode & others:
                 change = f"chmod {'go' if others & 0o070 else 'o'}= {path}"
@@ -145,7 +148,7 @@ def warn_of_readers(data: Path, settings: ServeSettings) -> None:
 
 
 def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
-    """Name the settings in a broker's file that this process has no use for."""
+    """Warn of settings in a broker's file that this process ignores."""
     if settings.ignored:
         structlog.get_logger("topicwright").warning(
             "settings of Kafka's brokers are ignored", file=str(file), settings=", ".join(settings.ignored)
@@ -153,7 +156,7 @@ def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
 
 
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:
-    """The policies that the settings name; None where they name none. Raises PolicyLoadError."""
+    """The policies of the settings; None without any. Raises PolicyLoadError."""
 
     def failed(policy: str, topic: str, error: BaseException) -> None:
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
@@ -164,10 +167,10 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
 
 
 def settle() -> None:
-    """Take what exists now for what will stay, and look for garbage seldom.
+    """Exclude existing objects from garbage collection, and collect less often.
 
-    State is hundreds of thousands of objects without cycles; looking through them at Python's own rate takes a tenth to
-    a seventh of the time of deciding.
+    State is hundreds of thousands of objects without cycles. Scanning them at Python's default rate takes 10 to 14 % of
+    the time of deciding.
     """
     gc.collect()
     gc.freeze()

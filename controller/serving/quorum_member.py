@@ -1,7 +1,7 @@
-"""This process as a node of a quorum of controllers (KIP-595, KIP-853): its folder, its vote, how it comes and goes.
+"""This process as a node of a controller quorum (KIP-595, KIP-853): its folder, its vote, joining and stopping.
 
-Alone, it is the only voter of its quorum. With some of a quorum's controllers named it joins that: it follows the
-leader until it has caught up, has itself made a voter, and votes from then on.
+Alone, it is the only voter of its quorum. If controllers of a quorum are named, it joins them: it follows the leader
+until it has caught up, and then becomes a voter.
 """
 
 from __future__ import annotations
@@ -24,44 +24,41 @@ from controller.brokers.kraft.features import Features, unsupported_feature
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
-from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.node import QuorumNode, quorum_view
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
-from controller.brokers.kraft.quorum.raft.voters import Listener, Place, Voter
+from controller.brokers.kraft.quorum.raft.voters import Address, Listener, Voter
 from controller.brokers.kraft.quorum.registered import without_limits
-from controller.brokers.kraft.quorum.shown import quorum_shown
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.release import RELEASE
-from controller.serving.loop_watch import LoopGuard
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from events.logs.log import EventLog
-from projections.views.overview_types import QuorumView
+from projections.views.overviews import QuorumView
 
-AGAIN_S: Final = 1.0
-"""How soon what a controller refused for now is tried again."""
+RETRY_S: Final = 1.0
 FIND_S: Final = 60.0
-"""How long controllers that start at the same time are waited for."""
+"""How long to wait for controllers that start at the same time."""
 HAND_OVER_S: Final = 5.0
-"""How long another leader is waited for at the end."""
+"""How long a stopping leader waits for another leader."""
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's numbers (SecurityProtocol)."""
+"""In the order of Kafka's numbers (SecurityProtocol)."""
 
 
 class Joining(msgspec.Struct, frozen=True):
     """The quorum to join."""
 
-    controllers: Sequence[Place]
+    controllers: Sequence[Address]
     """Some of its controllers."""
     security: Security
-    """Who we are there."""
+    """This node's credentials there."""
 
 
 class Member:
@@ -75,10 +72,9 @@ class Member:
         self._registrar = self._client or QuorumClient((), Security({}))
         self._log: Any = structlog.get_logger("topicwright.quorum")
         self._incarnation = os.urandom(16)
-        self._beside: list[asyncio.Task[None]] = []
-        self._guard = LoopGuard(time.monotonic, lambda: self.replication.leads and len(self.node.quorum.voters) > 1)
+        self._tasks: list[asyncio.Task[None]] = []
         self.doing: str | None = None
-        """What this node does before it is a voter; None once it is."""
+        """What this node does before it is a voter; None once it is one."""
         # Made by `open`:
         self._folder: NodeFolder | None = None
         self._files: QuorumFiles | None = None
@@ -92,9 +88,9 @@ class Member:
     # --- life
 
     async def find(self) -> str | None:
-        """The id of the cluster that the folder belongs to, else of the one that is joined; None for a quorum of its
-        own, whose cluster the event log names. A voter comes back also where no controller responds: without its vote
-        they may have no leader. Raises QuorumError."""
+        """The id of the folder's cluster, or else of the cluster to join; None for a quorum of this node alone, whose
+        cluster the event log names. A voter starts even if no controller responds: without its vote they may have no
+        leader. Raises QuorumError."""
         if self._client is None:
             return None
         self.doing = "looking for the quorum"
@@ -104,25 +100,24 @@ class Member:
             found = await self._client.find()
         except QuorumError as error:
             if known is not None:
-                self._log.warning("the quorum is waited for", why=str(error))
+                self._log.warning("waiting for the quorum", why=str(error))
                 return known
-            self._log.warning("the quorum is waited for", why=str(error), within_s=FIND_S)
+            self._log.warning("waiting for the quorum", why=str(error), within_s=FIND_S)
             found = await self._client.find(FIND_S)
         if known is None:
             _refuse_unsupported(found.features)
-            await self._refuse_a_double(self._client)
+            await self._refuse_duplicate_id(self._client)
         elif known != found.cluster_id:
             raise QuorumError(f"{self._data} is of cluster {known}, and the controllers are of {found.cluster_id}")
-        self._refuse_a_stranger(found.kraft_version)
+        self._refuse_non_voter(found.kraft_version)
         return found.cluster_id
 
     def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
-        """Open the node's folder, for an event log, reached by others `at`. `flush` makes that log durable. Raises
-        FolderError, LogCorrupted, OSError."""
+        """Open the node's folder for an event log. Others reach this node `at`; `flush` makes the event log durable.
+        Raises FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining
         folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
-        kept_bytes = settings.metadata_max_retention_bytes
-        files = QuorumFiles(folder.partition, retention_bytes=kept_bytes)
+        files = QuorumFiles(folder.partition, retention_bytes=settings.metadata_max_retention_bytes)
         name = CONTROLLER_LISTENER if joining is None else at.name
         me = Voter(settings.node_id, folder.directory_id, (Listener(name, at.host, at.port),))
         named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
@@ -147,12 +142,12 @@ class Member:
         self.projector = MetadataProjector(log)
         if self.projector.mark.applied > files.end:
             raise FolderError(
-                f"{folder.partition} ends at offset {files.end}, and the events beside it are of all below "
+                f"{folder.partition} ends at offset {files.end}, and the event log next to it has applied all below "
                 f"{self.projector.mark.applied}: restore the whole folder from one copy"
             )
         first = SettingsChanged(settings.decision_settings(), RELEASE)
         self.replication = QuorumReplication(self.node, files, log, self.projector, first)
-        self.node.on_role = self._note_role
+        self.node.on_role = self._on_role
 
         async def applied() -> int:
             end = self.replication.record_applied()
@@ -170,15 +165,14 @@ class Member:
         self._keep_flushed = lambda: self.replication.flush_periodically(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
-        """Begin to follow, and to vote if this node does. `run` runs what ends the process where it raises."""
+        """Begin to follow, and to vote if this node is a voter. `run` starts tasks whose errors end the process."""
         self._run = run
         self.node.start()
-        self._guard.start()
-        work = self._snapshotting.run(), self._keep_flushed(), self._watch(), self._keep_registered()
-        self._beside += [run(each) for each in work]
+        tasks = self._snapshotting.run(), self._keep_flushed(), self._watch(), self._keep_registered()
+        self._tasks += [run(each) for each in tasks]
 
     async def lead_alone(self) -> None:
-        """Wait until a quorum of this node alone is led, in the kraft.version of the settings."""
+        """Wait until this node leads its quorum of one, and raise kraft.version to that of the settings."""
         node = self.node
         await node.until(lambda quorum: quorum.leading is not None and quorum.leading.watermark >= 0)
         if self._settings.kraft_version > node.quorum.kraft_version:
@@ -187,44 +181,48 @@ class Member:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node is all of its quorum."""
+        """True if this node is the only voter."""
         return self.node.quorum.voters.ids == (self._settings.node_id,)
 
     async def become_voter(self) -> None:
-        """Have all that is committed, and this node made a voter, if it is none yet. Raises QuorumError."""
+        """Wait until this node has everything committed, then make it a voter if it is none. Raises QuorumError."""
         node = self.node
         if self._client is None:
             return
         self.doing = "catching up with the leader"
         await node.until(lambda quorum: quorum.leader_id >= 0 and quorum.high_watermark >= 0)
-        self.replication.following.on_unregistered = self._register_again
+        self.replication.applier.on_unregistered = self._register_again
         if not node.quorum.is_voter:
-            self.doing = "being made a voter"
+            self.doing = "becoming a voter"
             await self._client.add(node.quorum.options.cluster_id, node.quorum.me)
             await node.until(lambda quorum: quorum.is_voter)
         self.doing = None
 
     def register(self) -> None:
-        """Write down, as the leader, where this controller listens, and what it works with."""
-        with suppress(NotLeader, OSError):  # without room, or where the disk has ended the node
+        """As the leader, register this controller with its listeners and features."""
+        with suppress(NotLeader, OSError):  # the disk is full, or its failure has ended the node
             self.node.append([(None, encode_record(controller_record(self._registration)))])
 
     @property
     def leads(self) -> bool:
-        """Whether brokers take it for their controller: so it is before the start is finished, too."""
+        """True if this node leads the quorum, also before its start is finished."""
         return self._files is not None and self.node.quorum.leading is not None
 
+    @property
+    def leads_others(self) -> bool:
+        """True if this node decides for a quorum with other voters."""
+        return self.replication.leads and len(self.node.quorum.voters) > 1
+
     async def hand_over(self) -> None:
-        """Give up the lead, if this node has it and others are there to take it."""
+        """Transfer leadership, if this node leads and there are other voters."""
         if self._files is not None and self.node.quorum.others and not self.node.ended.done():
             await self.node.hand_over(HAND_OVER_S)
 
     async def stop(self) -> None:
-        """End; it is a voter still, and votes again when it is back."""
-        self._guard.stop()
-        for each in self._beside:
+        """Stop; the node stays a voter and votes again after a restart."""
+        for each in self._tasks:
             each.cancel()
-        await asyncio.gather(*self._beside, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._files is not None:
             await self.node.stop()
             self._files.close()
@@ -232,27 +230,27 @@ class Member:
         if self._folder is not None:
             self._folder.close()
 
-    # --- what is to be seen
+    # --- status
 
     @property
-    def trouble(self) -> str | None:
-        """Why this node does not do what a voter does; None where it does."""
+    def error(self) -> str | None:
+        """Why this node cannot do what a voter does; None if it can."""
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
-        unled = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
-        return self.doing or self.replication.tree_heads.difference or unled
+        leaderless = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
+        return self.doing or self.replication.tree_heads.difference or leaderless
 
-    def shown(self) -> QuorumView:
+    def view(self) -> QuorumView:
         """The quorum, as this node sees it."""
         assert self._files is not None, "it is open"
-        return quorum_shown(self.node, self._files, self.replication.applied)
+        return quorum_view(self.node, self._files, self.replication.applied)
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        """Figures: name, what it says, value."""
+        """Name, description and value of each gauge."""
         core = self.node.quorum
         snapshot = core.log.snapshot
         return [
-            ("quorum_epoch", "The newest epoch of the quorum that is known here.", core.epoch),
+            ("quorum_epoch", "The newest epoch of the quorum that this node knows.", core.epoch),
             ("quorum_leader", "The node that leads the quorum; -1 while none is known.", core.leader_id),
             ("quorum_is_leader", "1 when this node leads, and decides.", float(self.replication.leads)),
             ("quorum_voters", "Voters of the quorum.", len(core.voters)),
@@ -266,13 +264,13 @@ class Member:
             ),
             (
                 "quorum_snapshot_end",
-                "The newest snapshot here stands for all below this offset; 0 where there is none.",
+                "The end offset of the newest snapshot here; 0 without one.",
                 snapshot.end_offset if snapshot else 0,
             ),
             (
-                "quorum_vetoed",
-                "1 while the metadata log has what this release cannot say as events: this node will not lead.",
-                float(bool(self.replication.following.unsupported)),
+                "quorum_cannot_lead",
+                "1 while the metadata log has unsupported records: this node will not lead.",
+                float(bool(self.replication.applier.unsupported)),
             ),
             (
                 "quorum_full",
@@ -280,59 +278,60 @@ class Member:
                 float(self.node.quorum.full is not None),
             ),
             (
-                "quorum_unfolded",
-                "1 while the metadata log has records that this release cannot fold: it is kept whole.",
-                float(self._snapshotting.unfolded),
+                "quorum_unsupported_records",
+                "1 while the metadata log has records that no snapshot can hold: it is retained in full.",
+                float(self._snapshotting.has_unsupported_records),
             ),
         ]
 
-    # --- within
+    # --- tasks
 
     async def _watch(self) -> None:
-        """Raises what the node cannot go on for, which it has logged."""
+        """Raises the logged error that ended the node."""
         await asyncio.shield(self.node.ended)
 
-    def _note_role(self, role: RoleChanged) -> None:
+    def _on_role(self, role: RoleChanged) -> None:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)
         self.replication.on_role_changed(role)
 
-    async def _refuse_a_double(self, client: QuorumClient) -> None:
-        """Raise QuorumError where a voter of this id has a folder that is not the new one that this node would make."""
+    async def _refuse_duplicate_id(self, client: QuorumClient) -> None:
+        """Raise QuorumError if a voter with this id has another folder."""
         node_id = self._settings.node_id
         for voter in (await client.describe()).current_voters:
             if voter.replica_id == node_id and any(voter.replica_directory_id):
                 raise QuorumError(
-                    f"node {node_id} votes already, with another folder (directory id "
+                    f"node {node_id} is a voter already, with another folder (directory id "
                     f"{uuid_text(voter.replica_directory_id)}): choose another node.id; or, if that folder is lost, "
-                    f"take it out first: topicwright leave --id {node_id}"
+                    f"remove the voter first: topicwright leave --id {node_id}"
                 )
 
-    def _refuse_a_stranger(self, kraft_version: int) -> None:
-        """Raise QuorumError where the settings of all nodes say who votes, and this one is not among them."""
+    def _refuse_non_voter(self, kraft_version: int) -> None:
+        """Raise QuorumError if the settings list the voters (kraft.version 0), and this node is not among them."""
         settings = self._settings
         if kraft_version == 0 and settings.node_id not in settings.controller_quorum_voters:
             raise QuorumError(
-                f"node {settings.node_id} is not in controller.quorum.voters, which says who votes (kraft.version 0): "
-                "name it there, on all nodes alike, or have kraft.version raised: "
+                f"node {settings.node_id} is not in controller.quorum.voters, which lists the voters (kraft.version "
+                "0): add it there, on all nodes, or raise kraft.version: "
                 "kafka-features.sh upgrade --feature kraft.version=1"
             )
 
     async def _keep_registered(self) -> None:
-        """While it votes, this node is registered with the features that it supports; once it was removed, with ranges
-        that block no upgrade. A node that fails to become a voter is not registered."""
+        """Register a voter with the features that it supports, and a removed voter with ranges that block no upgrade. A
+        node that fails to become a voter is not registered."""
         while True:
             await self.node.until(lambda quorum: quorum.is_voter and quorum.leader_id >= 0)
             await self._register_at_leader(lambda _: self._registration)
             await self.node.until(_was_removed)
-            self._log.warning("this node does not vote any more: it was removed from the quorum")
+            self._log.warning("this node is no longer a voter: it was removed from the quorum")
             await self._register_at_leader(partial(without_limits, self._settings.node_id))
             self._log.info("registered without limits: this node blocks no upgrade")
 
     async def _register_at_leader(self, registration: Callable[[Iterable[str]], ControllerRegistrationRequest]) -> None:
-        """Until it is in the metadata log. `registration` is called with the names of the leader's features."""
+        """Repeat until the registration is in the metadata log. `registration` receives the names of the leader's
+        features."""
         logged, quorum, client = "", self.node.quorum, self._registrar
         while quorum.leading is None:  # else `register` has done it
-            place = quorum.leader_place
+            place = quorum.leader_address
             why: str | None = "no leader is known"
             if place is not None:
                 why = await client.register(place, registration(await client.features(place)))
@@ -341,14 +340,15 @@ class Member:
             if why != logged:
                 logged = why
                 self._log.warning("not registered as a controller yet", why=why)
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)
 
     def _register_again(self, controller_id: int) -> None:
-        """As Kafka's controllers do: without a registration a feature may be raised to a level that this node lacks."""
+        """Kafka's controllers do the same. Without a registration a feature may be raised to a level that this node
+        lacks."""
         if controller_id == self._settings.node_id and self.node.quorum.is_voter:
             self._log.warning("the registration of this controller was removed: it registers again")
-            self._beside = [each for each in self._beside if not each.done()]
-            self._beside.append(self._run(self._register_at_leader(lambda _: self._registration)))
+            self._tasks = [each for each in self._tasks if not each.done()]
+            self._tasks.append(self._run(self._register_at_leader(lambda _: self._registration)))
 
     @property
     def _registration(self) -> ControllerRegistrationRequest:
@@ -356,13 +356,13 @@ class Member:
 
 
 def _refuse_unsupported(features: Features) -> None:
-    """Raise QuorumError where the cluster has a level at which this release could not lead."""
+    """Raise QuorumError if the cluster has a feature level at which this release could not lead."""
     why = unsupported_feature(features) if features else None
     if why is not None:
         raise QuorumError(f"{why}: this node could vote, but never lead; join with a release that supports it")
 
 
-def _was_removed(quorum: Quorum) -> bool:
+def _was_removed(quorum: Consensus) -> bool:
     return not quorum.is_voter and quorum.leading is None and quorum.history.changed_at < quorum.high_watermark
 
 

@@ -7,7 +7,7 @@ at the start, an error names the cause. If it becomes unreachable later, the pro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,16 +16,19 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security, security_of
-from controller.brokers.cluster.target_cluster import History, TargetCluster, WatchTimes
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS, History, WatchTimes
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
+from events.codec import decode_event
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import ShardKey
 
 REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
 CARRIES_OUT = ("has.target.cluster", "true")
 """Recorded with the settings, because decisions depend on it; set by the choice of brokers only."""
 PROPERTIES_FILE = "cluster.client.properties.file"
-NOT_OURS = ("bootstrap.servers", "client.id")
+RESERVED_KEYS = ("bootstrap.servers", "client.id")
 
 
 class ReachedCluster(msgspec.Struct, frozen=True):
@@ -34,14 +37,18 @@ class ReachedCluster(msgspec.Struct, frozen=True):
     link: ClusterLink
     cluster_id: str
 
-    def brokers(
-        self,
-        history: History,
-        recent: Callable[[], Iterable[Recorded]],
-        settings: ServeSettings,
-        log: FilteringBoundLogger,
-    ) -> TargetCluster:
-        return TargetCluster(self.link, history, watch_times(settings), log, recent=recent)
+
+def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorded]]]:
+    """How the target cluster's brokers read a log: the events of a shard, and the recent events."""
+
+    def history(shard: ShardKey) -> Iterator[Recorded]:
+        return (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(shard))
+
+    def recent() -> Iterator[Recorded]:
+        end = log.durable_offset
+        return (decode_event(offset, value) for offset, value in log.read(max(0, end - RECENT_EVENTS), end))
+
+    return history, recent
 
 
 def watch_times(settings: ServeSettings) -> WatchTimes:
@@ -54,7 +61,7 @@ def watch_times(settings: ServeSettings) -> WatchTimes:
 async def reach_cluster(bootstrap: str, settings: ServeSettings, log: FilteringBoundLogger) -> ReachedCluster:
     """Connect to a cluster. Raises SettingsError for credentials and ids that do not fit, and ClusterUnreachable."""
     security = security_in(settings.cluster_client_properties_file)
-    return await reach_as(security, bootstrap, log, check=lambda look: _check(look, settings))
+    return await reach_as(security, bootstrap, log, check=lambda metadata: _check(metadata, settings))
 
 
 async def reach_as(
@@ -69,13 +76,13 @@ async def reach_as(
     ClusterUnreachable, and what `check` raises."""
     link = ClusterLink(bootstrap, security)
     try:
-        look = await _first_look(link, bootstrap, log, within_s)
+        metadata = await _first_metadata(link, bootstrap, log, within_s)
         await link.refresh_api_versions()
-        check(look)
+        check(metadata)
     except BaseException:
         link.close()
         raise
-    return ReachedCluster(link, look.cluster_id)
+    return ReachedCluster(link, metadata.cluster_id)
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
@@ -97,7 +104,7 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
         properties = read_values(Path(file))
     except PropertiesError as error:
         raise SettingsError(f"{named}={file} {error}") from None
-    for key in NOT_OURS:
+    for key in RESERVED_KEYS:
         if key in properties:
             raise SettingsError(f"{named}={file} must not have {key}: that is set elsewhere")
     return properties
@@ -108,7 +115,9 @@ def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
 
 
-async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float) -> ClusterMetadata:
+async def _first_metadata(
+    link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float
+) -> ClusterMetadata:
     deadline = asyncio.get_running_loop().time() + within_s
     is_logged = False
     while True:
@@ -126,14 +135,14 @@ async def _first_look(link: ClusterLink, bootstrap: str, log: FilteringBoundLogg
             await asyncio.sleep(0.5)
 
 
-def _check(look: ClusterMetadata, settings: ServeSettings) -> None:
-    if settings.cluster_id is not None and settings.cluster_id != look.cluster_id:
+def _check(metadata: ClusterMetadata, settings: ServeSettings) -> None:
+    if settings.cluster_id is not None and settings.cluster_id != metadata.cluster_id:
         raise SettingsError(
-            f"cluster.id={settings.cluster_id} is not the id of the target cluster, which is {look.cluster_id}: "
+            f"cluster.id={settings.cluster_id} is not the id of the target cluster, which is {metadata.cluster_id}: "
             "remove cluster.id"
         )
-    if any(broker.broker_id == settings.node_id for broker in look.brokers):
-        ids = ", ".join(str(broker.broker_id) for broker in look.brokers)
+    if any(broker.broker_id == settings.node_id for broker in metadata.brokers):
+        ids = ", ".join(str(broker.broker_id) for broker in metadata.brokers)
         raise SettingsError(
             f"node.id={settings.node_id} is the id of a broker of the target cluster ({ids}): choose another, "
             "because the controller is an additional node"

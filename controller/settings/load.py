@@ -45,9 +45,9 @@ class _Given(msgspec.Struct, frozen=True):
 def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()) -> ServeSettings:
     """Loads the file, then the KEY=VALUE overrides; the last value of a key counts. Raises SettingsError."""
     given = {**_from_file(config_file), **_from_overrides(overrides)}
-    ignored = [key for key, said in given.items() if said.origin != _SET and _is_ignored(key)]
+    ignored = [key for key, value in given.items() if value.origin != _SET and _is_ignored(key)]
     notes = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
-    given = {key: said for key, said in given.items() if key not in ignored}
+    given = {key: value for key, value in given.items() if key not in ignored}
     _check_keys(given)
     values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
     values["of_listeners"] = _of_listeners(given)
@@ -79,8 +79,8 @@ def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals or not key.strip():
-            shown = override.split()[0] + f" {HIDDEN}" if _SECRET.search(override) else override
-            raise SettingsError(f"{_SET} {shown}: must be KEY=VALUE")
+            visible = override.split()[0] + f" {HIDDEN}" if _SECRET.search(override) else override
+            raise SettingsError(f"{_SET} {visible}: must be KEY=VALUE")
         given[key.strip()] = _Given(text.strip(), _SET)
     return given
 
@@ -125,13 +125,13 @@ def _kafka_settings() -> frozenset[str]:
 
 
 def _check_keys(given: Mapping[str, _Given]) -> None:
-    unknown = [f"{key} ({said.origin}): {_hint(key)}" for key, said in given.items() if not _is_known(key)]
+    unknown = [f"{key} ({value.origin}): {_hint(key)}" for key, value in given.items() if not _is_known(key)]
     if unknown:
         more = f"; {_OF_POLICIES}" if "create.topic.policy.class.name" in given else ""
         raise SettingsError(f"unknown setting{'s' * (len(unknown) > 1)} {'; '.join(unknown)}{more}")
 
 
-def _shown(key: str, given: _Given) -> str:
+def _formatted(key: str, given: _Given) -> str:
     """Formats a setting for messages, and hides possible secrets."""
     text = HIDDEN if _SECRET.search(key) and given.text else given.text
     return f"{key}={text} ({given.origin})"
@@ -160,7 +160,7 @@ def _hint(key: str) -> str:
 
 
 def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
-    return SettingsError(f"setting {_shown(key, given)} is not allowed; allowed: {allowed}")
+    return SettingsError(f"setting {_formatted(key, given)} is not allowed; allowed: {allowed}")
 
 
 def _text(setting: Setting, given: _Given | None) -> str | None:
@@ -196,11 +196,11 @@ def _parsed(setting: Setting, given: _Given, value: Value) -> object:
 
 def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for key, said in given.items():
+    for key, text in given.items():
         if key.startswith(PER_LISTENER_PREFIX):
             name, _, own = key.removeprefix(PER_LISTENER_PREFIX).partition(".")
             try:
-                value = _value(BY_KEY[own], said)
+                value = _value(BY_KEY[own], text)
             except SettingsError as error:
                 raise SettingsError(str(error).replace(f"setting {own}", f"setting {key}", 1)) from None
             found.setdefault(name.upper(), {})[BY_KEY[own].field] = value

@@ -162,7 +162,7 @@ class EventLog(Protocol):
         """
         ...
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         """Write state keys that are not derived from events, such as the position in another log; None deletes.
 
         They become durable no sooner than earlier events and no later than later ones. Raises LogWriteError.
@@ -234,10 +234,6 @@ class EventLog(Protocol):
         ...
 
     def get(self, key: bytes) -> bytes | None: ...
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of several state keys, in the order requested."""
-        ...
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`.

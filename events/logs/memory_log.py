@@ -57,7 +57,7 @@ class InMemoryLog:
         self._next_offset = len(self._events)
         return first
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_open()
         self._unflushed.append((self._next_offset, Commit((), state), self._state_of(state)))
         self._put(state)
@@ -130,10 +130,6 @@ class InMemoryLog:
     def get(self, key: bytes) -> bytes | None:
         self._check_open()
         return self._state.get(key)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._check_open()
-        return [self._state.get(key) for key in keys]
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check_open()

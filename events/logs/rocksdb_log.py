@@ -116,7 +116,7 @@ class RocksDbLog(WholeLog):
         self._next_offset = end
         return first
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         database, batch = self._writable(), WriteBatch(raw_mode=True)
         for key, value in state.items():
             if value is None:

@@ -202,13 +202,13 @@ def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
 def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
     """The end of the readable part, found without changing the disk."""
     try:
-        look = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
+        readable = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
     except Exception:
         raise refused from None
     try:
-        return look.tail()
+        return readable.tail()
     finally:
-        look.close()
+        readable.close()
 
 
 def _lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:

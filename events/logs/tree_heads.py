@@ -102,15 +102,15 @@ def read_public_key(path: Path) -> bytes:
     return key.public_bytes_raw()
 
 
-def differing(said: Mapping[_V, bytes]) -> tuple[bytes | None, frozenset[_V]]:
+def differing(roots: Mapping[_V, bytes]) -> tuple[bytes | None, frozenset[_V]]:
     """Compare the roots of several voters at the same size: the root of the majority, and the voters with another one.
 
     None, and all voters, if no root has a majority.
     """
-    root, count = Counter(said.values()).most_common(1)[0] if said else (None, 0)
-    if 2 * count <= len(said):
-        return None, frozenset(said)
-    return root, frozenset(voter for voter, own in said.items() if own != root)
+    root, count = Counter(roots.values()).most_common(1)[0] if roots else (None, 0)
+    if 2 * count <= len(roots):
+        return None, frozenset(roots)
+    return root, frozenset(voter for voter, own in roots.items() if own != root)
 
 
 def _key(path: Path, load: Callable[[bytes], object]) -> object:

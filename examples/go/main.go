@@ -1,4 +1,4 @@
-// Create a topic, say why not where it is refused, and show where its replicas are, with franz-go.
+// Create a topic, print the reason if it is refused, and print where its replicas are, with franz-go.
 //
 //	go run . 127.0.0.1:9092 pay.orders
 package main

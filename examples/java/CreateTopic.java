@@ -8,7 +8,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.common.Node;
 
 /**
- * Create a topic, say why not where it is refused, and show where its replicas are. Needs kafka-clients 3.1 or newer.
+ * Create a topic, print the reason if it is refused, and print where its replicas are. Needs kafka-clients 3.1 or newer.
  *
  * <pre>java -cp 'libs/*' CreateTopic.java 127.0.0.1:9092 pay.orders</pre>
  */

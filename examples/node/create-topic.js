@@ -1,4 +1,4 @@
-// Create a topic, say why not where it is refused, and show where its replicas are. Needs kafkajs.
+// Create a topic, print the reason if it is refused, and print where its replicas are. Needs kafkajs.
 //
 //     node create-topic.js 127.0.0.1:9092 pay.orders
 const { Kafka, logLevel } = require("kafkajs");

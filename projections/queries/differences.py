@@ -18,10 +18,17 @@ from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
 from projections.queries.query import SCANNED_MAX, Ends, Query, Questions, everything
 from projections.text.wording import acls_text
-from projections.views import overview_types as types
-from projections.views import to_json
-from projections.views.brokers import BrokerRow
-from projections.views.topics import TopicRow
+from projections.views.brokers import BrokerView
+from projections.views.events import event_view
+from projections.views.overviews import (
+    BrokerDifferenceView,
+    ClusterDifferenceView,
+    DifferenceView,
+    TopicChange,
+    TopicDifferenceView,
+    ValueView,
+)
+from projections.views.rows import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
 """The most shard keys that a page passes, and the most that it folds."""
@@ -110,7 +117,7 @@ _OTHERS = (
 )
 
 
-def _cluster(query: Questions, start: Ends, end: Ends) -> types.ClusterDifferenceView:
+def _cluster(query: Questions, start: Ends, end: Ends) -> ClusterDifferenceView:
     """Brokers, settings and access, by the events of the first partition."""
     part, low, high = query.parts[0], start[0], end[0]
     before, after = query.cluster_at(start), query.cluster_at(end)
@@ -130,14 +137,14 @@ def _cluster(query: Questions, start: Ends, end: Ends) -> types.ClusterDifferenc
             case event if isinstance(event, _OTHERS):
                 others.append(record)
     brokers = ((before.brokers.get(key), after.brokers.get(key)) for key in sorted({*before.brokers, *after.brokers}))
-    release = types.ValueView("release", before.release, after.release)
-    return types.ClusterDifferenceView(
+    release = ValueView("release", before.release, after.release)
+    return ClusterDifferenceView(
         brokers=tuple(_broker(*both) for both in brokers if both[0] != both[1]),
-        settings=tuple(types.ValueView(*pair) for pair in pairs(before.settings, after.settings)),
+        settings=tuple(ValueView(*pair) for pair in pairs(before.settings, after.settings)),
         release=None if release.before == release.after else release,
         acls_added=tuple(acls_text([acl]) for acl in sorted(added)),
         acls_removed=tuple(acls_text([acl]) for acl in sorted(removed)),
-        changes=tuple(map(to_json.event, others)),
+        changes=tuple(map(event_view, others)),
         more=len(offsets) > SCANNED_MAX,
     )
 
@@ -160,51 +167,47 @@ def difference(
     *,
     with_cluster: bool = True,
     place: Callable[[str], str] = str,
-) -> types.DifferenceView:
+) -> DifferenceView:
     """A page of the differences between two points in time (`until` None: now). `place` encodes the shard key after
     which the next page starts. Raises BadMoment."""
     start, end = query.end(since), query.end(until)
     topics, reached = topic_differences(query, start, end, after or "", limit, may_show)
     cluster = _cluster(query, start, end) if with_cluster and after is None else None
     cursor = None if reached is None else place(reached)
-    return types.DifferenceView(
-        tuple(_topic(*one) for one in topics), cluster, cursor, query.as_of(start), query.as_of(end)
-    )
+    return DifferenceView(tuple(_topic(*one) for one in topics), cluster, cursor, query.as_of(start), query.as_of(end))
 
 
-def change_of(before: TopicRow | None, after: TopicRow | None) -> types.TopicChange:
+def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
     """The kind of a difference."""
     if before is None or after is None:
         return "created" if before is None else "deleted"
     return "changed" if before.topic_id == after.topic_id else "recreated"
 
 
-def _topic(name: str, before: TopicRow | None, after: TopicRow | None) -> types.TopicDifferenceView:
+def _topic(name: str, before: TopicRow | None, after: TopicRow | None) -> TopicDifferenceView:
     old, new = () if before is None else before.partitions, () if after is None else after.partitions
     both = list(zip(old, new, strict=False))
     configs = pairs(() if before is None else before.configs, () if after is None else after.configs)
-    return types.TopicDifferenceView(
+    return TopicDifferenceView(
         name=name,
         change=change_of(before, after),
         partitions_before=len(old) or None,
         partitions_after=len(new) or None,
-        configs=tuple(types.ValueView(*pair) for pair in configs),
+        configs=tuple(ValueView(*pair) for pair in configs),
         other_replicas=sum(one.replicas != other.replicas for one, other in both),
         other_leaders=sum(one.leader != other.leader for one, other in both),
         other_isr=sum(one.isr != other.isr for one, other in both),
     )
 
 
-def _broker(before: BrokerRow | None, after: BrokerRow | None) -> types.BrokerDifferenceView:
+def _broker(before: BrokerView | None, after: BrokerView | None) -> BrokerDifferenceView:
     known = after or before
     assert known is not None, "a broker that differs exists at one of the two"
     reason = "" if after is None else after.reason
-    return types.BrokerDifferenceView(
-        broker_id=known.broker_id, before=_state(before), after=_state(after), reason=reason
-    )
+    return BrokerDifferenceView(broker_id=known.broker_id, before=_state(before), after=_state(after), reason=reason)
 
 
-def _state(row: BrokerRow | None) -> str | None:
+def _state(row: BrokerView | None) -> str | None:
     if row is None:
         return None
     return ("fenced" if row.fenced else "live") + (", cordoned" if row.cordoned else "")

@@ -24,14 +24,15 @@ import msgspec
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
-from events.names import BrokerId, TopicName
+from events.names import BrokerId, RequestId, TopicName
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.moments import iso
 from projections.text.names import error_name
-from projections.text.wording import event_text, many, recorded_text
-from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
-from projections.views.requests import RequestRow, RequestTopicRow, request_row
-from projections.views.topics import TopicPast, fold_topic, health
+from projections.text.wording import client_text, event_text, many, recorded_text
+from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
+from projections.views.requests import RequestTopicView, RequestView, request_view
+from projections.views.rows import TopicPast, fold_topic
+from projections.views.topics import health
 
 STEPS_LAST = 400
 """A long chain has STEPS_FIRST and STEPS_LAST steps."""
@@ -61,8 +62,7 @@ def explain_topic(query: Questions, name: str, at: str | None = None) -> Explana
     """The chain of the topic of this name, now or at a point in time. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
     end = part.end(at)
-    if next(part.topic_events(name, 0, end), None) is None:
-        raise NoTopic(f"there was never a topic {name!r}")
+    part.check_known(name, end)
     return _explain_topic(part, name, end)
 
 
@@ -93,28 +93,28 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     return f"topic {name}: never created, only requested"
 
 
-def _explain_request(query: Questions, request: RequestRow, ends: Ends) -> ExplanationView:
+def _explain_request(query: Questions, request: RequestView, ends: Ends) -> ExplanationView:
     chain = _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then offsets of different partitions have no order, and times do
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
-    decided = external_decision(Cause(request.api, request.request_id))
+    decided = external_decision(Cause(request.api, RequestId(request.request_id)))
     if decided is not None:
-        summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {iso(request.requested_at_ms)}"
+        summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
         return chain.explanation(request.request_id, "request", summary)
     fared = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
-    who = request.principal + (f" ({request.client_id})" if request.client_id else "")
+    who = client_text(request.principal, request.client_id)
     fared = f": {fared}{more}" if fared else ""
-    summary = f"request {request.request_id}: {request.api} by {who} at {iso(request.requested_at_ms)}{fared}"
+    summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{fared}"
     return chain.explanation(request.request_id, "request", summary)
 
 
 def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
-    request = request_row(part.request_events(request_id, end))
+    request = request_view(part.request_events(request_id, end))
     if request is None:
         return
     because = Because(part, end)
@@ -131,7 +131,7 @@ ENDS = TopicDeleted | TopicVanished | CreationRefused
 """Events that end a topic."""
 
 
-def _during_request(query: Query, request: RequestRow, topic: RequestTopicRow, end: int) -> Iterator[Recorded]:
+def _during_request(query: Query, request: RequestView, topic: RequestTopicView, end: int) -> Iterator[Recorded]:
     """The events of a topic from the first of a request to its last, without those of other requests. If the request
     timed out, they go on until the topic is ready."""
     unfinished = topic.status in ("waiting", "timed-out")

@@ -34,7 +34,7 @@ from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
 from projections.store.topic_indexes import created_keys
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.topics import NO_PAST, TopicPast, TopicRow, fold_topics
+from projections.views.rows import NO_PAST, TopicPast, TopicRow, fold_topics
 
 EVENTS_PER_REST = 250
 """Events to read between two pauses."""

@@ -16,7 +16,7 @@ from events.codec import decode_event, without_secrets
 from events.logs import merkle
 from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
-from projections.queries.listing import BadPlace, listing
+from projections.queries.events import BadPlace, EventFilter, listing
 from projections.queries.query import NotThere, Query, Questions
 from projections.store.tree import TreeReader
 
@@ -80,7 +80,7 @@ class Leaves(msgspec.Struct, frozen=True):
 
 def part_of(query: Questions, partition: int | None, topic: str | None = None) -> Query:
     """The log to prove from: the only one, that of a topic, or a partition. Raises BadPlace."""
-    parts = listing(query, topic, None, partition).parts
+    parts = listing(query, EventFilter(topic), partition).parts
     if len(parts) > 1:
         raise BadPlace(f"partition: each partition has its own tree: name one, 0 to {len(parts) - 1}")
     return parts[0]

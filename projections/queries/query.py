@@ -37,10 +37,9 @@ from projections.store.store import TopicStore, slice_of
 from projections.store.topic_indexes import CREATION_KINDS
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.brokers import ClusterRow
-from projections.views.json_types import AsOfView
-from projections.views.requests import RequestRow, request_row
-from projections.views.to_json import as_of
-from projections.views.topics import NO_PAST, TopicRow, bare_row, fold_topic, topic_row
+from projections.views.requests import RequestView, request_view
+from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of, topic_row
+from projections.views.view import AsOfView, as_of
 
 REST_S = 0.0002
 """Long enough for the writing thread to get the interpreter."""
@@ -131,8 +130,7 @@ class Query:
         if created < self.log.start_offset:
             known = self._past.archived_creation(topic)
             if known is not None:
-                same = {"created_by": known.created_by, "verdict": known.verdict, "placed_on": known.placed_on}
-                return msgspec.structs.replace(bare_row(topic), **same)
+                return row_of(topic, known.created_by, known.verdict, known.placed_on)
         offsets = range(max(0, created - 1), created + 1)
         *before, made = map(decode_event, offsets, self.log.read_many(offsets))
         return topic_row(topic, made, before[0] if before else None)
@@ -175,27 +173,28 @@ class Query:
     def events(
         self, start: int, limit: int, end: int, *, topic: str | None = None, request_id: str | None = None
     ) -> EventPage:
-        """Up to `limit` events from `start` until before `end`: all, or those of a topic, a request, or both; fewer if
-        they are large.
+        """Up to `limit` of the events of `records`; fewer if they are large."""
+        page: list[Recorded] = []
+        room = BYTES_PER_PAGE
+        for record in self.records(start, end, topic, request_id):
+            if len(page) == limit or room <= 0:
+                return EventPage(tuple(page), record.offset)
+            page.append(record)
+            room -= self.size_of(record)
+        return EventPage(tuple(page), None)
+
+    def records(self, start: int, end: int, topic: str | None, request_id: str | None) -> Iterator[Recorded]:
+        """The events from `start` until before `end`, in order: all, or those of a topic, a request, or both.
 
         The adoption of an existing cluster counts as a request here. The request index does not have it, because no
         client sent it, but the log begins with it.
         """
         if request_id is not None:
             found = self._of_request(request_id, start, end)
-            records: Iterator[Recorded] = (one for one in found if topic is None or topic_of_record(one) == topic)
-        elif topic is not None:
-            records = self.topic_events(topic, start, end)
-        else:
-            records = (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
-        page: list[Recorded] = []
-        room = BYTES_PER_PAGE
-        for record in records:
-            if len(page) == limit or room <= 0:
-                return EventPage(tuple(page), record.offset)
-            page.append(record)
-            room -= self.size_of(record)
-        return EventPage(tuple(page), None)
+            return (one for one in found if topic is None or topic_of_record(one) == topic)
+        if topic is not None:
+            return self.topic_events(topic, start, end)
+        return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
 
     def size_of(self, record: Recorded) -> int:
         """The size of an event in the log, in bytes."""
@@ -207,6 +206,11 @@ class Query:
         for record in self._past.decoded(self.log.shard_offsets(shard_key(name), start, stop)):
             if topic_of_record(record) == name:
                 yield record
+
+    def check_known(self, name: str, end: int | None = None) -> None:
+        """Raise NoTopic if there never was an event of this name."""
+        if next(self.topic_events(name, 0, end), None) is None:
+            raise NoTopic(f"there was never a topic {name!r}")
 
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""
@@ -340,11 +344,11 @@ class Questions:
         """Brokers and settings, by the events of the first partition."""
         return self.parts[0].cluster_at(end[0])
 
-    def request(self, request_id: str, end: Ends | None = None) -> RequestRow:
+    def request(self, request_id: str, end: Ends | None = None) -> RequestView:
         """A recorded request with its topics in all logs. Raises NotThere."""
         ends = self.end() if end is None else end
         found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
-        row = request_row(merge(*found, key=lambda one: one.at_ms))
+        row = request_view(merge(*found, key=lambda one: one.at_ms))
         if row is None:
             raise NotThere(
                 f"no request {request_id!r} is in the log: dry runs and requests that change nothing are not recorded"

@@ -8,13 +8,12 @@ once, at its newest part, with the topics of all parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from heapq import merge
 
 import msgspec
 from msgspec.structs import replace
 
-from projections.queries.listing import Place
+from projections.queries.events import Place, Window, next_cursor, starts
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import Ends, Query, Questions
 from projections.store.request_index import (
@@ -28,9 +27,9 @@ from projections.store.request_index import (
     newest_requests,
     request_until,
 )
-from projections.text.moments import end_at, parse_moment
+from projections.views.requests import RequestSummary, RequestsView, RequestView
+from projections.views.view import view_of
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
 SCANNED_MAX = 20_000
 """A page ends after so many requests: some tenths of a second."""
 
@@ -91,19 +90,25 @@ class RequestsPage(msgspec.Struct, frozen=True):
     next_place: Place | None
 
 
-def starts(query: Questions, since: str | None) -> Ends:
-    """For each log the offset of the first event at or after a point in time (None: the start). Raises BadMoment."""
-    if since is None:
-        return (0,) * len(query.parts)
-    moment = parse_moment(since)
-    if isinstance(moment, datetime):
-        before = max(moment, _EPOCH) - timedelta(milliseconds=1)
-        return tuple(end_at(part.log, before) for part in query.parts)
-    query.end(since)  # raises BadMoment if the log has not reached it, or is partitioned
-    return (moment,)
+def requests_page(query: Questions, which: RequestFilter, window: Window, may_show: MayShow = everyone) -> RequestsView:
+    """A page of requests, the newest first. Raises BadMoment, BadPlace."""
+    end, until = window.ends(query)
+    since = starts(query, window.since)
+    page = scan_requests(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
+    return RequestsView(tuple(map(summary_of, page.requests)), next_cursor(page.next_place), query.as_of(end))
 
 
-def requests_page(
+def request_at(query: Questions, request_id: str, at: str | None = None) -> RequestView:
+    """A request with its outcome for each topic, now or at a point in time. Raises NotThere, BadMoment."""
+    return query.request(request_id, query.end(at))
+
+
+def summary_of(request: IndexedRequest) -> RequestSummary:
+    """A request in a list."""
+    return view_of(RequestSummary, request, outcomes=dict(request.outcomes))
+
+
+def scan_requests(
     query: Questions,
     which: RequestFilter,
     end: Ends,

@@ -15,15 +15,14 @@ from itertools import chain, islice
 
 import msgspec
 
-from controller.machine.state import Topic
-from events.catalog import Configs, Partition, Verdict
+from events.catalog import Verdict
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshots import Snapshot
-from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName
+from events.names import BrokerId, Offset, ShardKey
 from projections.store.stored_topics import EXTRA, TOPIC, decode_topic, is_extra, stored_values
 from projections.views.brokers import ClusterRow
-from projections.views.topics import CreatedBy, TopicRow, bare_row, with_creation
+from projections.views.rows import CreatedBy, TopicRow, row_of, topic_row
 
 CLUSTER_ROW = b"v"
 
@@ -50,18 +49,6 @@ class _Created(msgspec.Struct, array_like=True, gc=False):
     created_offset: int
 
 
-class _SmallTopic(msgspec.Struct, array_like=True, gc=False):
-    """A stored topic of one block of partitions, with the fields of a row."""
-
-    name: TopicName
-    topic_id: TopicId
-    partitions: tuple[Partition, ...]
-    configs: Configs
-    created_at_ms: int
-    created_offset: Offset
-    ready_at_ms: int | None = None
-
-
 class _CreationOffset(msgspec.Struct, array_like=True, gc=False):
     created_offset: int
 
@@ -69,7 +56,6 @@ class _CreationOffset(msgspec.Struct, array_like=True, gc=False):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_creation = msgspec.msgpack.Decoder(Creation).decode
 _decode_created = msgspec.msgpack.Decoder(_Created).decode
-_decode_small = msgspec.msgpack.Decoder(_SmallTopic).decode
 _decode_creation_offset = msgspec.msgpack.Decoder(_CreationOffset).decode
 _decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
 
@@ -113,20 +99,8 @@ def snapshot_cluster(snapshot: Snapshot) -> ClusterRow | None:
 
 
 def _row(values: list[bytes], creation_value: bytes) -> TopicRow:
-    topic: Topic | _SmallTopic = _decode_small(values[0]) if len(values) == 1 else decode_topic(values)
     creation = _decode_creation(creation_value)
-    return TopicRow(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=topic.partitions,
-        configs=topic.configs,
-        created_at_ms=topic.created_at_ms,
-        created_offset=topic.created_offset,
-        created_by=creation.created_by,
-        verdict=creation.verdict,
-        placed_on=creation.placed_on,
-        ready_at_ms=topic.ready_at_ms,
-    )
+    return row_of(decode_topic(values), creation.created_by, creation.verdict, creation.placed_on)
 
 
 def _state_values(values: list[bytes], creation_value: bytes) -> list[bytes]:
@@ -174,5 +148,5 @@ class _Creations:
             return self._next
         first = max(0, created - 1)
         records = list(map(decode_event, (first, created), self._log.read_many((first, created))))
-        row = with_creation(bare_row(decode_topic([topic])), requested=records[0], created=records[1])
+        row = topic_row(decode_topic([topic]), requested=records[0], created=records[1])
         return key, _encode(Creation(row.created_offset, row.created_by, row.verdict, row.placed_on))

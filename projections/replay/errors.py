@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|CannotFold|Bad[A-Z]\w+"
+_OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|Bad[A-Z]\w+"
 _RAISED = re.compile(rf"^\s*(?:[\w.]+\.)?(?:{_OURS}): (.+)$", re.MULTILINE)
 _ANY_RAISED = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _LONGEST = 600  # characters of what Spark or Kafka says in an error

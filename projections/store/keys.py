@@ -1,16 +1,21 @@
 """State keys of a log, and helpers for secondary indexes on them.
 
 The first byte of a key is its kind:
-    t SHARD_KEY              a topic; longer keys have its further partitions (`stored_topics`) i TOPIC_ID
-    the name of the topic with this id w SHARD_KEY              the offset of creation of a topic that was never ready
-    z INVERTED               the shard key of the topic that was created at this offset r BROKER SHARD_KEY       a
-    topic with a replica on this broker, for KRaft brokers (`topic_indexes`) x SHARD_KEY              an unhealthy
-    topic (`topic_indexes`) y, n                     counts of partitions by health and broker; counts of topics and
-    partitions b RANGE SHARD_KEY        the topics that were created in a range of offsets (`topic_indexes`) c
-    cluster: settings and brokers (`store`) u, a, q                  credentials, ACLs and quotas (`access_state`) h
-    INVERTED, f …          requests by time, and by their values (`request_index`) m …                      the Merkle
-    tree over the events (`tree`) p …                      the archived ranges (`events.logs.archive.manifest`) k
-    of a partition of a stream, its position in the events topic (`controller.stream.log.partition`)
+
+    t SHARD_KEY           a topic; longer keys have its further partitions (`stored_topics`)
+    i TOPIC_ID            the name of the topic with this id
+    w SHARD_KEY           the offset of creation of a topic that was never ready
+    z INVERTED            the shard key of the topic that was created at this offset
+    r BROKER SHARD_KEY    a topic with a replica on this broker, for KRaft brokers (`topic_indexes`)
+    x SHARD_KEY           the health of an unhealthy topic (`topic_indexes`)
+    b RANGE SHARD_KEY     a topic that was created in this range of offsets (`topic_indexes`)
+    y, n                  counts of partitions by health and broker; counts of topics and partitions
+    c                     the cluster: settings and brokers (`store`)
+    u, a, q               credentials, ACLs and quotas (`access_state`)
+    h INVERTED, f …       requests by time, and by their values (`request_index`)
+    m …                   the Merkle tree over the events (`tree`)
+    p …                   the archived ranges (`events.logs.archive.manifest`)
+    k                     of a partition of a stream, its position in the events topic (`controller.stream.log`)
 
 INVERTED is 2^64 - 1 - offset, of eight bytes: scans run forwards only, so the newest comes first.
 """

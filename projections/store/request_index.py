@@ -1,9 +1,10 @@
 """Clients' requests by time, by sender and by outcome, written in the commit of their events.
 
 Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`projections.store.keys`):
-    h INVERTED                   the request's summary (MessagePack of `IndexedRequest`) f KIND VALUE NUL INVERTED
-    the same request under its principal, its API, an outcome of one of its topics, or a rule
-                                 that refused one; empty value
+
+    h INVERTED                   the request's summary (MessagePack of `IndexedRequest`)
+    f KIND VALUE NUL INVERTED    the same request under its principal, its API, an outcome of one of its topics, or a
+                                 rule that refused one; empty value
 
 A request has one `h` key, with the names of its first topics and the number of all, and an `f` key for each different
 value. The `f` key has only the first characters of the value, so readers compare the request too. Counted refusals
@@ -190,7 +191,7 @@ def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
 
 # --- folding
 
-_CHANGES: dict[type, str] = {
+CHANGES: dict[type, str] = {
     catalog.PartitionsAdded: "partitions-added",
     catalog.TopicDeleted: "deleted",
     catalog.TopicConfigsChanged: "configs-changed",
@@ -204,7 +205,7 @@ _OF_CLUSTER = (
     access.ScramCredentialRemoved,
     catalog.ResourceConfigsChanged,
 )
-BEGINS = frozenset((catalog.CreateRequested, *_CHANGES, *_OF_CLUSTER))
+BEGINS = frozenset((catalog.CreateRequested, *CHANGES, *_OF_CLUSTER))
 """Events that begin a request."""
 
 
@@ -239,7 +240,7 @@ class _Folding:
                 self._move("requested", "waiting")
             case catalog.CreateAnswered():
                 if self._rejected != record.offset - 1:
-                    self._move("waiting", _answer(event.error_code))
+                    self._move("waiting", answer_outcome(event.error_code))
             case catalog.CreateRejected():
                 self._rejected = record.offset
                 self._add_rule(event.rule)
@@ -251,7 +252,7 @@ class _Folding:
                 self._add_rule(event.rule)
                 self._add_topic(event.topic, "rejected")
             case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
-                self._add_topic(event.topic, _CHANGES[type(event)])
+                self._add_topic(event.topic, CHANGES[type(event)])
             case _ if not self._num_topics:
                 self._outcomes = {"done": 1}
 
@@ -287,7 +288,7 @@ def _folding(before: IndexedRequest | None, record: Recorded) -> _Folding | None
     return _Folding(_begun(record)) if type(record.event) in BEGINS else None
 
 
-def _answer(code: int) -> str:
+def answer_outcome(code: int) -> str:
     return "created" if code == 0 else "timed-out" if code == ErrorCode.REQUEST_TIMED_OUT else "failed"
 
 

@@ -86,7 +86,7 @@ def build_some(log: EventLog) -> bool:
     if log.next_offset - size <= BEHIND_MAX:
         return False
     frontier = _frontier_at(log, size)
-    log.note(_extended(frontier, [value for _, value in log.read(size, size + SLICE)]))
+    log.put_state(_extended(frontier, [value for _, value in log.read(size, size + SLICE)]))
     return True
 
 

@@ -1,9 +1,34 @@
-"""Kafka's names of error codes, topic ids as text, and escaping of untrusted text."""
+"""Names of states and outcomes, Kafka's names of error codes, topic ids as text, and escaping of untrusted text.
+
+The command line loads this module for `--help`, so it imports nothing but the standard library.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Literal, get_args
+
+TopicStatus = Literal["ready", "pending", "under-replicated", "offline"]
+WantedStatus = Literal[TopicStatus, "not-ready"]
+STATUSES: tuple[str, ...] = get_args(WantedStatus)
+
+RequestStatus = Literal[
+    "requested",
+    "waiting",
+    "created",
+    "timed-out",
+    "failed",
+    "rejected",
+    "deleted",
+    "partitions-added",
+    "configs-changed",
+]
+"""`waiting`: created, but not answered. `timed-out`: created, but answered before it was ready. `failed`: created, but
+answered with another error, such as a deletion meanwhile."""
+Outcome = Literal[RequestStatus, "done"]
+"""An outcome in a list; `done` for a request without topics."""
+OUTCOMES: tuple[str, ...] = get_args(Outcome)
 
 
 def error_name(code: int) -> str:
@@ -13,7 +38,7 @@ def error_name(code: int) -> str:
 
 def error_word(code: int) -> str:
     """Kafka's name of an error code; `ERROR_n` for an unknown one."""
-    from controller.machine.errors import ErrorCode  # takes msgspec, which `--help` does not load
+    from controller.machine.errors import ErrorCode  # takes msgspec
 
     try:
         return ErrorCode(code).name

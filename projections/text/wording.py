@@ -138,7 +138,7 @@ _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
 
 
 def _requested(e: catalog.CreateRequested) -> str:
-    how = e.api if e.api == "HTTP" else f"{e.api} v{e.api_version}"
+    how = api_text(e.api, e.api_version)
     if e.api == "Metadata":
         how += " (auto-creation)"
     waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
@@ -267,8 +267,17 @@ def _acls(acls: Sequence[access.Acl]) -> str:
 
 def _who(event: Event) -> str:
     """The client that caused an event; "" without one."""
-    principal, client_id = getattr(event, "principal", ""), getattr(event, "client_id", None)
+    return client_text(getattr(event, "principal", ""), getattr(event, "client_id", None))
+
+
+def client_text(principal: str, client_id: str | None) -> str:
+    """A client: `User:alice (rdkafka)`."""
     return f"{principal} ({client_id})" if client_id else principal
+
+
+def api_text(api: str, version: int) -> str:
+    """A Kafka API with its version, `CreateTopics v7`, or `HTTP`."""
+    return api if api == "HTTP" else f"{api} v{version}"
 
 
 def _configs(pairs: Iterable[tuple[str, str | None]]) -> str:

@@ -1,4 +1,4 @@
-"""Brokers and settings as rows. A pure fold over the events of the cluster."""
+"""Brokers and settings: a pure fold over the events of the cluster, whose result is the view."""
 
 from __future__ import annotations
 
@@ -7,80 +7,110 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.apply import CannotApply
 from events import access, catalog
-from events.catalog import Endpoint, Recorded
-from events.names import BrokerId, Offset
-from projections.views.topics import CannotFold
+from events.catalog import Recorded
+from events.names import BrokerId
+from projections.text.moments import iso
+from projections.views.view import AsOfView, view_of
 
 
-class BrokerRow(msgspec.Struct, frozen=True, gc=False):
-    """A registered broker. A fenced broker does not lead, and gets no replicas. `changed…` and `reason` come from the
-    newest event about it."""
+class EndpointView(msgspec.Struct, frozen=True, gc=False):
+    """A listener of a broker."""
+
+    name: str
+    host: str
+    port: int
+
+
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered broker; it is fenced or live since `changed_at`, because of `reason`. A fenced broker does not lead,
+    and gets no replicas."""
 
     broker_id: BrokerId
-    broker_epoch: int
-    incarnation: str
-    rack: str | None
-    endpoints: tuple[Endpoint, ...]
     fenced: bool
-    registered_at_ms: int
-    changed_at_ms: int
-    changed_offset: Offset
-    reason: str
     leaving: bool = False
     """In controlled shutdown: it serves, but gets no leaderships and no replicas."""
     cordoned: bool = False
     """All log directories are cordoned: no new replicas are placed on it (KIP-1066)."""
+    rack: str | None
+    endpoints: tuple[EndpointView, ...]
+    broker_epoch: int
+    incarnation: str
+    registered_at: str
+    registered_at_ms: int
+    changed_at: str
+    changed_at_ms: int
+    changed_offset: int
+    reason: str
+
+
+class BrokersView(msgspec.Struct, frozen=True):
+    """The brokers by id, the ids of the live ones, and the settings that decisions depend on, by Kafka's names."""
+
+    brokers: tuple[BrokerView, ...]
+    live: tuple[int, ...]
+    settings: dict[str, str]
+    release: str
+    as_of: AsOfView
+
+
+class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of a simulated broker; `/brokers` has its state in the controller."""
+
+    broker_id: int
+    rack: str
+    running: bool
+    delay_ms: int
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
     """Brokers, settings by Kafka's names, and the release whose rules decide."""
 
-    brokers: Mapping[BrokerId, BrokerRow] = {}
+    brokers: Mapping[BrokerId, BrokerView] = {}
     settings: tuple[tuple[str, str], ...] = ()
     release: str = ""
-    settings_changed_at_ms: int | None = None
-    features: tuple[tuple[str, int], ...] = ()
-    """The finalized features of a KRaft cluster, with their levels."""
 
     @property
     def live(self) -> frozenset[BrokerId]:
         """The brokers that are neither fenced nor in controlled shutdown."""
         return frozenset(key for key, broker in self.brokers.items() if not broker.fenced and not broker.leaving)
 
+    def view(self, as_of: AsOfView) -> BrokersView:
+        """The brokers and the settings."""
+        by_id = tuple(one for _, one in sorted(self.brokers.items()))
+        return BrokersView(by_id, tuple(sorted(self.live)), dict(self.settings), self.release, as_of)
+
 
 NO_CLUSTER = ClusterRow()
 
 
 def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
-    """The cluster after one more of its events. Raises CannotFold for a broker that is not registered."""
+    """The cluster after one more of its events. Raises CannotApply for a broker that is not registered."""
     match record.event:
         case catalog.BrokerRegistered() as event:
             return _with(row, _registered(record, event))
         case catalog.BrokerFenced() | catalog.BrokerUnfenced() as event:
-            changed = _changed(row, record, event.broker_id, event.reason)
-            return _with(row, replace(changed, fenced=isinstance(event, catalog.BrokerFenced)))
+            is_fenced = isinstance(event, catalog.BrokerFenced)
+            return _changed(row, record, event.broker_id, event.reason, fenced=is_fenced)
         case catalog.BrokerLeaving() as event:
-            changed = _changed(row, record, event.broker_id, "in controlled shutdown")
-            return _with(row, replace(changed, leaving=True))
+            return _changed(row, record, event.broker_id, "in controlled shutdown", leaving=True)
         case catalog.LogDirsChanged() as event:
             reason = "all log directories are cordoned" if event.is_cordoned else "log directories changed"
-            changed = _changed(row, record, event.broker_id, reason)
-            return _with(row, replace(changed, cordoned=event.is_cordoned))
+            return _changed(row, record, event.broker_id, reason, cordoned=event.is_cordoned)
         case catalog.BrokerUnregistered() as event:
             _known(row, record, event.broker_id)
             return replace(row, brokers={key: one for key, one in row.brokers.items() if key != event.broker_id})
-        case catalog.FeaturesChanged() as event:
-            return replace(row, features=event.features)
         case catalog.SettingsChanged() as event:
-            return replace(row, settings=event.settings, release=event.release, settings_changed_at_ms=record.at_ms)
+            return replace(row, settings=event.settings, release=event.release)
         case event if isinstance(event, _WITHOUT_EFFECT):
             return row
         case _:
-            raise CannotFold(record, "it concerns no broker and no setting")
+            raise CannotApply(record, "it concerns no broker and no setting")
 
 
 _WITHOUT_EFFECT = (
+    catalog.FeaturesChanged,
     catalog.QuorumEpochBegun,
     catalog.MetadataAdopted,
     catalog.MetadataHandedBack,
@@ -99,32 +129,35 @@ _WITHOUT_EFFECT = (
 """Events of the cluster that change neither brokers nor settings."""
 
 
-def _registered(record: Recorded, event: catalog.BrokerRegistered) -> BrokerRow:
-    return BrokerRow(
+def _registered(record: Recorded, event: catalog.BrokerRegistered) -> BrokerView:
+    at = iso(record.at_ms)
+    return BrokerView(
         broker_id=event.broker_id,
+        fenced=True,
+        rack=event.rack,
+        endpoints=tuple(view_of(EndpointView, one) for one in event.endpoints),
         broker_epoch=event.broker_epoch,
         incarnation=event.incarnation,
-        rack=event.rack,
-        endpoints=event.endpoints,
-        fenced=True,
+        registered_at=at,
         registered_at_ms=record.at_ms,
+        changed_at=at,
         changed_at_ms=record.at_ms,
         changed_offset=record.offset,
         reason="registered",
     )
 
 
-def _known(row: ClusterRow, record: Recorded, broker_id: BrokerId) -> BrokerRow:
+def _known(row: ClusterRow, record: Recorded, broker_id: BrokerId) -> BrokerView:
     known = row.brokers.get(broker_id)
     if known is None:
-        raise CannotFold(record, f"broker {broker_id} is not registered")
+        raise CannotApply(record, f"broker {broker_id} is not registered")
     return known
 
 
-def _changed(row: ClusterRow, record: Recorded, broker_id: BrokerId, reason: str) -> BrokerRow:
-    known = _known(row, record, broker_id)
-    return replace(known, changed_at_ms=record.at_ms, changed_offset=record.offset, reason=reason)
+def _changed(row: ClusterRow, record: Recorded, broker_id: BrokerId, reason: str, **changes: bool) -> ClusterRow:
+    newest = {"changed_at": iso(record.at_ms), "changed_at_ms": record.at_ms, "changed_offset": record.offset}
+    return _with(row, replace(_known(row, record, broker_id), reason=reason, **newest, **changes))
 
 
-def _with(row: ClusterRow, broker: BrokerRow) -> ClusterRow:
+def _with(row: ClusterRow, broker: BrokerView) -> ClusterRow:
     return replace(row, brokers={**row.brokers, broker.broker_id: broker})

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 
-from projections.views import json_types, overview_types
+from projections.text.wording import api_text
+from projections.views.events import STEPS_FIRST, ExplanationView
+from projections.views.requests import RequestSummary, RequestView
+from projections.views.rows import CreatedBy
+from projections.views.topics import TopicSummary
+from projections.views.view import AsOfView
 
 
-def when(as_of: json_types.AsOfView) -> str:
+def when(as_of: AsOfView) -> str:
     """The point in time of a response."""
     if as_of.at is None:
         return " before the first event"
@@ -17,7 +22,7 @@ def when(as_of: json_types.AsOfView) -> str:
     return f" as of offset {place(as_of.partition, as_of.offset)}, {as_of.at}"
 
 
-def status(one: json_types.TopicSummary) -> str:
+def status(one: TopicSummary) -> str:
     """The status of a topic, with the number of partitions that cause it."""
     counts = []
     if one.status == "offline":
@@ -29,9 +34,30 @@ def status(one: json_types.TopicSummary) -> str:
     return f"{one.status} ({', '.join(counts)})" if counts else one.status
 
 
-def outcomes(one: overview_types.RequestSummary) -> str:
+def outcomes(one: RequestSummary) -> str:
     """The number of topics by outcome."""
     return ", ".join(name if count == 1 else f"{count} {name}" for name, count in one.outcomes.items())
+
+
+MARKS = {"ready": "good", "created": "good", "offline": "bad", "deleted": "bad"}
+GOOD_OUTCOMES = frozenset(("created", "done", "deleted", "partitions-added", "configs-changed"))
+BAD_OUTCOMES = frozenset(("rejected", "failed"))
+
+
+def mark(status: str) -> str:
+    """The mark of a topic's status or change: good, bad or warning."""
+    return MARKS.get(status, "warning")
+
+
+def outcome_mark(outcomes: Iterable[str]) -> str:
+    """The mark of the worst outcome of a request."""
+    each = set(outcomes)
+    return "bad" if each & BAD_OUTCOMES else "good" if each <= GOOD_OUTCOMES else "warning"
+
+
+def api(one: CreatedBy | RequestView) -> str:
+    """The API of a request, with its version."""
+    return api_text(one.api, one.api_version)
 
 
 def place(partition: int | None, offset: int) -> str:
@@ -39,7 +65,7 @@ def place(partition: int | None, offset: int) -> str:
     return str(offset) if partition is None else f"{partition}:{offset}"
 
 
-def explanation(chain: json_types.ExplanationView, terminal: int | None = None) -> Iterator[str]:
+def explanation(chain: ExplanationView, terminal: int | None = None) -> Iterator[str]:
     """An explanation as a table, wrapped at the width of a terminal if one is given."""
     yield from _wrapped("", chain.summary, terminal)
     yield ""
@@ -48,7 +74,7 @@ def explanation(chain: json_types.ExplanationView, terminal: int | None = None) 
     yield f"{'OFFSET':>{width}}  {'TIME':<24}  {'AFTER':>8}  WHAT"
     because = ""
     for number, step in enumerate(chain.steps):
-        if chain.omitted and number == json_types.STEPS_FIRST:
+        if chain.omitted and number == STEPS_FIRST:
             yield f"{indent}… {chain.omitted} steps are left out; `topicwright events` shows all …"
         start = f"{place(step.partition, step.offset):>{width}}  {step.at}  {span(step.after_ms):>8}  "
         yield from _wrapped(start, step.text, terminal)

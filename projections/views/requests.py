@@ -1,94 +1,117 @@
-"""A client's request as a row, with its outcome for each topic. A pure fold over its events.
+"""A client's request with its outcome for each topic: a pure fold over its events, whose result is the view.
 
-Dry runs and requests that change nothing are not recorded, so they have no row.
+Dry runs and requests that change nothing are not recorded, so they have no view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.errors import ErrorCode
-from events import access, catalog
-from events.catalog import Assignment, Recorded, Verdict
+from controller.machine.apply import CannotApply
+from events import catalog
+from events.catalog import Recorded
 from events.external_decision import FOLLOW, external_decision
-from events.names import Offset, RequestId, TopicId, TopicName
-from projections.views.topics import CannotFold
-
-RequestStatus = Literal[
-    "requested",
-    "waiting",
-    "created",
-    "timed-out",
-    "failed",
-    "rejected",
-    "deleted",
-    "partitions-added",
-    "configs-changed",
-]
-"""`waiting`: created, but not answered. `timed-out`: created, but answered before it was ready. `failed`: created, but
-answered with another error, such as a deletion meanwhile."""
+from events.names import TopicName
+from projections.store.request_index import BEGINS, CHANGES, answer_outcome
+from projections.text.moments import iso
+from projections.text.names import RequestStatus, error_word, topic_id_text
+from projections.text.wording import change_text, create_text
+from projections.views.topics import PolicyView, policy_view
+from projections.views.view import AsOfView, maybe_iso
 
 
-class Requested(msgspec.Struct, frozen=True, gc=False):
+class RequestedView(msgspec.Struct, frozen=True):
     """The parameters of a create; -1 means the default, or that assignments give the count."""
 
     num_partitions: int
     replication_factor: int
-    assignments: tuple[Assignment, ...]
-    configs: tuple[tuple[str, str | None], ...]
+    assignments: Mapping[str, tuple[int, ...]]
+    configs: dict[str, str | None]
 
 
-Change = catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted
-
-
-class RequestTopicRow(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a request for one topic.
-
-    `code` and `message` are Kafka's; `code` is None until the request is answered. `rule` is the one that refused it,
-    `verdict` is None if no policy ran, and `waited_ms` is the time that the client waited for the answer.
-    """
+class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a request for one topic; `error` and `code` are Kafka's, and null until it is answered."""
 
     topic: TopicName
     status: RequestStatus
-    offset: Offset
+    offset: int
     """That of its newest event."""
-    topic_id: TopicId | None = None
-    requested: Requested | None = None
-    change: Change | None = None
-    """A create has `requested`, any other request `change`."""
+    topic_id: str | None = None
+    error: str | None = None
     code: int | None = None
     message: str = ""
     rule: str = ""
-    verdict: Verdict | None = None
+    """The rule that refused it."""
+    policy: PolicyView | None = None
     waited_ms: int | None = None
+    """The time that the client waited for the answer."""
+    answered_at: str | None = None
     answered_at_ms: int | None = None
+    wanted: str
+    """The requested change as a sentence."""
+    requested: RequestedView | None = None
+    """The parameters of a create; null for a change."""
 
 
-class RequestRow(msgspec.Struct, frozen=True, gc=False):
-    """A request. `deadline_ms` is None if it does not wait."""
+class RequestView(msgspec.Struct, frozen=True, kw_only=True):
+    """A request and its outcome for each topic. `deadline_at` is null if it does not wait."""
 
-    request_id: RequestId
+    request_id: str
     api: str
     api_version: int
     principal: str
     client_id: str | None
-    requested_at_ms: int
-    requested_offset: Offset
-    timeout_ms: int | None = None
-    deadline_ms: int | None = None
-    topics: tuple[RequestTopicRow, ...] = ()
-    host: str = ""
+    host: str
     """The client's address; empty if the log does not hold it."""
+    requested_at: str
+    requested_at_ms: int
+    requested_offset: int
+    timeout_ms: int | None
+    deadline_at: str | None
+    deadline_at_ms: int | None
+    topics: tuple[RequestTopicView, ...] = ()
 
 
-def request_row(records: Iterable[Recorded]) -> RequestRow | None:
-    """The request with these events; None without events. Raises CannotFold."""
-    header: RequestRow | None = None
-    topics: dict[TopicName, RequestTopicRow] = {}
+class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in a list. `topics` has the first ten of `num_topics`. `outcomes` counts the topics by status, and has
+    `done` for a request without topics. `rules` are those that refused a topic.
+
+    With `counted` this is a number of refusals without a record of their own: there is no request of this id, and the
+    event at `requested_offset` has the details.
+    """
+
+    request_id: str
+    api: str
+    principal: str
+    client_id: str | None
+    host: str
+    """The client's address; empty if unknown."""
+    requested_at: str
+    requested_at_ms: int
+    requested_offset: int
+    topics: tuple[str, ...]
+    num_topics: int
+    outcomes: dict[str, int]
+    rules: tuple[str, ...]
+    counted: bool
+
+
+class RequestsView(msgspec.Struct, frozen=True):
+    """A page of requests, the newest first; `next_cursor` is the `cursor` of the next page, null on the last."""
+
+    requests: tuple[RequestSummary, ...]
+    next_cursor: str | None
+    as_of: AsOfView
+
+
+def request_view(records: Iterable[Recorded]) -> RequestView | None:
+    """The request with these events; None without events. Raises CannotApply."""
+    header: RequestView | None = None
+    topics: dict[TopicName, RequestTopicView] = {}
     for record in records:
         if header is None:
             header = _header(record)
@@ -98,93 +121,110 @@ def request_row(records: Iterable[Recorded]) -> RequestRow | None:
     return None if header is None else replace(header, topics=tuple(topics.values()))
 
 
-def fold_request_topic(row: RequestTopicRow | None, record: Recorded) -> RequestTopicRow:
-    """The outcome of a request for a topic after one more event. Raises CannotFold."""
-    match record.event:
-        case catalog.CreateRequested() as e:
-            requested = Requested(e.num_partitions, e.replication_factor, e.assignments, e.configs)
-            return RequestTopicRow(e.topic, "requested", record.offset, topic_id=e.topic_id, requested=requested)
-        case catalog.CreateRejected() as e:
-            return replace(_known(row, record), status="rejected", rule=e.rule, verdict=e.verdict, offset=record.offset)
-        case catalog.TopicCreated() as e:
-            return replace(_known(row, record), status="waiting", verdict=e.verdict, offset=record.offset)
-        case catalog.CreateAnswered() as e:
-            known = _known(row, record)
-            answered = _answered(known, record, e.error_code, e.message)
-            return replace(answered, status=_outcome(known, e.error_code), waited_ms=e.waited_ms)
-        case catalog.ChangeCarriedOut() as e:
-            answered = _answered(_known(row, record), record, e.error_code, e.message)
-            return replace(answered, status="rejected", rule="cluster") if e.error_code else answered
-        case e if isinstance(e, _Change):
-            return _changed(record, e)
-        case _:
-            raise CannotFold(record, "it belongs to no request")
-
-
-_Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged | catalog.ChangeRejected
-_OfCluster = (
-    access.AclsCreated
-    | access.AclsDeleted
-    | access.QuotasChanged
-    | access.ScramCredentialSet
-    | access.ScramCredentialRemoved
-    | catalog.ResourceConfigsChanged
-)
-
-
-def _header(record: Recorded) -> RequestRow:
-    event = record.event
+def _header(record: Recorded) -> RequestView:
+    event: Any = record.event
     decided = external_decision(record.cause)
     if decided is not None:
-        return RequestRow(decided.request_id, FOLLOW, 0, decided.leader, None, record.at_ms, record.offset)
-    wait: tuple[int | None, int | None] = (None, None)
-    if isinstance(event, catalog.CreateRequested):
-        api, version, host = event.api, event.api_version, event.host
-        wait = (event.timeout_ms, event.deadline_ms if event.timeout_ms > 0 else None)
-    elif isinstance(event, _OfCluster):
-        api, version, host = record.cause.command, 0, event.host
-    elif isinstance(event, _Change):
-        api, version, host = event.asked.api, event.asked.api_version, event.asked.host
-    else:
-        raise CannotFold(record, "no request begins so")
-    who = (event.principal, event.client_id)
-    return RequestRow(event.request_id, api, version, *who, record.at_ms, record.offset, *wait, host=host)
+        return _begun(record, decided.request_id, FOLLOW, 0, decided.leader, None, "")
+    if type(event) not in BEGINS:
+        raise CannotApply(record, "no request begins so")
+    asked = getattr(event, "asked", event)
+    api, version = getattr(asked, "api", record.cause.command), getattr(asked, "api_version", 0)
+    timeout_ms: int | None = getattr(event, "timeout_ms", None)
+    deadline_ms = event.deadline_ms if timeout_ms is not None and timeout_ms > 0 else None
+    who = event.principal, event.client_id, asked.host
+    return _begun(record, event.request_id, api, version, *who, timeout_ms, deadline_ms)
 
 
-def _outcome(row: RequestTopicRow, error_code: int) -> RequestStatus:
-    if row.status == "rejected":
-        return "rejected"
-    if error_code == 0:
-        return "created"
-    return "timed-out" if error_code == ErrorCode.REQUEST_TIMED_OUT else "failed"
+def _begun(
+    record: Recorded,
+    request_id: str,
+    api: str,
+    api_version: int,
+    principal: str,
+    client_id: str | None,
+    host: str,
+    timeout_ms: int | None = None,
+    deadline_ms: int | None = None,
+) -> RequestView:
+    return RequestView(
+        request_id=request_id,
+        api=api,
+        api_version=api_version,
+        principal=principal,
+        client_id=client_id,
+        host=host,
+        requested_at=iso(record.at_ms),
+        requested_at_ms=record.at_ms,
+        requested_offset=record.offset,
+        timeout_ms=timeout_ms,
+        deadline_at=maybe_iso(deadline_ms),
+        deadline_at_ms=deadline_ms,
+    )
 
 
-def _answered(row: RequestTopicRow, record: Recorded, code: int, message: str) -> RequestTopicRow:
-    return replace(row, offset=record.offset, code=code, message=message, answered_at_ms=record.at_ms)
+def fold_request_topic(view: RequestTopicView | None, record: Recorded) -> RequestTopicView:
+    """The outcome of a request for a topic after one more event. Raises CannotApply."""
+    match record.event:
+        case catalog.CreateRequested() as e:
+            return RequestTopicView(
+                topic=e.topic,
+                status="requested",
+                offset=record.offset,
+                topic_id=topic_id_text(e.topic_id),
+                wanted=f"to be created with {create_text(e)}",
+                requested=_requested(e),
+            )
+        case catalog.CreateRejected() as e:
+            policy = policy_view(e.verdict)
+            return replace(_known(view, record), status="rejected", rule=e.rule, policy=policy, offset=record.offset)
+        case catalog.TopicCreated() as e:
+            return replace(_known(view, record), status="waiting", policy=policy_view(e.verdict), offset=record.offset)
+        case catalog.CreateAnswered() as e:
+            known = _known(view, record)
+            status = known.status if known.status == "rejected" else answer_outcome(e.error_code)
+            return replace(_answered(known, record, e.error_code, e.message), status=status, waited_ms=e.waited_ms)
+        case catalog.ChangeCarriedOut() as e:
+            answered = _answered(_known(view, record), record, e.error_code, e.message)
+            return replace(answered, status="rejected", rule="cluster") if e.error_code else answered
+        case e if type(e) in CHANGES:
+            return _changed(record, e)
+        case _:
+            raise CannotApply(record, "it belongs to no request")
 
 
-def _changed(record: Recorded, event: _Change) -> RequestTopicRow:
-    done = RequestTopicRow(
-        event.topic,
-        "rejected",
-        record.offset,
-        change=event.asked.wanted,
-        code=0,
-        waited_ms=0,
+def _requested(event: catalog.CreateRequested) -> RequestedView:
+    manual = {str(one.partition): one.replicas for one in event.assignments}
+    return RequestedView(event.num_partitions, event.replication_factor, manual, dict(event.configs))
+
+
+def _answered(view: RequestTopicView, record: Recorded, code: int, message: str) -> RequestTopicView:
+    return replace(
+        view,
+        offset=record.offset,
+        error=error_word(code),
+        code=code,
+        message=message,
+        answered_at=iso(record.at_ms),
         answered_at_ms=record.at_ms,
     )
-    match event:
-        case catalog.ChangeRejected():
-            return replace(done, code=event.error_code, message=event.message, rule=event.rule)
-        case catalog.TopicDeleted():
-            return replace(done, status="deleted", topic_id=event.topic_id)
-        case catalog.PartitionsAdded():
-            return replace(done, status="partitions-added")
-        case catalog.TopicConfigsChanged():
-            return replace(done, status="configs-changed")
 
 
-def _known(row: RequestTopicRow | None, record: Recorded) -> RequestTopicRow:
-    if row is None:
-        raise CannotFold(record, "no event requests the topic")
-    return row
+def _changed(record: Recorded, event: Any) -> RequestTopicView:
+    wanted, topic_id = change_text(event.asked.wanted), getattr(event, "topic_id", None)
+    done = RequestTopicView(
+        topic=event.topic,
+        status=CHANGES[type(event)],  # type: ignore[arg-type]
+        offset=record.offset,
+        topic_id=None if topic_id is None else topic_id_text(topic_id),
+        rule=getattr(event, "rule", ""),
+        waited_ms=0,
+        wanted=wanted,
+    )
+    return _answered(done, record, getattr(event, "error_code", 0), getattr(event, "message", ""))
+
+
+def _known(view: RequestTopicView | None, record: Recorded) -> RequestTopicView:
+    if view is None:
+        raise CannotApply(record, "no event requests the topic")
+    return view

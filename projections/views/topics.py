@@ -1,181 +1,24 @@
-"""A topic as a row: its partitions, configs and origin. A pure fold over the topic's events.
-
-The fold does not use the machine's `apply`: tests compare the two at every offset, so a mistake in one shows. A row
-holds nothing that depends on broker state: `offline_replicas` and `health` derive that from the live brokers.
-"""
+"""The views of topics: in lists, in full, and as answers to changes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
-from controller.machine.partitions.blocks import changed, extended
+from controller.machine.decision import Answer
 from controller.machine.state import Topic
-from events import catalog
-from events.catalog import Configs, Partition, Recorded, ReplicaMetadata, Verdict
-from events.external_decision import external_decision
-from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, is_placeholder
+from events.catalog import Partition, Verdict
+from events.names import BrokerId, is_placeholder
+from projections.text.names import TopicStatus, error_word, topic_id_text
+from projections.views.rows import CreatedBy, TopicRow
+from projections.views.view import AsOfView, ErrorView, view_of
 
-Status = Literal["pending", "offline", "under-replicated", "ready"]
-
-
-class CannotFold(AssertionError):
-    """An event does not fit the events before it: the log is incomplete."""
-
-    def __init__(self, record: Recorded, why: str) -> None:
-        super().__init__(f"event {type(record.event).__name__} at offset {record.offset} does not fit: {why}")
+Live = Collection[BrokerId]
 
 
-class CreatedBy(msgspec.Struct, frozen=True, gc=False):
-    """The request that created a topic. `api` is `CreateTopics`, `Metadata` (an auto-creation) or `HTTP`."""
-
-    request_id: RequestId
-    principal: str
-    client_id: str | None
-    api: str
-    api_version: int
-
-
-class TopicRow(msgspec.Struct, frozen=True, gc=False):
-    """A topic at one offset.
-
-    `created_by` is None only if the log does not hold the request. `verdict` is None if no policy was configured.
-    `placed_on` lists the brokers that were live at the creation; `ready_at_ms` is None until the topic was ready once.
-    """
-
-    name: TopicName
-    topic_id: TopicId
-    partitions: Sequence[Partition]
-    configs: Configs
-    created_at_ms: int
-    created_offset: Offset
-    created_by: CreatedBy | None
-    verdict: Verdict | None
-    placed_on: tuple[BrokerId, ...]
-    ready_at_ms: int | None = None
-
-
-class Deletion(msgspec.Struct, frozen=True, gc=False):
-    """The deletion of a topic."""
-
-    topic_id: TopicId
-    offset: Offset
-    at_ms: int
-    request_id: RequestId
-    principal: str
-    client_id: str | None
-
-
-class TopicPast(msgspec.Struct, frozen=True, gc=False):
-    """The result of the events of one name: the topic, if it exists, and the last deletion."""
-
-    row: TopicRow | None = None
-    deletion: Deletion | None = None
-    request: CreatedBy | None = None
-    """The newest create request for the name; its TopicCreated, if any, is the next event."""
-
-
-NO_PAST = TopicPast()
-
-THE_CLUSTER = "the cluster"
-"""The principal of a deletion that was observed at the target cluster."""
-
-
-def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
-    """The past of a name after one more event. Events that change no row are accepted. Raises CannotFold."""
-    event = record.event
-    match event:
-        case catalog.CreateRequested():
-            return replace(past, request=_created_by(event))
-        case catalog.TopicCreated():
-            if past.row is not None:
-                raise CannotFold(record, "the topic exists")
-            return replace(past, row=_new_row(record, event, past.request))
-        case catalog.TopicDiscovered() if past.row is None:
-            return replace(past, row=_new_row(record, event, None))
-        case catalog.TopicDeleted():
-            return _ended(past, record, event.topic_id, event.request_id, event.principal, event.client_id)
-        case catalog.TopicVanished() | catalog.CreationRefused():
-            decided = external_decision(record.cause)
-            by = THE_CLUSTER if decided is None else decided.leader
-            return _ended(past, record, event.topic_id, record.cause.request_id, by, None)
-        case (
-            catalog.TopicDiscovered()
-            | catalog.PartitionsAdded()
-            | catalog.TopicConfigsChanged()
-            | catalog.TopicReady()
-            | catalog.LeaderElected()
-            | catalog.IsrChanged()
-            | catalog.PartitionChanged()
-            | catalog.PlaceholderFilled()
-        ):
-            return replace(past, row=_changed(_row(past, record), record, event))
-        case _:
-            return past
-
-
-def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
-    """The past of a name after some events, in order. Events of a partition that later ones overwrite are skipped.
-    Raises CannotFold."""
-    newest: dict[int, Recorded] = {}
-    for record in records:
-        event = record.event
-        if isinstance(event, catalog.LeaderElected | catalog.IsrChanged):
-            newest[event.partition] = record
-            continue
-        if newest:
-            past = _with_newest(past, newest)
-            newest = {}
-        past = fold_topic(past, record)
-    return _with_newest(past, newest) if newest else past
-
-
-def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
-    """The row of a topic in the machine's state, given its creation event and, if known, its request event."""
-    return with_creation(bare_row(topic), created, requested)
-
-
-def bare_row(topic: Topic) -> TopicRow:
-    """The row of a topic in the machine's state, without the fields that only its creation events hold."""
-    return TopicRow(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=topic.partitions,
-        configs=topic.configs,
-        created_at_ms=topic.created_at_ms,
-        created_offset=topic.created_offset,
-        created_by=None,
-        verdict=None,
-        placed_on=(),
-        ready_at_ms=topic.ready_at_ms,
-    )
-
-
-def with_creation(row: TopicRow, created: Recorded, requested: Recorded | None) -> TopicRow:
-    """A row with the fields that come from its creation event and its request event. Raises CannotFold."""
-    event = created.event
-    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-        raise CannotFold(created, f"topic {row.name!r} was to be created there")
-    if isinstance(event, catalog.TopicDiscovered):
-        return row
-    request = requested.event if requested is not None else None
-    return replace(
-        row,
-        created_by=_created_by(request)
-        if isinstance(request, catalog.CreateRequested) and request.request_id == event.request_id
-        else None,
-        verdict=event.verdict,
-        placed_on=event.live_brokers,
-    )
-
-
-# --- derived from the live brokers
-
-
-def offline_replicas(partition: Partition, live: Collection[BrokerId]) -> tuple[BrokerId, ...]:
+def offline_replicas(partition: Partition, live: Live) -> tuple[BrokerId, ...]:
     """The replicas on brokers that are not live, and placeholders."""
     return tuple(replica for replica in partition.replicas if replica not in live)
 
@@ -183,13 +26,13 @@ def offline_replicas(partition: Partition, live: Collection[BrokerId]) -> tuple[
 class Health(NamedTuple):
     """The status of a topic, its counts of under-replicated and offline partitions, and of placeholders (KIP-409)."""
 
-    status: Status
+    status: TopicStatus
     under_replicated: int
     offline: int
     placeholders: int
 
 
-def health(row: TopicRow, live: Collection[BrokerId]) -> Health:
+def health(row: TopicRow, live: Live) -> Health:
     """The health of a topic. The status is `pending` until the topic was ready once, then `offline` if a partition has
     no live leader, `under-replicated` if a replica is out of sync, else `ready`."""
     under_replicated = offline = placeholders = 0
@@ -198,123 +41,223 @@ def health(row: TopicRow, live: Collection[BrokerId]) -> Health:
         if len(one.isr) < len(one.replicas):
             under_replicated += 1
             placeholders += sum(map(is_placeholder, one.replicas))  # which are never in sync
-    status: Status = "pending"
+    status: TopicStatus = "pending"
     if row.ready_at_ms is not None:
         status = "offline" if offline else "under-replicated" if under_replicated else "ready"
     return Health(status, under_replicated, offline, placeholders)
 
 
-# --- the folds
+class ObservationView(msgspec.Struct, frozen=True):
+    """A refusal that a policy reports without enforcing it."""
 
-_Creation = catalog.TopicCreated | catalog.TopicDiscovered
-_OfPartition = catalog.LeaderElected | catalog.IsrChanged | catalog.PartitionChanged | catalog.PlaceholderFilled
-_Change = (
-    catalog.TopicDiscovered | catalog.PartitionsAdded | catalog.TopicConfigsChanged | catalog.TopicReady | _OfPartition
-)
+    rule: str
+    message: str
 
 
-def _created_by(request: catalog.CreateRequested) -> CreatedBy:
-    return CreatedBy(request.request_id, request.principal, request.client_id, request.api, request.api_version)
+class PolicyView(msgspec.Struct, frozen=True):
+    """The verdict of the create-topic policies (KIP-108)."""
+
+    outcome: str
+    policy: str
+    rule: str
+    message: str
+    observed: tuple[ObservationView, ...]
 
 
-def _row(past: TopicPast, record: Recorded) -> TopicRow:
-    if past.row is None:
-        raise CannotFold(record, "the topic does not exist")
-    return past.row
+class PartitionView(msgspec.Struct, frozen=True):
+    """A partition. `leader` is -1 if there is none. A negative replica is a placeholder (KIP-409). `offline` lists the
+    replicas on brokers that are not live, and placeholders."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
 
 
-def _new_row(record: Recorded, event: _Creation, newest: CreatedBy | None) -> TopicRow:
-    """A new topic; `newest` is the newest request for its name, which may be an older one."""
-    row = TopicRow(
-        name=event.topic,
-        topic_id=event.topic_id,
-        partitions=event.partitions,
-        configs=event.configs,
-        created_at_ms=record.at_ms,
-        created_offset=record.offset,
-        created_by=None,
-        verdict=None,
-        placed_on=(),
-        ready_at_ms=record.at_ms,
+class TopicSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic in a list."""
+
+    name: str
+    topic_id: str
+    status: TopicStatus
+    num_partitions: int
+    replication_factor: int
+    under_replicated_partitions: int
+    offline_partitions: int
+    placeholders: int
+    configs: dict[str, str]
+    created_at: str
+    created_at_ms: int
+    created_offset: int
+    created_by: CreatedBy | None
+    ready_at: str | None
+    ready_at_ms: int | None
+
+
+class TopicView(TopicSummary, frozen=True, kw_only=True):
+    """A topic with its partitions. `policy` is null if no policy was configured at its creation; `placed_on` lists the
+    brokers that were live then."""
+
+    partitions: tuple[PartitionView, ...]
+    policy: PolicyView | None
+    placed_on: tuple[int, ...]
+    as_of: AsOfView
+
+
+class TopicsView(msgspec.Struct, frozen=True):
+    """A page of topics. `next_cursor` is the `cursor` of the next page, null on the last. In lists ordered by name
+    `next_after` is the same, for the parameter `after`, which accepts any name."""
+
+    topics: tuple[TopicSummary, ...]
+    next_after: str | None
+    as_of: AsOfView
+    next_cursor: str | None = None
+
+
+class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
+    """The effective value of a config. `source` is Kafka's (KIP-226), such as `DYNAMIC_TOPIC_CONFIG`. `default` is
+    Kafka's own default; for a sensitive config `value` and `default` are null."""
+
+    name: str
+    value: str | None
+    source: str
+    default: str | None
+    sensitive: bool
+
+
+class TopicConfigsView(msgspec.Struct, frozen=True):
+    """All configs of a topic ordered by name, as in DescribeConfigs."""
+
+    configs: tuple[ConfigView, ...]
+    as_of: AsOfView
+
+
+class TopicAnswerView(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a change of a topic: the name and code of Kafka's error (`NONE`, 0), and its message."""
+
+    request_id: str
+    error: str
+    code: int
+    message: str
+    name: str
+
+
+class CreatedView(TopicAnswerView, frozen=True, kw_only=True):
+    """A created topic; with `validate_only` the topic that would have been created, without an id.
+
+    `status` is `pending` if the request timed out before the topic was ready; `waited_ms` is the time it waited.
+    """
+
+    topic_id: str | None
+    validate_only: bool
+    status: str
+    num_partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+    partitions: tuple[PartitionView, ...]
+    waited_ms: int
+
+
+class AlteredView(TopicAnswerView, frozen=True, kw_only=True):
+    """A changed topic, or with `validate_only` the topic as it would be; `configs` are the explicit ones."""
+
+    topic_id: str
+    validate_only: bool
+    num_partitions: int
+    configs: dict[str, str]
+
+
+class DeletedView(TopicAnswerView, frozen=True, kw_only=True):
+    topic_id: str
+
+
+def partitions(of_topic: Iterable[Partition], live: Live) -> tuple[PartitionView, ...]:
+    """Partitions ordered by id."""
+    return tuple(
+        view_of(PartitionView, one, partition=number, offline=offline_replicas(one, live))
+        for number, one in enumerate(of_topic)
     )
-    if isinstance(event, catalog.TopicDiscovered):
-        return row
-    return replace(
-        row,
-        created_by=newest if newest is not None and newest.request_id == event.request_id else None,
-        verdict=event.verdict,
-        placed_on=event.live_brokers,
-        ready_at_ms=record.at_ms if event.is_adopted else None,
+
+
+def topic_summary(row: TopicRow, live: Live) -> TopicSummary:
+    """A topic in a list."""
+    return view_of(TopicSummary, row, **_of_topic(row, live))
+
+
+def topic_view(row: TopicRow, live: Live, as_of: AsOfView) -> TopicView:
+    """A topic with its partitions."""
+    parts = partitions(row.partitions, live)
+    return view_of(
+        TopicView, row, **_of_topic(row, live), partitions=parts, policy=policy_view(row.verdict), as_of=as_of
     )
 
 
-def _ended(
-    past: TopicPast, record: Recorded, topic_id: TopicId, request_id: RequestId, principal: str, client_id: str | None
-) -> TopicPast:
-    _row(past, record)
-    deletion = Deletion(topic_id, record.offset, record.at_ms, request_id, principal, client_id)
-    return replace(past, row=None, deletion=deletion)
+def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
+    """The fields of a topic's view that differ from its row's, or are derived."""
+    now = health(row, live)
+    return {
+        **_of_state(row),
+        "status": now.status,
+        "replication_factor": row.replication_factor,
+        "under_replicated_partitions": now.under_replicated,
+        "offline_partitions": now.offline,
+        "placeholders": now.placeholders,
+    }
 
 
-def _changed(row: TopicRow, record: Recorded, event: _Change) -> TopicRow:
-    match event:
-        case catalog.TopicDiscovered():
-            return replace(row, topic_id=event.topic_id, partitions=event.partitions, configs=event.configs)
-        case catalog.PartitionsAdded():
-            if event.first != len(row.partitions):
-                raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
-            return replace(row, partitions=extended(row.partitions, event.partitions))
-        case catalog.TopicConfigsChanged():
-            return replace(row, configs=event.configs)
-        case catalog.TopicReady():
-            return replace(row, ready_at_ms=record.at_ms)
-        case _:
-            return replace(row, partitions=changed(row.partitions, {event.partition: _partition(row, record, event)}))
+def _of_state(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic_id": topic_id_text(topic.topic_id),
+        "num_partitions": len(topic.partitions),
+        "configs": dict(topic.configs),
+    }
 
 
-def _with_newest(past: TopicPast, newest: Mapping[int, Recorded]) -> TopicPast:
-    """The past of a name with the newest event of some partitions; each has the full leader and ISR."""
-    row = _row(past, next(iter(newest.values())))
-    after = {index: _partition(row, record, record.event) for index, record in newest.items()}  # type: ignore[arg-type]
-    return replace(past, row=replace(row, partitions=changed(row.partitions, after)))
+def policy_view(verdict: Verdict | None) -> PolicyView | None:
+    """The verdict of the policies; None if none was configured."""
+    if verdict is None:
+        return None
+    observed = tuple(view_of(ObservationView, one) for one in verdict.observed)
+    return view_of(PolicyView, verdict, observed=observed)
 
 
-def _partition(row: TopicRow, record: Recorded, event: _OfPartition) -> Partition:
-    if not 0 <= event.partition < len(row.partitions):
-        raise CannotFold(record, f"the topic has {len(row.partitions)} partitions")
-    partition = row.partitions[event.partition]
-    if isinstance(event, catalog.PlaceholderFilled):
-        return _filled(partition, record, event)
-    changed = replace(partition, leader_epoch=event.leader_epoch, partition_epoch=event.partition_epoch)
-    if not isinstance(event, catalog.PartitionChanged):
-        return replace(changed, leader=event.leader, isr=event.isr)
-    facts, replica_metadata = _given(event, _FACTS), _given(event, _METADATA)
-    return replace(
-        changed, replica_metadata=replace(partition.replica_metadata or ReplicaMetadata(), **replica_metadata), **facts
-    )
+def created(answer: Answer, live: Live, validate_only: bool) -> CreatedView:
+    """The response to a create that succeeded, or would succeed."""
+    made = answer.topic
+    assert made is not None, "a create that was not refused shows its topic"
+    given = {
+        **_of_state(made),
+        "error": error_word(answer.code),
+        "name": made.name,
+        "validate_only": validate_only,
+        "status": "validated" if validate_only else "pending" if answer.code else "ready",
+        "replication_factor": made.replication_factor,
+        "partitions": partitions(made.partitions, live),
+    }
+    return view_of(CreatedView, answer, **{**given, **({"topic_id": None} if validate_only else {})})
 
 
-_FACTS = ("replicas", "isr", "leader")
-_METADATA = ("directories", "adding", "removing", "elr", "last_known_elr", "recovering")
+def altered(answer: Answer, known: Topic | None, validate_only: bool) -> AlteredView:
+    """The response to a change that succeeded, or would succeed. `known` is the current topic: an answer of the target
+    cluster comes without it."""
+    topic = answer.topic or known
+    assert topic is not None, "a change that succeeded found its topic"
+    error = error_word(answer.code)
+    return view_of(AlteredView, answer, **_of_state(topic), error=error, name=topic.name, validate_only=validate_only)
 
 
-def _given(event: catalog.PartitionChanged, names: tuple[str, ...]) -> dict[str, object]:
-    return {name: value for name in names if (value := getattr(event, name)) is not None}
+def deleted(answer: Answer, known: Topic | None) -> DeletedView:
+    """The response to a delete that succeeded. `known` is the topic at the time of the request: the target cluster
+    answers when the topic is gone."""
+    gone = answer.topic or known
+    assert gone is not None, "a delete that succeeded found its topic"
+    error, topic_id = error_word(answer.code), topic_id_text(gone.topic_id)
+    return view_of(DeletedView, answer, error=error, name=answer.topic_name, topic_id=topic_id)
 
 
-def _filled(partition: Partition, record: Recorded, event: catalog.PlaceholderFilled) -> Partition:
-    if event.placeholder not in partition.replicas:
-        raise CannotFold(record, f"partition {event.partition} has no placeholder {event.placeholder}")
-    place = partition.replicas.index(event.placeholder)
-    replicas = (*partition.replicas[:place], event.broker_id, *partition.replicas[place + 1 :])
-    replica_metadata = partition.replica_metadata
-    if replica_metadata is not None and event.directory is not None:
-        directories = (
-            *replica_metadata.directories[:place],
-            event.directory,
-            *replica_metadata.directories[place + 1 :],
-        )
-        replica_metadata = replace(replica_metadata, directories=directories)
-    return replace(
-        partition, replicas=replicas, partition_epoch=event.partition_epoch, replica_metadata=replica_metadata
-    )
+def refusal(answer: Answer) -> ErrorView:
+    """The response to a refused request."""
+    return view_of(ErrorView, answer, error=error_word(answer.code))

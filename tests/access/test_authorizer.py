@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -151,7 +151,6 @@ def _slowly(held: list[Acl], requester: Any, operation: int, name: str, is_open:
     return is_open and not over
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     first=st.lists(ENTRIES, max_size=30),
     later=st.lists(ENTRIES, max_size=20),

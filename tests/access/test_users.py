@@ -25,12 +25,13 @@ SECRET = bytes(range(32))
 SCRAM = "SCRAM-SHA-256"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """carol and dave have a password in it; of dave there is a SCRAM credential too."""
+    path = tmp_path_factory.mktemp("users") / "users"
     for name in ("carol", "dave"):
-        set_password(tmp_path / "users", name, f"{name}-right")
-    return tmp_path / "users"
+        set_password(path, name, f"{name}-right")
+    return path
 
 
 @pytest.fixture
@@ -211,10 +212,15 @@ async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) ->
     wrong: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
     begun: list[int] = []
-    gate = threading.Event()
-    first = asyncio.create_task(threads.run("a", gate.wait))
+    running, gate = threading.Event(), threading.Event()
+
+    def wait() -> bool:
+        running.set()
+        return gate.wait()
+
+    first = asyncio.create_task(threads.run("a", wait))
     second = asyncio.create_task(threads.run("b", lambda: begun.append(1)))
-    await asyncio.sleep(0)
+    await asyncio.to_thread(running.wait)
     threads.close()
     gate.set()
     assert await first

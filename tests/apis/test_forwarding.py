@@ -12,13 +12,13 @@ import pytest
 from controller.apis.forwarding import (
     BETWEEN_BROKERS,
     BY_IDENTITY,
-    PRODUCE,
     closing_after_addresses,
-    closing_rows,
+    closing_produce,
     forwarding_rows,
     to_broker,
 )
 from controller.apis.metadata import MetadataHandler
+from controller.apis.records import produce_row
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
@@ -28,6 +28,7 @@ from controller.kafka.handling import (
     ForwardedResponse,
     RequestContext,
 )
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.protocol import ServerProtocol
@@ -105,10 +106,10 @@ def test_java_client_is_disconnected_after_metadata_of_named_topics(
 
 
 def test_produce_disconnects() -> None:
-    rows = closing_rows(ApiVersion(api_key=key, min_version=0, max_version=12) for key in (PRODUCE, FETCH, LIST_GROUPS))
-    assert rows.keys() == {PRODUCE}
-    context = RequestContext(PRODUCE, 9)
-    assert rows[PRODUCE].handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
+    row = closing_produce(produce_row())
+    assert row.passes
+    context = RequestContext(ApiKey.PRODUCE, 9)
+    assert row.handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
     assert context.connection.ends
 
 

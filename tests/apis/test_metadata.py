@@ -117,7 +117,9 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
             if how == "with operations":
                 operations = one.api.topic_operations(_everybody(), "large")
                 assert operations > 0
-            whole = encode_element(ApiKey.METADATA, VERSION, metadata._response_topic(large, live, operations))
+            whole = encode_element(
+                ApiKey.METADATA, VERSION, metadata.response_topic(large, large.partitions, live, operations)
+            )
             assert list(answer.topics).count(whole) == 1
         assert {on_loop for size, on_loop in encoded if size > LARGE} == {False}
         if how != "with operations":

@@ -15,10 +15,10 @@ from controller.apis.records import PRODUCE_REJECTED, produce_row, reject_produc
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
+from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataResponse,
-    MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
@@ -59,7 +59,7 @@ async def one_topic() -> AsyncIterator[KafkaServer]:
     def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
         partition = MetadataResponsePartition(leader_id=1, replica_nodes=(1,), isr_nodes=(1,))
         return MetadataResponse(
-            brokers=(MetadataResponseBroker(node_id=1, host="127.0.0.1", port=server.port),),
+            brokers=(NodeEndpoint(node_id=1, host="127.0.0.1", port=server.port),),
             controller_id=1,
             topics=(MetadataResponseTopic(name="t", topic_id=bytes(range(16)), partitions=(partition,)),),
         )

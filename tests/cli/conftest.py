@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,12 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run_it
 
 
-@pytest.fixture
-def stopped(tmp_path: Path) -> Path:
-    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused."""
+@pytest.fixture(scope="session")
+def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = tmp_path_factory.mktemp("stopped") / "data"
 
     async def live() -> None:
-        log = open_log(tmp_path / "data")
+        log = open_log(data)
         async with service(log=log) as one:
             await one.create("a.t", num_partitions=1, configs={"retention.ms": "5"})
             await one.create("v", num_partitions=1)
@@ -43,4 +44,10 @@ def stopped(tmp_path: Path) -> Path:
         log.close()
 
     asyncio.run(live())
-    return tmp_path / "data"
+    return data
+
+
+@pytest.fixture
+def stopped(_stopped: Path, tmp_path: Path) -> Path:
+    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused."""
+    return Path(shutil.copytree(_stopped, tmp_path / "data"))

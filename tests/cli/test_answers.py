@@ -182,7 +182,7 @@ def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
     for words in (("events",), ("topics", "--json")):
         with Path("/dev/full").open("w") as full:
             argv = [COMMAND, *words, "--data", str(stopped)]
-            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
         assert done.returncode == 2
         assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
 
@@ -190,7 +190,7 @@ def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
 def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:
     argv = f"{COMMAND} events --data {stopped} | head -n 1"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", argv], capture_output=True, text=True, timeout=60, check=False
+        ["bash", "-o", "pipefail", "-c", argv], capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == 1

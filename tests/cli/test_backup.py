@@ -28,6 +28,7 @@ from tests.projections.archive.archives import archive_all, take_snapshot, write
 from tests.replay.history import CLUSTER_ID, open_log
 
 EVENTS = 320
+Printed = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +38,28 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
-    """What a command prints."""
-    assert main([str(one) for one in arguments]) == code
-    out, err = capsys.readouterr()
-    return out + err
+@pytest.fixture(scope="module")
+def _backup(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("backup") / "backup"
+    assert main(["backup", str(folder), "--data", str(day)]) == 0
+    return folder
+
+
+@pytest.fixture
+def place(_backup: Path, tmp_path: Path) -> Path:
+    """A backup of that log."""
+    return Path(shutil.copytree(_backup, tmp_path / "backup"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """Runs a command that ends with an exit code, 0 by default; what it prints."""
+
+    def run_it(*arguments: object, code: int = 0) -> str:
+        assert main([str(one) for one in arguments]) == code
+        return "".join(capsys.readouterr())
+
+    return run_it
 
 
 def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]:
@@ -50,14 +68,12 @@ def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]
         return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(ARCHIVE_KEY)}
 
 
-def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, run: Printed) -> None:
     place, again = tmp_path / "backup", tmp_path / "again"
-    said = run(capsys, "backup", place, "--data", day)
+    said = run("backup", place, "--data", day)
     events, state = state_of(day)
     assert f"{len(events)} events added" in said
-    assert f"holds cluster {CLUSTER_ID} as it was after event {len(events) - 1}" in run(
-        capsys, "recover", place, "--data", again
-    )
+    assert f"has cluster {CLUSTER_ID} as of event {len(events) - 1}" in run("recover", place, "--data", again)
     assert state_of(again) == (events, state)
     with closing(open_log(day)) as log, closing(open_log(again)) as other:
         assert head_of(log) == head_of(other)
@@ -68,25 +84,24 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, capsys: pytest
         assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
 
 
-def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, run: Printed) -> None:
     place, folder = tmp_path / "backup", Path(shutil.copytree(day, tmp_path / "log"))
-    run(capsys, "backup", place, "--data", folder)
-    assert run(capsys, "backup", place, "--data", folder).startswith("0 events added, 0 bytes")
+    run("backup", place, "--data", folder)
+    assert run("backup", place, "--data", folder).startswith("0 events added, 0 bytes")
     with closing(open_log(folder)) as log:
         newest = log.read_one(log.next_offset - 1)
         log.write(Commit([Entry(newest)] * 3))
-    assert run(capsys, "backup", place, "--data", folder).startswith("3 events added")
+    assert run("backup", place, "--data", folder).startswith("3 events added")
     assert len(list((place / "manifests").iterdir())) == 2
     events, _ = state_of(folder)
-    assert f"holds all {len(events)} of" in run(capsys, "backup", place, "--data", folder)
+    assert f"has all {len(events)} of" in run("backup", place, "--data", folder)
 
 
 @pytest.mark.parametrize("at", [0, 1, 100, 101, 250])
 def test_a_moment_is_recovered_to_the_end_of_its_command(
-    day: Path, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
+    day: Path, place: Path, tmp_path: Path, at: int, run: Printed
 ) -> None:
-    run(capsys, "backup", tmp_path / "backup", "--data", day)
-    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", "--at", at)
+    run("recover", place, "--data", tmp_path / "again", "--at", at)
     events, _ = state_of(tmp_path / "again")
     before, _ = state_of(day)
     assert events == before[: len(events)]
@@ -95,44 +110,39 @@ def test_a_moment_is_recovered_to_the_end_of_its_command(
     assert len(events) > at
 
 
-def test_a_time_is_recovered(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, "backup", tmp_path / "backup", "--data", day)
+def test_a_time_is_recovered(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     with closing(open_log(day)) as log:
         at_ms = decode_event(200, log.read_one(200)).at_ms
-    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", "--at", f"{at_ms}ms")
+    run("recover", place, "--data", tmp_path / "again", "--at", f"{at_ms}ms")
     with closing(open_log(tmp_path / "again")) as log:
         assert decode_event(log.next_offset - 1, log.read_one(log.next_offset - 1)).at_ms <= at_ms
         assert log.next_offset > 200
 
 
 def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovered(
-    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    day: Path, tmp_path: Path, run: Printed
 ) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
-    said = run(capsys, "backup", tmp_path / "archive", "--data", folder, code=2)
+    said = run("backup", tmp_path / "archive", "--data", folder, code=2)
     assert "is the archive of the service: name another place" in said
-    run(capsys, "recover", tmp_path / "archive", "--data", tmp_path / "again")
+    run("recover", tmp_path / "archive", "--data", tmp_path / "again")
     with closing(open_log(tmp_path / "again")) as log:
         assert log.next_offset == manifests[-1].end
         assert archive_status(log).url == "", "what is recovered archives nowhere yet"
 
 
-def test_verify_reads_a_backup(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "backup"
-    run(capsys, "backup", place, "--data", day)
+def test_verify_reads_a_backup(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     with closing(open_log(day)) as log:
         size, root = head_of(log)
         _, older = head_of(log, 123)
-    assert f"{size} events match its head; root {root.hex()}" in run(capsys, "verify", place)
+    assert f"{size} events match its head; root {root.hex()}" in run("verify", place)
     head = {"log": CLUSTER_ID, "size": 123, "root": older.hex(), "at_ms": 0}
     (tmp_path / "head.json").write_text(json.dumps(head))
-    assert "its first 123 match the saved head" in run(
-        capsys, "verify", place.as_uri(), "--head", tmp_path / "head.json"
-    )
+    assert "its first 123 match the saved head" in run("verify", place.as_uri(), "--head", tmp_path / "head.json")
     (tmp_path / "head.json").write_text(json.dumps({**head, "root": "0" * 64}))
-    said = run(capsys, "verify", place, "--head", tmp_path / "head.json", code=1)
+    said = run("verify", place, "--head", tmp_path / "head.json", code=1)
     assert "the first 123 events are not those of the tree head" in said
 
 
@@ -223,91 +233,79 @@ def _other_times(place: Path) -> None:
     ],
 )
 def test_verify_finds_what_was_changed_in_a_backup(
-    day: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    place: Path,
+    run: Printed,
     monkeypatch: pytest.MonkeyPatch,
     change: Callable[[Path], None],
     says: str,
 ) -> None:
     monkeypatch.setattr(segment, "UNPACKED_BYTES_MAX", 1 << 20)
-    run(capsys, "backup", tmp_path / "backup", "--data", day)
-    change(tmp_path / "backup")
-    assert says in run(capsys, "verify", tmp_path / "backup", code=1)
+    change(place)
+    assert says in run("verify", place, code=1)
 
 
 @pytest.mark.parametrize("name", ["archive.json", "manifests", "events", "index"])
-def test_a_backup_has_regular_files_alone(
-    name: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = tmp_path / "backup"
-    run(capsys, "backup", place, "--data", day)
+def test_a_backup_has_regular_files_alone(name: str, place: Path, tmp_path: Path, run: Printed) -> None:
     one = place / name if name.endswith("json") else next((place / name).iterdir())
     one.unlink()
     os.mkfifo(one)
     command = ("verify", place) if name == "index" else ("recover", place, "--data", tmp_path / "again")
-    assert "is not a regular file" in run(capsys, *command, code=2)
+    assert "is not a regular file" in run(*command, code=2)
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "*.sst", "DURABLE", "MANIFEST-*", "snapshots/*"])
-def test_a_log_has_regular_files_alone(
-    pattern: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_has_regular_files_alone(pattern: str, day: Path, tmp_path: Path, run: Printed) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     with closing(open_log(folder)) as log:
         take_snapshot(log, 100)
     one = next(folder.glob(pattern))
     one.unlink()
     os.mkfifo(one)
-    assert "is not a regular file" in run(capsys, "verify", folder, code=2 if pattern == "snapshots/*" else 1)
+    assert "is not a regular file" in run("verify", folder, code=2 if pattern == "snapshots/*" else 1)
     if pattern != "snapshots/*":
-        assert "is not a regular file" in run(capsys, "topics", "--data", folder, code=2)
-        assert "is not a regular file" in run(capsys, "backup", tmp_path / "backup", "--data", folder, code=2)
+        assert "is not a regular file" in run("topics", "--data", folder, code=2)
+        assert "is not a regular file" in run("backup", tmp_path / "backup", "--data", folder, code=2)
 
 
-def test_a_manifest_without_end_is_not_read(day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "backup"
-    run(capsys, "backup", place, "--data", day)
+def test_a_manifest_without_end_is_not_read(place: Path, tmp_path: Path, run: Printed) -> None:
     os.truncate(place / "archive.json", 1 << 29)
-    said = run(capsys, "recover", place, "--data", tmp_path / "again", code=2)
+    said = run("recover", place, "--data", tmp_path / "again", code=2)
     assert "archive.json has 536870912 bytes; allowed: 2097152" in said
 
 
-def test_verify_finds_what_was_changed_beside_the_events_of_a_log(
-    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verify_finds_what_was_changed_beside_the_events_of_a_log(day: Path, tmp_path: Path, run: Printed) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     with closing(open_log(folder)) as log:
         for offset in (100, 200):
             take_snapshot(log, offset)
         first, second = (log.path / "snapshots" / f"{offset:020}.snapshot" for offset in snapshot_offsets(log))
-    assert "events match its head" in run(capsys, "verify", folder)
+    assert "events match its head" in run("verify", folder)
     content = first.read_bytes()
     first.write_bytes(content[:50] + b"?" + content[51:])
-    assert "were changed; it is rebuilt" in run(capsys, "verify", folder, code=1)
+    assert "were changed; it is rebuilt" in run("verify", folder, code=1)
     first.unlink()
     with closing(open_log(folder)) as log, open_snapshot(log, snapshot_offsets(log)[0]) as snapshot:
         about, pairs = snapshot.about, [*snapshot.scan()][:-1]
         store_snapshot(log, about, pairs)
-    assert f"{second} is not what the events before it lead to" in run(capsys, "verify", folder, code=1)
+    assert f"{second} does not match the events before it" in run("verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:
-        log.note({next(key for key, _ in log.scan(b"t")): b"another"})
-    assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
+        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
+    assert "its state does not match its events" in run("verify", folder, code=1)
 
 
 def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_place(
-    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    day: Path, tmp_path: Path, run: Printed
 ) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     for place in (folder, folder / "snapshots" / ".." / "backup"):
-        said = run(capsys, "backup", place, "--data", folder, code=2)
+        said = run("backup", place, "--data", folder, code=2)
         assert "is inside the data folder: name a place outside it" in said
-    run(capsys, "backup", tmp_path / "backup", "--data", folder)
+    run("backup", tmp_path / "backup", "--data", folder)
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
-        log.note({next(key for key, _ in log.scan(b"t")): b"another"})
-    assert "its state does not match its events" in run(capsys, "verify", folder, code=1)
+        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
+    assert "its state does not match its events" in run("verify", folder, code=1)
 
 
 def _flip(place: Path) -> None:
@@ -330,25 +328,23 @@ def _forge(place: Path) -> None:
         (_flip, "is not as it was archived"),
         (_forge, "does not hold the events of its manifest"),
         (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
-        (lambda place: shutil.rmtree(place / "manifests"), "has no event at that moment"),
+        (lambda place: shutil.rmtree(place / "manifests"), "has no event at this point in time"),
         (lambda place: (place / "archive.json").unlink(), "holds no archive"),
     ],
 )
 def test_what_was_changed_is_not_recovered(
-    change: object, said: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: object, said: str, day: Path, place: Path, tmp_path: Path, run: Printed
 ) -> None:
-    place = tmp_path / "backup"
-    run(capsys, "backup", place, "--data", day)
     assert callable(change)
     change(place)
-    assert said in run(capsys, "recover", place, "--data", tmp_path / "again", code=2)
+    assert said in run("recover", place, "--data", tmp_path / "again", code=2)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["backup"], "nothing is left"
 
 
 WRONG = """
 recover {place} --data {day}                | exists and is not empty: name a new folder
 recover {place} --data {new} --at 99999     | offset 99999 is not reached yet: the newest event in
-recover {place} --data {new} --at 1999-01-01| has no event at that moment
+recover {place} --data {new} --at 1999-01-01| has no event at this point in time
 recover {new} --data {new}                  | holds no archive
 recover http://a/b --data {new}             | is not a place for an archive
 recover s3://a:b@c --data {new}             | may hold a secret
@@ -358,48 +354,37 @@ backup {place} --data {place}               | holds no log
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_what_is_wrong_is_said(line: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = tmp_path / "backup"
-    run(capsys, "backup", place, "--data", day)
+def test_what_is_wrong_is_said(line: str, day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     words, said = line.split("|")
     arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
-    assert said.strip() in run(capsys, *arguments, code=2)
+    assert said.strip() in run(*arguments, code=2)
 
 
-def test_two_recover_to_one_folder_one_after_the_other(
-    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(capsys, "backup", tmp_path / "backup", "--data", day)
+def test_two_recover_to_one_folder_one_after_the_other(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     (tmp_path / "again.unfinished" / "log").mkdir(parents=True)
     (tmp_path / "again.unfinished" / MARK).touch()
     other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
-    said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
+    said = run("recover", place, "--data", tmp_path / "again", code=2)
     assert "again: wait for it, or name another folder" in said
     assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
     os.close(other)
-    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")
+    run("recover", place, "--data", tmp_path / "again")
     assert state_of(tmp_path / "again") == state_of(day)
 
 
-def test_recover_replaces_what_a_killed_recover_left(
-    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(capsys, "backup", tmp_path / "backup", "--data", day)
+def test_recover_replaces_what_a_killed_recover_left(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     left = tmp_path / "again.unfinished"
     with closing(open_log(left / "log")) as log:
         log.write(Commit([Entry(b"half")]))
     (left / MARK).touch()
-    run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again")
+    run("recover", place, "--data", tmp_path / "again")
     assert state_of(tmp_path / "again") == state_of(day)
     assert not left.exists()
 
 
 @pytest.mark.parametrize("how", ["folder", "link", "link inside"])
-def test_recover_removes_nothing_that_it_did_not_make(
-    how: str, day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(capsys, "backup", tmp_path / "backup", "--data", day)
+def test_recover_removes_nothing_that_it_did_not_make(how: str, place: Path, tmp_path: Path, run: Printed) -> None:
     notes, left = tmp_path / "notes", tmp_path / "again.unfinished"
     notes.mkdir()
     (notes / "notes.txt").write_text("mine")
@@ -411,7 +396,7 @@ def test_recover_removes_nothing_that_it_did_not_make(
         left.mkdir()
         (left / MARK).touch()
         (left / "log").symlink_to(notes)
-    said = run(capsys, "recover", tmp_path / "backup", "--data", tmp_path / "again", code=2)
+    said = run("recover", place, "--data", tmp_path / "again", code=2)
     assert "again.unfinished" in said or "symbolic link" in said
     assert (notes / "notes.txt").read_text() == "mine"
     assert not (tmp_path / "again").exists()

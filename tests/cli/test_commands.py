@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.commands import COMMANDS
+from controller.cli.context import context_names
 from controller.cli.reads import common
 from tests.cli.commands import Run
 from tests.http.service import service
@@ -119,7 +121,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
     into = tmp_path / "offered"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line))}
     env |= {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(into), "_ARGCOMPLETE_SHELL": "bash"}
-    subprocess.run([sys.executable, "-m", "controller.cli"], env=env, check=True, timeout=60, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "controller.cli"], env=env, check=True, timeout=240, cwd=ROOT)
     return [word.strip() for word in into.read_text().split("\n")]
 
 
@@ -156,19 +158,19 @@ async def test_names_of_topics_and_contexts_are_completed(
     assert completed("topicwright topics --context h", tmp_path) == ["here"]
     assert completed("topicwright events --type TopicC", tmp_path) == ["TopicConfigsChanged", "TopicCreated"]
     (tmp_path / "config" / "topicwright" / "contexts.json").write_text("nonsense")
-    assert common.context_names() == ()
+    assert context_names() == ()
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_loads_nothing_that_takes_long(command: str) -> None:
+def test_help_loads_nothing_that_takes_long() -> None:
     script = (
         "import sys; from controller.cli.main import main\n"
-        f"try: main({[*command.split(), '--help']!r})\n"
-        "except SystemExit: pass\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+        f"for command in {['', *COMMANDS]!r}:\n"
+        "    try: main([*command.split(), '--help'])\n"
+        "    except SystemExit: pass\n"
+        f"    loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "    assert not loaded, (command, loaded)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60, cwd=ROOT
-    )
-    assert done.stdout.startswith("usage: topicwright")
-    assert done.stderr.strip() == "[]"
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^usage: topicwright", done.stdout, re.MULTILINE)) == len(COMMANDS) + 1

@@ -12,7 +12,7 @@ import pytest
 from controller.cli.output import Style
 from controller.cli.reads import event_lines
 from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
-from projections.views.json_types import CauseView, EventView
+from projections.views.events import CauseView, EventView
 
 AT = "2026-07-17T10:00:00.000Z"
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from controller.cli.reads import event_lines
-from projections.views.json_types import EventView
+from projections.views.events import EventView
 from tests.cli.commands import Run
 from tests.http.service import service
 

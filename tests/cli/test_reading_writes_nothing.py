@@ -34,7 +34,7 @@ def killed(day: Path, tmp_path: Path) -> Path:
     """A folder as kill -9 leaves it: what is newest is in the write-ahead log alone."""
     shutil.copytree(day, tmp_path / "log")
     with closing(open_log(tmp_path / "log")) as log:
-        log.note({b"zz": b"1"})
+        log.put_state({b"zz": b"1"})
         log.flush()
         shutil.copytree(tmp_path / "log", tmp_path / "killed")
     return tmp_path / "killed"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.reads.text import mark_of
 from projections.views import lines as in_lines
-from projections.views.json_types import STEPS_FIRST, CauseView, ExplanationView, StepView
+from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
+from projections.views.lines import outcome_mark
 from tests.cli.commands import Run, columns
 
 
@@ -47,7 +47,7 @@ def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Pa
     ],
 )
 def test_an_outcome_that_is_not_good_is_not_green(outcomes: dict[str, int], mark: str) -> None:
-    assert mark_of(outcomes) == mark
+    assert outcome_mark(outcomes) == mark
 
 
 def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:

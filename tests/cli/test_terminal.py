@@ -147,7 +147,7 @@ def test_colour_and_a_fitting_width_on_a_terminal_alone(folder: str) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
         cwd=ROOT,
     )
     assert "\x1b" not in done.stdout

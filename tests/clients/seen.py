@@ -48,4 +48,5 @@ def check(seen: Seen, *, message: bool = True) -> None:
 
 def parse_output(stdout: str) -> Seen:
     """What a client program in another language printed."""
-    return msgspec.json.decode(stdout.strip().rpartition("\n")[2], type=Seen)
+    shown = next(line for line in stdout.splitlines() if line.startswith("{"))
+    return msgspec.json.decode(shown, type=Seen)

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.support import tools
+from tests.support.kafka_tools import kafka_tools
+from tests.support.real_brokers import until
 from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
 
-JAVA_VERSIONS = [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER]
-POLL_S = 2
-CREATED_WITHIN_S = 120
-POLL_S_MAX = 20
-"""How long a consumer polls where poll must throw, and thereby end it."""
+SHORTLY_S, CREATED_WITHIN_S = 2, 240
+"""How long consumers poll where nothing is to happen, and where the topic is to be created, which ends it."""
+
+Wanted = tuple[str, bool]
+"""A topic, and whether its consumer allows that it is created."""
 
 
 def exists(address: str, topic: str) -> bool:
@@ -29,91 +33,24 @@ def exists(address: str, topic: str) -> bool:
     return code == 0
 
 
-def until(reached: Callable[[], bool], try_it: Callable[[], object]) -> None:
-    """Try as often as a busy machine needs."""
-    deadline = time.monotonic() + CREATED_WITHIN_S
-    while not reached():
-        assert time.monotonic() < deadline
-        try_it()
-
-
-def poll(classpath: str, address: str, *topics: tuple[str, bool], seconds: int = POLL_S) -> list[str]:
-    """What Java consumers say after polling a while, each of a topic that it allows to be created or does not:
-    `polled`, or what poll threw."""
+def poll_java(version: str, address: str, *topics: Wanted, seconds: int) -> list[str]:
+    """What Java consumers say after polling until topics are created: `polled`, or what poll threw."""
     words = [f"{topic}={str(allow).lower()}" for topic, allow in topics]
-    done = tools.run_quietly(tools.java_command(classpath, "Poll", address, str(seconds), *words))
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return kafka_tools(version).output("Poll", address, str(seconds), *words).splitlines()[-len(topics) :]
 
 
-@pytest.mark.parametrize("version", JAVA_VERSIONS)
-def test_java_consumers(version: str, bootstrap: str, topic: str, java_client: Callable[[str], str]) -> None:
-    topics = (f"{topic}-allowed", True), (f"{topic}-forbidden", False)
-    until(lambda: exists(bootstrap, f"{topic}-allowed"), lambda: poll(java_client(version), bootstrap, *topics))
-    assert not exists(bootstrap, f"{topic}-forbidden")
+def poll_librdkafka(address: str, *topics: Wanted, seconds: int) -> None:
+    """The same, by librdkafka."""
+    consumers = [_consumer(address, *each) for each in topics]
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at and not all(exists(address, topic) for topic, allow in topics if allow):
+        for each in consumers:
+            each.poll(0.1)
+    for each in consumers:
+        each.close()
 
 
-@pytest.mark.parametrize("version", JAVA_VERSIONS)
-def test_java_consumer_where_the_cluster_forbids(
-    version: str, forbidding: Topicwright, topic: str, java_client: Callable[[str], str]
-) -> None:
-    poll(java_client(version), forbidding.kafka, (topic, True))
-    assert not exists(forbidding.kafka, topic)
-
-
-@pytest.mark.parametrize("allow", [True, False], ids=["allows", "forbids"])
-def test_librdkafka_consumer(allow: bool, bootstrap: str, topic: str) -> None:
-    _consume(bootstrap, topic, allow)
-    if allow:
-        until(lambda: exists(bootstrap, topic), lambda: _consume(bootstrap, topic, allow))
-    else:
-        assert not exists(bootstrap, topic)
-
-
-def test_librdkafka_consumer_where_the_cluster_forbids(forbidding: Topicwright, topic: str) -> None:
-    _consume(forbidding.kafka, topic, allow=True)
-    assert not exists(forbidding.kafka, topic)
-
-
-@pytest.fixture(scope="module")
-def old_metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """A server that creates topics by itself and offers Metadata only to version 3, as brokers before 0.11 did."""
-    settings = {"auto.create.topics.enable": "true", "api.versions.max": "Metadata:3"}
-    with topicwright(tmp_path_factory.mktemp("old") / "server", settings) as server:
-        yield server
-
-
-@pytest.mark.parametrize("version", JAVA_VERSIONS)
-def test_java_consumer_that_forbids_fails_at_an_old_server(
-    version: str, old_metadata: Topicwright, topic: str, java_client: Callable[[str], str]
-) -> None:
-    """It cannot say no in Metadata v3, and says so instead of having the topic created."""
-    (outcome,) = poll(java_client(version), old_metadata.kafka, (topic, False), seconds=POLL_S_MAX)
-    refusals = "UnsupportedVersionException: ", "UnsupportedProtocolFieldException: "  # which 4.4 has for it
-    assert outcome.startswith(refusals), outcome
-    assert "allowAutoTopicCreation" in outcome
-    assert not exists_by_old_metadata(old_metadata.kafka, topic)
-
-
-@pytest.mark.parametrize("version", JAVA_VERSIONS)
-def test_java_consumer_that_allows_works_at_an_old_server(
-    version: str, old_metadata: Topicwright, topic: str, java_client: Callable[[str], str]
-) -> None:
-    until(
-        lambda: exists_by_old_metadata(old_metadata.kafka, topic),
-        lambda: poll(java_client(version), old_metadata.kafka, (topic, True)),
-    )
-
-
-def exists_by_old_metadata(address: str, topic: str) -> bool:
-    """Whether a listing of all topics has it: asking for it by name in an old version would create it."""
-    with Wire(address) as wire:
-        return topic in {each["name"] for each in wire.call("Metadata", 3, topics=None)["topics"]}
-
-
-def _consume(address: str, topic: str, allow: bool) -> None:
-    from confluent_kafka import Consumer, TopicPartition
-
+def _consumer(address: str, topic: str, allow: bool) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -125,10 +62,53 @@ def _consume(address: str, topic: str, allow: bool) -> None:
             "log_level": 0,
         }
     )
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        ends_at = time.monotonic() + POLL_S
-        while time.monotonic() < ends_at:
-            consumer.poll(0.1)
-    finally:
-        consumer.close()
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    return consumer
+
+
+CONSUMERS: dict[str, Callable[..., object]] = {
+    "java": partial(poll_java, tools.KAFKA_SERVER),
+    "older java": partial(poll_java, tools.KAFKA_CLIENT_CONSUMER),
+    "librdkafka": poll_librdkafka,
+}
+every_consumer = pytest.mark.parametrize("consumer", CONSUMERS)
+
+
+@every_consumer
+def test_a_topic_is_created_for_a_consumer_that_allows_it(consumer: str, bootstrap: str, topic: str) -> None:
+    allowed, forbidden = f"{topic}-allowed", f"{topic}-forbidden"
+    CONSUMERS[consumer](bootstrap, (allowed, True), (forbidden, False), seconds=CREATED_WITHIN_S)
+    until(lambda: exists(bootstrap, allowed), CREATED_WITHIN_S, "the topic is created")
+    assert not exists(bootstrap, forbidden)
+
+
+@every_consumer
+def test_no_topic_is_created_where_the_cluster_forbids(consumer: str, forbidding: Topicwright, topic: str) -> None:
+    CONSUMERS[consumer](forbidding.kafka, (topic, True), seconds=SHORTLY_S)
+    assert not exists(forbidding.kafka, topic)
+
+
+@pytest.fixture(scope="module")
+def old_metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that creates topics by itself and offers Metadata only to version 3, as brokers before 0.11 did."""
+    settings = {"auto.create.topics.enable": "true", "api.versions.max": "Metadata:3"}
+    with topicwright(tmp_path_factory.mktemp("old") / "server", settings) as server:
+        yield server.kafka
+
+
+@pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER])
+def test_java_consumers_at_an_old_server(version: str, old_metadata: str, topic: str) -> None:
+    """One that forbids cannot say so in Metadata v3, and fails instead of having the topic created."""
+    (outcome,) = poll_java(version, old_metadata, (topic, False), seconds=CREATED_WITHIN_S)
+    refusals = "UnsupportedVersionException: ", "UnsupportedProtocolFieldException: "  # which 4.4 has for it
+    assert outcome.startswith(refusals), outcome
+    assert "allowAutoTopicCreation" in outcome
+    assert not exists_by_old_metadata(old_metadata, topic)
+    poll_java(version, old_metadata, (topic, True), seconds=CREATED_WITHIN_S)
+    assert exists_by_old_metadata(old_metadata, topic)
+
+
+def exists_by_old_metadata(address: str, topic: str) -> bool:
+    """Whether a listing of all topics has it: asking for it by name in an old version would create it."""
+    with Wire(address) as wire:
+        return topic in {each["name"] for each in wire.call("Metadata", 3, topics=None)["topics"]}

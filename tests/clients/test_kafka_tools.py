@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import pytest
 
 from tests.support.kafka_tools import KafkaTools, kafka_tools
 from tests.support.real_brokers import RealCluster, real_cluster, until
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import command
 
 
 class ToolsAt(NamedTuple):
@@ -37,8 +36,8 @@ class ToolsAt(NamedTuple):
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolsAt]:
     folder = tmp_path_factory.mktemp("tools")
     settings = {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
-    with real_cluster(folder, settings=settings) as cluster, kafka_tools(folder) as running:
-        yield ToolsAt(running, cluster)
+    with real_cluster(folder, settings=settings) as cluster:
+        yield ToolsAt(kafka_tools(), cluster)
 
 
 def partitions(output: str) -> dict[int, tuple[int, str, set[str]]]:
@@ -86,9 +85,7 @@ def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: To
     assert "some brokers have all their log directories cordoned." in refused
     create("by-hand", "--replica-assignment", "1:2")
     assert brokers_of("by-hand") == {1, 2}
-    explained = subprocess.run(
-        [COMMAND, "explain", "drained", "--http", kafka.cluster.http], capture_output=True, text=True, check=True
-    ).stdout
+    explained = command("explain", "drained", "--http", kafka.cluster.http).stdout
     assert "but not on broker 1, with all log directories cordoned" in explained
     kafka.run("kafka-configs", *broker, "--alter", "--delete-config", "cordoned.log.dirs")
     until(lambda: cordoned() == [], 60, "no broker is cordoned")

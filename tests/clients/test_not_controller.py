@@ -6,7 +6,7 @@ sends every admin request away with NOT_CONTROLLER.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.clients.seen import check, parse_output
 from tests.clients.test_auto_creation import exists
 from tests.clients.test_python_clients import test_kafka_python as kafka_python_scenario
 from tests.support import tools
+from tests.support.kafka_tools import kafka_tools
 from tests.support.topicwright import Topicwright, topicwright
 from tests.support.wire import Wire
 
@@ -52,10 +53,8 @@ def test_a_broker_sends_every_topic_away(version: int, brokers: tuple[str, ...],
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_OLD])
-def test_java(version: str, brokers: tuple[str, ...], topic: str, java_client: Callable[[str], str]) -> None:
-    done = tools.run_quietly(tools.java_command(java_client(version), "Scenario", brokers[-1], topic))
-    assert done.returncode == 0, done.stderr
-    check(parse_output(done.stdout))
+def test_java(version: str, brokers: tuple[str, ...], topic: str) -> None:
+    check(parse_output(kafka_tools(version).output("Scenario", brokers[-1], topic)))
 
 
 def test_franz_go(brokers: tuple[str, ...], topic: str) -> None:

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
 
 from tests.clients.seen import check, parse_output
 from tests.support import tools
-from tests.support.kafka_tools import KafkaTools
+from tests.support.kafka_tools import kafka_tools
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER, tools.KAFKA_CLIENT_OLD])
-def test_java(version: str, bootstrap: str, topic: str, java_client: Callable[[str], str]) -> None:
-    done = tools.run_quietly(tools.java_command(java_client(version), "Scenario", bootstrap, topic))
+def test_java(version: str, bootstrap: str, topic: str) -> None:
+    check(parse_output(kafka_tools(version).output("Scenario", bootstrap, topic)))
+
+
+def kafkajs(script: str, bootstrap: str, topic: str) -> str:
+    """What a script prints."""
+    node, modules = tools.program("node"), tools.cached("kafkajs/node_modules")
+    script = str(tools.ROOT / "tests/clients/kafkajs" / script)
+    done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
     assert done.returncode == 0, done.stderr
-    check(parse_output(done.stdout))
+    return done.stdout
 
 
 def test_kafkajs(bootstrap: str, topic: str) -> None:
-    node = tools.program("node")
-    modules = tools.cached("kafkajs/node_modules")
-    script = tools.ROOT / "tests/clients/kafkajs/scenario.js"
-    done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
-    assert done.returncode == 0, done.stderr
-    check(parse_output(done.stdout), message=False)
+    check(parse_output(kafkajs("scenario.js", bootstrap, topic)), message=False)
 
 
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "fleet"], indirect=True)
 def test_kafkajs_leaves_the_counts_to_the_cluster(bootstrap: str, topic: str) -> None:
-    node, modules = tools.program("node"), tools.cached("kafkajs/node_modules")
-    script = tools.ROOT / "tests/clients/kafkajs/defaults.js"
-    done = tools.run_quietly([node, script, bootstrap, topic], NODE_PATH=str(modules))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"partitions": 2, "factor": 1}, "num.partitions, default.replication.factor"
+    counts = json.loads(kafkajs("defaults.js", bootstrap, topic))
+    assert counts == {"partitions": 2, "factor": 1}, "num.partitions, default.replication.factor"
 
 
 def test_franz_go(bootstrap: str, topic: str) -> None:
@@ -43,11 +43,10 @@ def test_franz_go(bootstrap: str, topic: str) -> None:
     check(parse_output(done.stdout))
 
 
-def test_kafka_topics(bootstrap: str, topic: str, java_tools: KafkaTools) -> None:
-    name = ["--topic", topic]
+def test_kafka_topics(bootstrap: str, topic: str) -> None:
+    name, of_topic = ["--topic", topic], ["--entity-type", "topics", "--entity-name", topic]
     created, again, refused, forbidden, listed, described, altered, fewer, configured, configs, grown, deleted, gone = (
         _run_tools(
-            java_tools,
             bootstrap,
             ["topics", "--create", *name, "--partitions", "3", "--replication-factor", "2"],
             ["topics", "--create", *name],
@@ -57,17 +56,8 @@ def test_kafka_topics(bootstrap: str, topic: str, java_tools: KafkaTools) -> Non
             ["topics", "--describe", *name],
             ["topics", "--alter", *name, "--partitions", "5"],
             ["topics", "--alter", *name, "--partitions", "4"],
-            [
-                "configs",
-                "--alter",
-                "--entity-type",
-                "topics",
-                "--entity-name",
-                topic,
-                "--add-config",
-                "retention.ms=7200000",
-            ],
-            ["configs", "--describe", "--entity-type", "topics", "--entity-name", topic],
+            ["configs", "--alter", *of_topic, "--add-config", "retention.ms=7200000"],
+            ["configs", "--describe", *of_topic],
             ["topics", "--describe", *name],
             ["topics", "--delete", *name],
             ["topics", "--describe", *name],
@@ -95,14 +85,11 @@ def test_kafka_topics(bootstrap: str, topic: str, java_tools: KafkaTools) -> Non
 
 
 @pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
-def test_kafka_configs_of_brokers(bootstrap: str, java_tools: KafkaTools) -> None:
-    of_all, of_one = (
-        ["--entity-type", "brokers", "--entity-default"],
-        ["--entity-type", "brokers", "--entity-name", "1"],
-    )
+def test_kafka_configs_of_brokers(bootstrap: str) -> None:
+    brokers = ["--entity-type", "brokers"]
+    of_all, of_one = [*brokers, "--entity-default"], [*brokers, "--entity-name", "1"]
     change = "log.cleaner.io.buffer.size=600000"
     set_, refused, shown, every, taken = _run_tools(
-        java_tools,
         bootstrap,
         ["configs", "--alter", *of_all, "--add-config", change],
         ["configs", "--alter", *of_all, "--add-config", "num.partitions=9"],
@@ -131,9 +118,9 @@ def _replicas(line: str) -> int:
     return len(words[words.index("Replicas:") + 1].split(","))
 
 
-def _run_tools(tools_of_kafka: KafkaTools, bootstrap: str, *commands: Sequence[str]) -> list[_Ran]:
+def _run_tools(bootstrap: str, *commands: Sequence[str]) -> list[_Ran]:
     ran = []
     for tool, *arguments in commands:
-        code, output = tools_of_kafka.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *arguments)
+        code, output = kafka_tools().run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *arguments)
         ran.append(_Ran([line for line in output.splitlines() if line.strip()], code))
     return ran

@@ -124,7 +124,7 @@ async def test_aiokafka(bootstrap: str, topic: str) -> None:
 
     async def partitions(wanted: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        for _ in range(200):
+        for _ in range(3000):
             found = (await admin.describe_topics([topic]))[0]["partitions"]
             if len(found) == wanted:
                 break
@@ -142,7 +142,7 @@ async def test_aiokafka(bootstrap: str, topic: str) -> None:
         grown = await partitions(GROWN)
         await admin.delete_topics([topic])
         gone = False
-        for _ in range(200):
+        for _ in range(3000):
             gone = gone or topic not in await admin.list_topics()
     finally:
         await admin.close()
@@ -170,7 +170,7 @@ def _retention(configs: Any) -> str:
 
 def until(enough: Callable[[T], bool], look: Callable[[], T]) -> T:
     """What `look` sees once it is enough, or at last: a real cluster's brokers learn a little after the answer."""
-    for _ in range(200):
+    for _ in range(3000):
         found = look()
         if enough(found):
             break

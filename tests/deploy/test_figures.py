@@ -23,7 +23,7 @@ from controller.http.metrics import Metrics
 from controller.serving.quorum_member import Member
 from controller.serving.serve import Service
 from controller.stream.gateway.service import GatewayService
-from controller.stream.worker.status import WorkerStatus
+from controller.stream.worker.service import WorkerStatus
 from tests.http.service import service
 from tests.support.tools import ROOT, cached
 

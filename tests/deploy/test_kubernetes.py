@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from controller.cli import main
-from controller.http.health import OPEN_PATHS
+from controller.http.metrics import OPEN_PATHS
 from controller.release import RELEASE
 from controller.settings.load import load_settings
 from tests.support.tools import ROOT

@@ -37,7 +37,7 @@ def test_systemd_takes_it_and_shuts_it_in(path: Path, tmp_path: Path) -> None:
     here.write_text(path.read_text(encoding="utf-8").replace(command, "/bin/true"), encoding="utf-8")
     analyze = program("systemd-analyze")
     for words in (["verify"], ["security", "--offline=true", f"--threshold={EXPOSURE_MAX}"]):
-        done = subprocess.run([analyze, *words, here], capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run([analyze, *words, here], capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
 
@@ -46,7 +46,7 @@ def test_a_unit_that_is_wrong_is_refused(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.service"
     wrong.write_text("[Service]\nExecStart=/bin/true\nProtectSytem=strict\n", encoding="utf-8")
     done = subprocess.run(
-        [program("systemd-analyze"), "verify", wrong], capture_output=True, text=True, check=False, timeout=120
+        [program("systemd-analyze"), "verify", wrong], capture_output=True, text=True, check=False, timeout=240
     )
     assert "ProtectSytem" in done.stderr
 

@@ -193,7 +193,7 @@ def _request(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def _curl(each: Typed, words: list[str]) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=240)
     assert json.loads(done.stdout).get("error", "NONE") == "NONE", f"{each}: {done.stdout}"
     return done.stdout
 

@@ -21,20 +21,20 @@ async def test_one_line_a_decision() -> None:
     await stage.delete("good")
     await stage.create("dry", validate_only=True)
     lines = [
-        {key: line.get(key) for key in ("ask", "topic", "code", "rule", "waited_ms")} for line in decisions(stage.heard)
+        {key: line.get(key) for key in ("api", "topic", "code", "rule", "waited_ms")} for line in decisions(stage.heard)
     ]
     assert lines == [
-        {"ask": "CreateTopics", "topic": "no/name", "code": 17, "rule": "validation:name", "waited_ms": 0},
-        {"ask": "CreateTopics", "topic": "good", "code": 0, "rule": "", "waited_ms": 250},
-        {"ask": "CreatePartitions", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
+        {"api": "CreateTopics", "topic": "no/name", "code": 17, "rule": "validation:name", "waited_ms": 0},
+        {"api": "CreateTopics", "topic": "good", "code": 0, "rule": "", "waited_ms": 250},
+        {"api": "CreatePartitions", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
         {
-            "ask": "CreatePartitions",
+            "api": "CreatePartitions",
             "topic": "missing",
             "code": 3,
             "rule": "validation:unknown-topic",
             "waited_ms": None,
         },
-        {"ask": "DeleteTopics", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
+        {"api": "DeleteTopics", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
     ]
     assert all(str(line["request"]).startswith("s1-") for line in decisions(stage.heard))
 

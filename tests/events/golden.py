@@ -220,7 +220,7 @@ def history(name: str) -> list[Recorded]:
 
         return adopted_records()
     if name == FOLLOWED:
-        from tests.brokers.kraft.importing.story import followed_records
+        from tests.brokers.kraft.follower import followed_records
 
         return followed_records()
     begin, steps = HISTORIES[name]

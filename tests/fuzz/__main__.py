@@ -30,7 +30,8 @@ def main() -> None:
         return
     print(f"seed {options.seed}", flush=True)
     with target() as served:
-        found = fuzz(served, options.seed, options.seconds)
+        ends = time.monotonic() + options.seconds
+        found = fuzz(served, options.seed, lambda _: time.monotonic() > ends)
     print(found)
 
 

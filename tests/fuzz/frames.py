@@ -64,7 +64,7 @@ def worst(api_key: int, version: int, row: ApiHandler, bytes_max: int) -> Iterat
 
 def _arrays(layout: Layout, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for field in layout.fields + layout.tagged:
-        if field.is_array:
+        if field.is_array and field.is_used:
             yield (*before, field.name)
         if field.entity is not None:
             yield from _arrays(field.entity, (*before, field.name))
@@ -166,7 +166,7 @@ class Mutator:
         return sized(frame)[: len(frame) // 2] if chance < 0.04 else sized(frame)
 
     def _message(self, layout: Layout) -> Message:
-        values = {field.name: self._value(field) for field in layout.fields}
+        values = {field.name: self._value(field) for field in layout.fields if field.is_used}
         values |= {field.name: self._value(field) for field in layout.tagged if self._random.random() < 0.5}
         return layout.message(**values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.fuzz.frames import Mutator
@@ -30,15 +30,14 @@ class Found:
         return f"{self.frames} frames on {self.connections} connections: {still}, keeps {self.blocks_kept} objects"
 
 
-def fuzz(target: Target, seed: int, seconds: float) -> Found:
-    """Send mutated frames for so long. Raises where an honest client is not answered."""
+def fuzz(target: Target, seed: int, enough: Callable[[Found], bool]) -> Found:
+    """Send mutated frames until it is enough. Raises where an honest client is not answered."""
     mutator, found = Mutator(seed, target.table), Found()
     opened: list[socket.socket] = []
     with target.connect() as honest:
         assert target.is_answering(honest)
         target.reset()
-        ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
+        while not enough(found):
             frames = mutator.frames()
             client = target.connect()
             client.settimeout(2)

@@ -17,6 +17,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,8 +80,8 @@ class Fuzzer:
         self._session = requests.Session()
         self._over = threading.Event()
 
-    def run(self, seconds: float) -> None:
-        """Fuzz for so long; raises AssertionError at the first answer that should not be."""
+    def run(self, enough: Callable[[Found], bool]) -> None:
+        """Fuzz until it is enough; raises AssertionError at the first answer that should not be."""
         for name in TOPICS:
             assert self._session.post(f"{self._base}/v1/topics", json={"name": name}).status_code == 201
         schema = schemathesis.openapi.from_url(f"{self._base}/openapi.json")
@@ -88,9 +89,9 @@ class Fuzzer:
         rounds = [(each.ok(), mode) for each in operations for mode in _ANY_MODE]
         other = threading.Thread(target=self._be_another_client)
         other.start()
-        before, until = self._memory(), time.monotonic() + seconds
+        before = self._memory()
         try:
-            while rounds and time.monotonic() < until:
+            while rounds and not enough(self.found):
                 for _ in range(CASES_AT_ONCE):
                     self._send_bytes(_changed(self._random.choice(REQUESTS), self._random))
                 operation, mode = self._random.choice(rounds)
@@ -182,13 +183,13 @@ def _changed(text: bytes, source: random.Random) -> bytes:
     return text
 
 
-def fuzz(seconds: float, number: int) -> Found:
+def fuzz(enough: Callable[[Found], bool], number: int) -> Found:
     """Fuzz a server of its own. Raises AssertionError."""
     print(f"HTTP: seed {number}", flush=True)
     with tempfile.TemporaryDirectory() as folder, topicwright(Path(folder)) as server, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what tools of others warn of is not ours to mend
         fuzzer = Fuzzer(server, number)
-        fuzzer.run(seconds)
+        fuzzer.run(enough)
         return fuzzer.found
 
 
@@ -198,7 +199,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     options = parser.parse_args()
-    print(fuzz(options.seconds, options.seed))
+    ends = time.monotonic() + options.seconds
+    print(fuzz(lambda _: time.monotonic() > ends, options.seed))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Kafka's door under what nobody honest sends: it lives, answers honest clients, and neither toils nor hoards.
 
-`FUZZ_SECONDS` says for how long (20), `FUZZ_SEED` with which seed; `python -m tests.fuzz` goes on for hours.
+`python -m tests.fuzz` goes on for hours; `FUZZ_SEED` repeats a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.fuzz.frames import Mutator, captures, worst
 from tests.fuzz.fuzzing import fuzz, give
 from tests.fuzz.target import LIMITS, target
 
-SECONDS = float(os.environ.get("FUZZ_SECONDS", "20"))
+FRAMES = 2000
 SEED = int(os.environ.get("FUZZ_SEED", random.SystemRandom().randrange(1 << 32)))
 WORKED_S_MAX = 0.5
 """Of its processor's time, which others hardly change: some 50 ms on a quiet machine; changes of quotas that copied all
@@ -39,12 +39,11 @@ def test_mutated_frames() -> None:
     print(f"FUZZ_SEED={SEED}")
     with capture_logs() as logs, target() as served:
         before = resident_bytes()
-        found = fuzz(served, SEED, SECONDS)
+        found = fuzz(served, SEED, lambda so_far: so_far.frames > FRAMES)
         kept = resident_bytes() - before
     print(found)
     failures = [line for line in logs if line["log_level"] in ("error", "critical")]
     assert not failures, f"FUZZ_SEED={SEED}: {failures[:3]}"
-    assert found.frames > 100, "hardly anything was sent"
     assert kept < KEPT_BYTES_MAX, f"FUZZ_SEED={SEED}: {kept} bytes more than before"
 
 

@@ -5,30 +5,28 @@ from __future__ import annotations
 import json
 
 from controller.access.authorizer import Operation, Requester, ResourceType
-from tests.http.service import service
+from tests.http.service import Service, service
 
 
-async def test_configs_change_and_go_back() -> None:
-    async with service() as one:
-        await one.create("t", configs={"retention.ms": 5, "cleanup.policy": "compact"})
-        body = {"configs": {"retention.ms": 7, "cleanup.policy": None, "unclean.leader.election.enable": True}}
-        before = one.log.durable_offset
-        tried = await one.request("PATCH", "/v1/topics/t?validate_only=true", json=body)
-        assert one.log.durable_offset == before, "a dry run writes nothing"
-        made = await one.request("PATCH", "/v1/topics/t", json=body)
-        assert made["configs"] == tried["configs"] == {"retention.ms": "7", "unclean.leader.election.enable": "true"}
-        assert (await one.get("/v1/topics/t"))["configs"] == made["configs"]
-        row = (await one.get(f"/v1/requests/{made['request_id']}"))["topics"][0]
-        assert row["status"] == "configs-changed"
+async def test_configs_change_and_go_back(one: Service) -> None:
+    await one.create("t", configs={"retention.ms": 5, "cleanup.policy": "compact"})
+    body = {"configs": {"retention.ms": 7, "cleanup.policy": None, "unclean.leader.election.enable": True}}
+    before = one.log.durable_offset
+    tried = await one.request("PATCH", "/v1/topics/t?validate_only=true", json=body)
+    assert one.log.durable_offset == before, "a dry run writes nothing"
+    made = await one.request("PATCH", "/v1/topics/t", json=body)
+    assert made["configs"] == tried["configs"] == {"retention.ms": "7", "unclean.leader.election.enable": "true"}
+    assert (await one.get("/v1/topics/t"))["configs"] == made["configs"]
+    row = (await one.get(f"/v1/requests/{made['request_id']}"))["topics"][0]
+    assert row["status"] == "configs-changed"
 
 
-async def test_partitions_are_added() -> None:
-    async with service() as one:
-        await one.create("t", num_partitions=1)
-        assert (await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3}))["num_partitions"] == 3
-        by_hand = {"num_partitions": 4, "assignments": [[3, 1, 2]]}
-        assert (await one.request("PATCH", "/v1/topics/t", json=by_hand))["num_partitions"] == 4
-        assert (await one.get("/v1/topics/t"))["partitions"][3]["replicas"] == [3, 1, 2]
+async def test_partitions_are_added(one: Service) -> None:
+    await one.create("t", num_partitions=1)
+    assert (await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3}))["num_partitions"] == 3
+    by_hand = {"num_partitions": 4, "assignments": [[3, 1, 2]]}
+    assert (await one.request("PATCH", "/v1/topics/t", json=by_hand))["num_partitions"] == 4
+    assert (await one.get("/v1/topics/t"))["partitions"][3]["replicas"] == [3, 1, 2]
 
 
 WRONG = """
@@ -43,16 +41,15 @@ none {"num_partitions": 3}                              | 404 This server does n
 """
 
 
-async def test_what_is_wrong_is_named_and_changes_nothing() -> None:
-    async with service() as one:
-        await one.create("t")
-        for line in WRONG.strip().splitlines():
-            case, expected = line.split(" | ")
-            name, body = case.split(maxsplit=1)
-            answer = await one.client.request("PATCH", f"/v1/topics/{name}", json=json.loads(body))
-            assert f"{answer.status_code} {answer.json()['message']}".startswith(expected), f"{case}: {answer.text}"
-        shown = await one.get("/v1/topics/t")
-        assert (shown["num_partitions"], shown["configs"]) == (2, {})
+async def test_what_is_wrong_is_named_and_changes_nothing(one: Service) -> None:
+    await one.create("t")
+    for line in WRONG.strip().splitlines():
+        case, expected = line.split(" | ")
+        name, body = case.split(maxsplit=1)
+        answer = await one.client.request("PATCH", f"/v1/topics/{name}", json=json.loads(body))
+        assert f"{answer.status_code} {answer.json()['message']}".startswith(expected), f"{case}: {answer.text}"
+    shown = await one.get("/v1/topics/t")
+    assert (shown["num_partitions"], shown["configs"]) == (2, {})
 
 
 class Needs:
@@ -80,28 +77,26 @@ async def test_each_change_needs_its_permission() -> None:
                 assert (answer["error"] == "TOPIC_AUTHORIZATION_FAILED") == (expected == 403)
 
 
-async def test_a_topic_that_was_created_says_where_it_is() -> None:
-    async with service() as one:
-        answer = await one.client.post("/v1/topics", json={"name": "pay.orders"})
-        assert answer.status_code == 201
-        assert (await one.get(answer.headers["location"]))["name"] == "pay.orders"
-        tried = await one.client.post("/v1/topics?validate_only=true", json={"name": "other"})
-        assert "location" not in tried.headers
+async def test_a_topic_that_was_created_says_where_it_is(one: Service) -> None:
+    answer = await one.client.post("/v1/topics", json={"name": "pay.orders"})
+    assert answer.status_code == 201
+    assert (await one.get(answer.headers["location"]))["name"] == "pay.orders"
+    tried = await one.client.post("/v1/topics?validate_only=true", json={"name": "other"})
+    assert "location" not in tried.headers
 
 
-async def test_events_have_the_clients_address_and_what_was_before() -> None:
-    async with service() as one:
-        made = await one.create("t", configs={"retention.ms": 5})
-        changed = await one.request("PATCH", "/v1/topics/t", json={"configs": {"retention.ms": 7}})
-        await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3})
-        await one.request("PATCH", "/v1/topics/t", 400, json={"num_partitions": 1})
-        await one.request("DELETE", "/v1/topics/t")
-        asked = [event for event in (await one.get("/v1/events?topic=t"))["events"] if "principal" in event["fields"]]
-        addresses = [event["fields"].get("host") or event["fields"]["asked"]["host"] for event in asked]
-        assert addresses == ["127.0.0.1"] * 5
-        assert {each["host"] for each in (await one.get("/v1/requests"))["requests"]} == {"127.0.0.1"}
-        assert (await one.get(f"/v1/requests/{made['request_id']}"))["host"] == "127.0.0.1"
-        (event,) = (await one.get(f"/v1/events?request={changed['request_id']}"))["events"]
-        assert (event["fields"]["before"], event["fields"]["configs"]) == ({"retention.ms": "5"}, {"retention.ms": "7"})
-        settings = (await one.get("/v1/events?type=SettingsChanged"))["events"]
-        assert [event["fields"]["before"] for event in settings] == [None]
+async def test_events_have_the_clients_address_and_what_was_before(one: Service) -> None:
+    made = await one.create("t", configs={"retention.ms": 5})
+    changed = await one.request("PATCH", "/v1/topics/t", json={"configs": {"retention.ms": 7}})
+    await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3})
+    await one.request("PATCH", "/v1/topics/t", 400, json={"num_partitions": 1})
+    await one.request("DELETE", "/v1/topics/t")
+    asked = [event for event in (await one.get("/v1/events?topic=t"))["events"] if "principal" in event["fields"]]
+    addresses = [event["fields"].get("host") or event["fields"]["asked"]["host"] for event in asked]
+    assert addresses == ["127.0.0.1"] * 5
+    assert {each["host"] for each in (await one.get("/v1/requests"))["requests"]} == {"127.0.0.1"}
+    assert (await one.get(f"/v1/requests/{made['request_id']}"))["host"] == "127.0.0.1"
+    (event,) = (await one.get(f"/v1/events?request={changed['request_id']}"))["events"]
+    assert (event["fields"]["before"], event["fields"]["configs"]) == ({"retention.ms": "5"}, {"retention.ms": "7"})
+    settings = (await one.get("/v1/events?type=SettingsChanged"))["events"]
+    assert [event["fields"]["before"] for event in settings] == [None]

@@ -61,28 +61,26 @@ async def test_a_refusal_is_repeated_with_its_rule() -> None:
         assert listed["requested_offset"] + 3 == one.log.durable_offset, "it was decided once"
 
 
-async def test_changes_are_made_once() -> None:
-    async with service() as one:
-        await one.create("t", num_partitions=2)
-        grown = await _patch(one, "grow", 200, num_partitions=3)
-        altered = await _patch(one, "alter", 200, configs={"retention.ms": 5})
-        gone = await one.request("DELETE", "/v1/topics/t", headers=_key("gone"))
-        again = await one.create("t", num_partitions=1)
-        end = one.log.durable_offset
-        assert await _patch(one, "grow", 200, num_partitions=3) == grown
-        assert await _patch(one, "alter", 200, configs={"retention.ms": 5}) == altered
-        assert await one.request("DELETE", "/v1/topics/t", headers=_key("gone")) == gone
-        shown = await one.get("/v1/topics/t")
-        assert (shown["topic_id"], shown["num_partitions"], shown["configs"]) == (again["topic_id"], 1, {})
-        assert one.log.durable_offset == end
+async def test_changes_are_made_once(one: Service) -> None:
+    await one.create("t", num_partitions=2)
+    grown = await _patch(one, "grow", 200, num_partitions=3)
+    altered = await _patch(one, "alter", 200, configs={"retention.ms": 5})
+    gone = await one.request("DELETE", "/v1/topics/t", headers=_key("gone"))
+    again = await one.create("t", num_partitions=1)
+    end = one.log.durable_offset
+    assert await _patch(one, "grow", 200, num_partitions=3) == grown
+    assert await _patch(one, "alter", 200, configs={"retention.ms": 5}) == altered
+    assert await one.request("DELETE", "/v1/topics/t", headers=_key("gone")) == gone
+    shown = await one.get("/v1/topics/t")
+    assert (shown["topic_id"], shown["num_partitions"], shown["configs"]) == (again["topic_id"], 1, {})
+    assert one.log.durable_offset == end
 
 
-async def test_what_was_answered_before_it_was_complete_is_answered_so_again() -> None:
-    async with service() as one:
-        one.brokers.set_delay(3, 60_000)
-        late = await _post(one, "k", 202, name="t", timeout_ms=20)
-        one.brokers.set_delay(3, 0)
-        assert await _post(one, "k", 202, name="t") == late
+async def test_what_was_answered_before_it_was_complete_is_answered_so_again(one: Service) -> None:
+    one.brokers.set_delay(3, 60_000)
+    late = await _post(one, "k", 202, name="t", timeout_ms=20)
+    one.brokers.set_delay(3, 0)
+    assert await _post(one, "k", 202, name="t") == late
 
 
 async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
@@ -154,22 +152,20 @@ async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
         assert made["request_id"] == late["request_id"] == request_id_of("User:ANONYMOUS", "k")
 
 
-async def test_a_dry_run_takes_no_key() -> None:
-    async with service() as one:
-        for _ in range(2):
-            await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t"}, headers=_key("k"))
-        await _post(one, "k", 201, name="t")
-        await one.request("POST", "/v1/topics?validate_only=true", 409, json={"name": "t"}, headers=_key("k"))
+async def test_a_dry_run_takes_no_key(one: Service) -> None:
+    for _ in range(2):
+        await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t"}, headers=_key("k"))
+    await _post(one, "k", 201, name="t")
+    await one.request("POST", "/v1/topics?validate_only=true", 409, json={"name": "t"}, headers=_key("k"))
 
 
-async def test_what_is_no_key_is_refused() -> None:
-    async with service() as one:
-        for key in ("", '""', "x" * 256, "a\tb", '"a"b"', "ä".encode()):
-            headers: list[tuple[Any, Any]] = [(b"Idempotency-Key", key)]
-            reply = await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
-            assert reply["message"].startswith("Idempotency-Key: give it once, as 1 to 255 printable ASCII"), key
-        headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
-        await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
-        await one.get("/v1/topics/t", 404)
-        await _post(one, '"a\\\\\\"b"', 201, name="t")
-        await _post(one, 'a\\"b', 201, name="t")
+async def test_what_is_no_key_is_refused(one: Service) -> None:
+    for key in ("", '""', "x" * 256, "a\tb", '"a"b"', "ä".encode()):
+        headers: list[tuple[Any, Any]] = [(b"Idempotency-Key", key)]
+        reply = await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
+        assert reply["message"].startswith("Idempotency-Key: give it once, as 1 to 255 printable ASCII"), key
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)
+    await one.get("/v1/topics/t", 404)
+    await _post(one, '"a\\\\\\"b"', 201, name="t")
+    await _post(one, 'a\\"b', 201, name="t")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.policy.interface import PolicyInForce
-from tests.http.service import POLICY, Judge, owned, service
+from tests.http.service import POLICY, Judge, Service, owned, service
 from tests.http.test_permissions import Half
 
 
@@ -43,17 +43,15 @@ async def test_policies_in_force_and_whom_they_refused() -> None:
         assert (then["class_names"], then["policies"], then["refused"]) == (["tests.Owned"], None, [])
 
 
-async def test_requests_are_found_by_address() -> None:
-    async with service() as one:
-        await one.create("t")
-        assert len((await one.get("/v1/requests?host=127.0.0.1"))["requests"]) == 1
-        assert (await one.get("/v1/requests?host=192.0.2.1"))["requests"] == []
+async def test_requests_are_found_by_address(one: Service) -> None:
+    await one.create("t")
+    assert len((await one.get("/v1/requests?host=127.0.0.1"))["requests"]) == 1
+    assert (await one.get("/v1/requests?host=192.0.2.1"))["requests"] == []
 
 
-async def test_a_topic_that_is_called_as_a_request_does_not_hide_it() -> None:
-    async with service() as one:
-        made = await one.create("t")
-        await one.create(made["request_id"])
-        for of, kind in (("", "topic"), ("?of=topic", "topic"), ("?of=request", "request")):
-            assert (await one.get(f"/v1/explain/{made['request_id']}{of}"))["kind"] == kind, of
-        await one.get("/v1/explain/none?of=topic", 404)
+async def test_a_topic_that_is_called_as_a_request_does_not_hide_it(one: Service) -> None:
+    made = await one.create("t")
+    await one.create(made["request_id"])
+    for of, kind in (("", "topic"), ("?of=topic", "topic"), ("?of=request", "request")):
+        assert (await one.get(f"/v1/explain/{made['request_id']}{of}"))["kind"] == kind, of
+    await one.get("/v1/explain/none?of=topic", 404)

@@ -103,7 +103,7 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
 
 
 async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
-    counts = ConnectionCounts(total_max=3)
+    counts = ConnectionCounts(descriptors_max=3)
     async with service() as one:
         other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
@@ -301,7 +301,7 @@ async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypa
         other = HttpServer(one.api, one.brokers, one.query, one.metrics, tls=tls, counts=counts)
         to = Opened(await other.start("127.0.0.1", 0))
         silent = [await to.send() for _ in range(10)]
-        async with httpx.AsyncClient(base_url=f"https://localhost:{to.port}", verify=trusting, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=f"https://localhost:{to.port}", verify=trusting, timeout=240) as client:
             for path in ("/health/live", "/v1/topics", "/openapi.json"):
                 assert (await client.get(path)).status_code == 200
             body = {"name": "t", "configs": {"retention.ms": "1" * 15}}

@@ -12,7 +12,7 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import following
-from controller.http.reach import Reach
+from controller.http.gate import Reach
 from controller.http.server import HttpServer
 from tests.http.service import Service, followers, service
 
@@ -30,19 +30,18 @@ async def _lines(one: Service, count: int, **parameters: Any) -> list[Any]:
         return lines
 
 
-async def test_events_are_followed_as_they_become_durable() -> None:
-    async with service() as one:
-        end = one.log.durable_offset
-        from_the_start = asyncio.create_task(_lines(one, end + 5, **{"from": 0}))
-        of_topic = asyncio.create_task(_lines(one, 2, topic="t"))
-        await one.until(lambda: followers(one) == 2)
-        made = await one.create("u", num_partitions=1)
-        of_request = asyncio.create_task(_lines(one, 3, request=made["request_id"], **{"from": 0}))
-        await one.create("t", num_partitions=1)
-        assert [event["offset"] for event in await from_the_start] == list(range(end + 5))
-        assert [event["type"] for event in await of_topic] == ["CreateRequested", "TopicCreated"]
-        assert {event["fields"]["topic"] for event in await of_request} == {"u"}
-        await one.until(lambda: followers(one) == 0)
+async def test_events_are_followed_as_they_become_durable(one: Service) -> None:
+    end = one.log.durable_offset
+    from_the_start = asyncio.create_task(_lines(one, end + 5, **{"from": 0}))
+    of_topic = asyncio.create_task(_lines(one, 2, topic="t"))
+    await one.until(lambda: followers(one) == 2)
+    made = await one.create("u", num_partitions=1)
+    of_request = asyncio.create_task(_lines(one, 3, request=made["request_id"], **{"from": 0}))
+    await one.create("t", num_partitions=1)
+    assert [event["offset"] for event in await from_the_start] == list(range(end + 5))
+    assert [event["type"] for event in await of_topic] == ["CreateRequested", "TopicCreated"]
+    assert {event["fields"]["topic"] for event in await of_request} == {"u"}
+    await one.until(lambda: followers(one) == 0)
 
 
 async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,22 +118,21 @@ async def _sent(one: Service, count: int, path: str, **headers: str) -> tuple[li
     return found, last
 
 
-async def test_a_browser_follows_by_server_sent_events_and_goes_on_where_it_was() -> None:
-    async with service() as one:
-        await one.create("t")
-        await one.create("u")
-        everything = (await one.get("/v1/events"))["events"]
-        first, last = await _sent(one, len(everything), "/v1/events/follow?from=0")
-        assert first == everything
-        assert last == str(len(everything))
-        rest = asyncio.create_task(_sent(one, 2, "/v1/events/follow?from=0", **{"last-event-id": last}))
-        await one.until(lambda: followers(one) == 1)
-        await one.create("v")
-        assert [event["fields"]["topic"] for event in (await rest)[0]] == ["v", "v"]
-        wrong = await one.client.get(
-            "/v1/events/follow", headers={"accept": "text/event-stream", "last-event-id": "x" * 5000}
-        )
-        assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_REQUEST")
+async def test_a_browser_follows_by_server_sent_events_and_goes_on_where_it_was(one: Service) -> None:
+    await one.create("t")
+    await one.create("u")
+    everything = (await one.get("/v1/events"))["events"]
+    first, last = await _sent(one, len(everything), "/v1/events/follow?from=0")
+    assert first == everything
+    assert last == str(len(everything))
+    rest = asyncio.create_task(_sent(one, 2, "/v1/events/follow?from=0", **{"last-event-id": last}))
+    await one.until(lambda: followers(one) == 1)
+    await one.create("v")
+    assert [event["fields"]["topic"] for event in (await rest)[0]] == ["v", "v"]
+    wrong = await one.client.get(
+        "/v1/events/follow", headers={"accept": "text/event-stream", "last-event-id": "x" * 5000}
+    )
+    assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_REQUEST")
 
 
 async def test_a_sign_of_life_is_a_comment_to_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:

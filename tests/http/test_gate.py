@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from argon2 import PasswordHasher
 from structlog.testing import capture_logs
 
+from controller.access import users_file
 from controller.access.users import Users
 from controller.access.users_file import add_token, set_password
-from controller.http.reach import Logins
+from controller.http.gate import Logins
 from controller.kafka.sasl.scram import credential_of
 from controller.machine.state import Cluster
 from tests.http.service import service
@@ -34,8 +36,9 @@ def basic(user: str, password: str) -> str:
 
 
 @pytest.fixture
-def users(tmp_path: Any) -> Any:
-    """alice by SCRAM, carol by the file, with a token that is kept beside."""
+def users(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """alice by SCRAM, carol by the file, with a token that is kept beside; their hashes are cheap."""
+    monkeypatch.setattr(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     path = tmp_path / "users"
     set_password(path, "carol", "carol-PLANTED")
     (tmp_path / "token").write_text(add_token(path, "carol"))

@@ -17,7 +17,7 @@ from openapi_python_client.config import Config, ConfigFile, MetaType
 
 from controller.http import app
 from controller.http.document import completed
-from tests.http.service import service
+from tests.http.service import Service, service
 
 PACKAGE = "generated_topicwright_client"
 
@@ -67,19 +67,18 @@ def _work_with(base_url: str) -> dict[str, Any]:
     }
 
 
-async def test_a_generated_client_works(on_path: Path) -> None:
-    async with service() as one:
-        complaints = await asyncio.to_thread(_generated, await one.get("/openapi.json"), on_path)
-        assert [one for one in complaints if "/v1/events/follow" not in one] == [], "that one never ends"
-        done = await asyncio.to_thread(_work_with, f"http://127.0.0.1:{one.port}")
-        assert done == {
-            "made": (201, "orders", "/v1/topics/orders"),
-            "again": (409, "TOPIC_ALREADY_EXISTS", "validation:exists"),
-            "shown": ("orders", 3),
-            "listed": ["orders"],
-            "newest": {"rejected": 1},
-            "gone": (404, 3),
-        }
+async def test_a_generated_client_works(one: Service, on_path: Path) -> None:
+    complaints = await asyncio.to_thread(_generated, await one.get("/openapi.json"), on_path)
+    assert [one for one in complaints if "/v1/events/follow" not in one] == [], "that one never ends"
+    done = await asyncio.to_thread(_work_with, f"http://127.0.0.1:{one.port}")
+    assert done == {
+        "made": (201, "orders", "/v1/topics/orders"),
+        "again": (409, "TOPIC_ALREADY_EXISTS", "validation:exists"),
+        "shown": ("orders", 3),
+        "listed": ["orders"],
+        "newest": {"rejected": 1},
+        "gone": (404, 3),
+    }
 
 
 async def test_the_document_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,25 +96,22 @@ async def test_the_document_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPa
     assert made_in[0] is not threading.current_thread()
 
 
-async def test_the_document_says_how_operations_end_and_how_clients_log_in() -> None:
-    async with service() as one:
-        document = await one.get("/openapi.json")
-        assert set(document["components"]["securitySchemes"]) == {"bearer", "basic"}
-        for path, operations in document["paths"].items():
-            for method, operation in operations.items():
-                ends = operation["responses"]
-                if path.startswith("/health"):
-                    assert operation["security"] == []
-                    continue
-                assert set(ends) >= {"400", "401", "403", "503"}, f"{method} {path}"
-                for status, end in ends.items():
-                    if int(status) >= 400:
-                        assert list(end["content"]) == ["application/problem+json"], f"{method} {path} {status}"
-                assert "text/html" not in ends.get("200", {}).get("content", {}), (
-                    f"{method} {path}: pages are not in it"
-                )
-        create = document["paths"]["/v1/topics"]["post"]
-        assert set(create["responses"]) >= {"200", "201", "202", "404", "409", "429", "504"}
-        assert "Location" in create["responses"]["201"]["headers"]
-        example = create["requestBody"]["content"]["application/json"]["example"]
-        assert (await one.request("POST", "/v1/topics?validate_only=true", json=example))["num_partitions"] == 3
+async def test_the_document_says_how_operations_end_and_how_clients_log_in(one: Service) -> None:
+    document = await one.get("/openapi.json")
+    assert set(document["components"]["securitySchemes"]) == {"bearer", "basic"}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            ends = operation["responses"]
+            if path.startswith("/health"):
+                assert operation["security"] == []
+                continue
+            assert set(ends) >= {"400", "401", "403", "503"}, f"{method} {path}"
+            for status, end in ends.items():
+                if int(status) >= 400:
+                    assert list(end["content"]) == ["application/problem+json"], f"{method} {path} {status}"
+            assert "text/html" not in ends.get("200", {}).get("content", {}), f"{method} {path}: pages are not in it"
+    create = document["paths"]["/v1/topics"]["post"]
+    assert set(create["responses"]) >= {"200", "201", "202", "404", "409", "429", "504"}
+    assert "Location" in create["responses"]["201"]["headers"]
+    example = create["requestBody"]["content"]["application/json"]["example"]
+    assert (await one.request("POST", "/v1/topics?validate_only=true", json=example))["num_partitions"] == 3

@@ -15,10 +15,11 @@ from controller.machine.commands.access import AlterUserScramCredentials, DrawLo
 from controller.serving.archiving import build_tree, sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
-from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash
+from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
 from projections.store import tree
 from projections.store.tree import HEAD
+from tests.events.logs.consistency import is_consistent
 from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import Service, service
 from tests.http.test_permissions import Half
@@ -34,82 +35,79 @@ def head_in(body: dict[str, Any]) -> Head:
     return msgspec.json.decode(msgspec.json.encode(body["head"]), type=Head)
 
 
-async def test_the_head_is_that_of_the_durable_events() -> None:
-    async with service() as one:
-        for number in range(60):
-            await one.create(f"t{number}")
-        reply = await one.get("/v1/log/head")
-        head = head_in(reply)
-        assert (head.log, head.size) == (one.log.cluster_id, one.log.durable_offset)
-        assert bytes.fromhex(head.root) == root_of(one, head.size)
-        assert "consistency" not in reply
-        assert not head.signature
-        since = await one.get("/v1/log/head", since=5)
-        path = [base64.b64decode(each) for each in since["consistency"]]
-        assert is_consistent(5, root_of(one, 5), head.size, bytes.fromhex(head.root), path)
+async def test_the_head_is_that_of_the_durable_events(one: Service) -> None:
+    for number in range(60):
+        await one.create(f"t{number}")
+    reply = await one.get("/v1/log/head")
+    head = head_in(reply)
+    assert (head.log, head.size) == (one.log.cluster_id, one.log.durable_offset)
+    assert bytes.fromhex(head.root) == root_of(one, head.size)
+    assert "consistency" not in reply
+    assert not head.signature
+    since = await one.get("/v1/log/head", since=5)
+    path = [base64.b64decode(each) for each in since["consistency"]]
+    assert is_consistent(5, root_of(one, 5), head.size, bytes.fromhex(head.root), path)
 
 
-async def test_every_event_of_a_topic_and_a_request_is_proved() -> None:
-    async with service() as one:
-        await one.create("a")
-        created = await one.create("pay.orders")
-        await one.create("b")
-        for which in ({"topic": "pay.orders"}, {"request": created["request_id"]}, {"offset": "3"}):
-            proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", **which)))
-            check_paths(proof)
-            events = [decode_event(event.offset, event.value) for event in proof.events]
-            assert bytes.fromhex(proof.head.root) == root_of(one, proof.head.size)
-            if "topic" in which:
-                shown = await one.get("/v1/topics/pay.orders/events")
-                assert [event.offset for event in events] == [each["offset"] for each in shown["events"]]
-            elif "request" in which:
-                assert {event.event.topic for event in events} == {"pay.orders"}  # type: ignore[union-attr]
-        first = await one.get("/v1/log/proof", topic="pay.orders", limit=2)
-        rest = await one.get("/v1/log/proof", topic="pay.orders", **{"from": first["next_offset"]})
-        whole = await one.get("/v1/log/proof", topic="pay.orders")
-        assert first["events"] + rest["events"] == whole["events"]
-        older = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=2, size=9)))
-        check_paths(older)
-        assert (older.head.size, bytes.fromhex(older.head.root)) == (9, root_of(one, 9))
-
-
-async def test_leaves_are_the_events_and_secrets_are_hashes() -> None:
-    async with service() as one:
-        upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
-        for command in (
-            AlterUserScramCredentials(
-                request_id=one.controller.new_request_id(),
-                at_ms=one.controller.now_ms(),
-                principal="User:a",
-                client_id=None,
-                upserts=(upsert,),
-            ),
-            DrawLoginSecret(
-                request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
-            ),
-        ):
-            one.controller.submit_internal(command)
-        await one.controller.decided()
-        await one.create("t")
-        hashes: list[bytes] = []
-        place: int | None = 0
-        hidden = 0
-        while place is not None:
-            answer = await one.client.get("/v1/log/leaves", params={"from": place, "limit": 3})
-            assert base64.b64encode(b"PLANTEDPLANTEDP")[:-4] not in answer.content
-            body = answer.json()
-            for each in body["leaves"]:
-                hidden += "leaf" in each
-                value = base64.b64decode(each.get("value", ""))
-                hashes.append(base64.b64decode(each["leaf"]) if "leaf" in each else leaf_hash(value))
-                assert b"PLANTED" not in value
-            place = body["next_offset"]
-        assert hashes == [leaf_hash(value) for _, value in one.log.read()]
-        assert hidden == 2
-        secret = next(offset for offset, value in one.log.read() if b"PLANTED" in value)
-        proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=secret)))
+async def test_every_event_of_a_topic_and_a_request_is_proved(one: Service) -> None:
+    await one.create("a")
+    created = await one.create("pay.orders")
+    await one.create("b")
+    for which in ({"topic": "pay.orders"}, {"request": created["request_id"]}, {"offset": "3"}):
+        proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", **which)))
         check_paths(proof)
-        assert not proof.events[0].value
+        events = [decode_event(event.offset, event.value) for event in proof.events]
+        assert bytes.fromhex(proof.head.root) == root_of(one, proof.head.size)
+        if "topic" in which:
+            shown = await one.get("/v1/topics/pay.orders/events")
+            assert [event.offset for event in events] == [each["offset"] for each in shown["events"]]
+        elif "request" in which:
+            assert {event.event.topic for event in events} == {"pay.orders"}  # type: ignore[union-attr]
+    first = await one.get("/v1/log/proof", topic="pay.orders", limit=2)
+    rest = await one.get("/v1/log/proof", topic="pay.orders", **{"from": first["next_offset"]})
+    whole = await one.get("/v1/log/proof", topic="pay.orders")
+    assert first["events"] + rest["events"] == whole["events"]
+    older = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=2, size=9)))
+    check_paths(older)
+    assert (older.head.size, bytes.fromhex(older.head.root)) == (9, root_of(one, 9))
+
+
+async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> None:
+    upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
+    for command in (
+        AlterUserScramCredentials(
+            request_id=one.controller.new_request_id(),
+            at_ms=one.controller.now_ms(),
+            principal="User:a",
+            client_id=None,
+            upserts=(upsert,),
+        ),
+        DrawLoginSecret(
+            request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
+        ),
+    ):
+        one.controller.submit_internal(command)
+    await one.controller.decided()
+    await one.create("t")
+    hashes: list[bytes] = []
+    place: int | None = 0
+    hidden = 0
+    while place is not None:
+        answer = await one.client.get("/v1/log/leaves", params={"from": place, "limit": 3})
+        assert base64.b64encode(b"PLANTEDPLANTEDP")[:-4] not in answer.content
+        body = answer.json()
+        for each in body["leaves"]:
+            hidden += "leaf" in each
+            value = base64.b64decode(each.get("value", ""))
+            hashes.append(base64.b64decode(each["leaf"]) if "leaf" in each else leaf_hash(value))
+            assert b"PLANTED" not in value
+        place = body["next_offset"]
+    assert hashes == [leaf_hash(value) for _, value in one.log.read()]
+    assert hidden == 2
+    secret = next(offset for offset, value in one.log.read() if b"PLANTED" in value)
+    proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=secret)))
+    check_paths(proof)
+    assert not proof.events[0].value
 
 
 async def test_who_may_see_a_topic_may_prove_it_and_no_more() -> None:
@@ -148,21 +146,20 @@ def kept(one: Service) -> list[tuple[int, HeadSigned]]:
     return [(offset, event) for offset, event in events if isinstance(event, HeadSigned)]
 
 
-async def test_the_head_is_a_figure() -> None:
-    async with service() as one:
-        await one.create("t")
-        text = (await one.client.get("/metrics")).text
-        lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("topicwright_log_head"))
-        size = int(float(lines["topicwright_log_head_size"]))
-        assert float(lines["topicwright_log_head_root"]) == int.from_bytes(root_of(one, size)[:6], "big")
-        assert float(lines["topicwright_log_head_timestamp_seconds"]) > 1.7e9
+async def test_the_head_is_a_figure(one: Service) -> None:
+    await one.create("t")
+    text = (await one.client.get("/metrics")).text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("topicwright_log_head"))
+    size = int(float(lines["topicwright_log_head_size"]))
+    assert float(lines["topicwright_log_head_root"]) == int.from_bytes(root_of(one, size)[:6], "big")
+    assert float(lines["topicwright_log_head_timestamp_seconds"]) > 1.7e9
 
 
 async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "BEHIND_MAX", 3)
     async with service() as one:
         await one.create("t")
-        one.log.note({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
+        one.log.put_state({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
         reply = await one.get("/v1/log/head", 503)
         assert reply["message"].startswith("the tree of the log is being built: it covers 0 of ")
         assert "topicwright_log_head" not in (await one.client.get("/metrics")).text

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from controller.engine.reports import Figures
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
-from tests.http.service import POLICY, Judge, owned, service
+from tests.http.service import POLICY, Judge, Service, owned, service
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -52,9 +52,9 @@ def test_what_the_controller_reports_is_counted_once_each() -> None:
 def test_the_longest_stand_still_of_each_cause_is_shown() -> None:
     metrics = Metrics()
     for cause, seconds in (("a.b", 0.1), ("a.b", 0.3), ("a.b", 0.2), ("c", 0.15)):
-        metrics.stood_still(cause, seconds)
+        metrics.loop_blocked(cause, seconds)
     samples = _of(metrics)
-    longest = {cause: samples["loop_standstill_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
+    longest = {cause: samples["loop_blocked_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
     assert longest == {"a.b": 0.3, "c": 0.15}
 
 
@@ -167,20 +167,19 @@ async def test_what_runs_and_what_it_takes_is_shown() -> None:
     assert samples["process_cpu_seconds_total", ()] > 0
 
 
-async def test_clients_make_up_no_labels() -> None:
-    async with service() as one:
-        await one.get("/v1/topics")
-        before = len((await one.client.get("/metrics")).content)
-        for number in range(50):
-            await one.client.request(f"MADEUP{number}", "/v1/topics")
-            await one.client.request("GET", f"/made/up/{number}")
-            await one.client.request(f"MADEUP{number}", f"/made/up/{number}", headers={"Host": f"made.up{number}"})
-        text = (await one.client.get("/metrics")).text
-        assert not re.search("made.?up", text, re.IGNORECASE)
-        labels = {sample[1] for sample in _samples(text) if sample[0] == "http_request_seconds_count"}
-        assert {pair for each in labels for pair in each} >= {("method", "other"), ("route", "other")}
-        assert len(labels) < 10
-        assert len(text) < 10 * before
+async def test_clients_make_up_no_labels(one: Service) -> None:
+    await one.get("/v1/topics")
+    before = len((await one.client.get("/metrics")).content)
+    for number in range(50):
+        await one.client.request(f"MADEUP{number}", "/v1/topics")
+        await one.client.request("GET", f"/made/up/{number}")
+        await one.client.request(f"MADEUP{number}", f"/made/up/{number}", headers={"Host": f"made.up{number}"})
+    text = (await one.client.get("/metrics")).text
+    assert not re.search("made.?up", text, re.IGNORECASE)
+    labels = {sample[1] for sample in _samples(text) if sample[0] == "http_request_seconds_count"}
+    assert {pair for each in labels for pair in each} >= {("method", "other"), ("route", "other")}
+    assert len(labels) < 10
+    assert len(text) < 10 * before
 
 
 async def test_figures_are_written_beside_the_loop_and_once_for_all_who_want_them(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from projections.queries import topic_lists
+from projections.queries import topics
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 
@@ -60,18 +60,17 @@ async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
         assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
 
 
-async def test_pages_of_requests_have_each_once() -> None:
-    async with service() as one:
-        made = [(await one.create(f"t{number}"))["request_id"] for number in range(5)]
-        seen: list[str] = []
-        cursor: str | None = None
-        for _ in range(10):
-            page = await one.get("/v1/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
-            seen += [each["request_id"] for each in page["requests"]]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                break
-        assert seen == made[::-1]
+async def test_pages_of_requests_have_each_once(one: Service) -> None:
+    made = [(await one.create(f"t{number}"))["request_id"] for number in range(5)]
+    seen: list[str] = []
+    cursor: str | None = None
+    for _ in range(10):
+        page = await one.get("/v1/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
+        seen += [each["request_id"] for each in page["requests"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == made[::-1]
 
 
 async def test_a_summary_says_what_to_look_at_first() -> None:
@@ -104,242 +103,231 @@ async def test_a_summary_says_what_to_look_at_first() -> None:
         assert (load["leaders"], load["replicas"]) == loads[1]
 
 
-async def test_what_is_much_work_to_count_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with service() as one:
-        for name in ("a", "b"):
-            await one.create(name, num_partitions=2)
-        end = (await one.get("/v1/summary"))["as_of"]["offset"]
-        assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
-        monkeypatch.setattr(topic_lists, "KEYS_AT_ONCE", 1)
-        assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
-        for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
-            with monkeypatch.context() as patch:
-                patch.setattr(topic_lists, bound, much)
-                then = await one.get(f"/v1/summary?at={end}")
-                assert (then["topics"], then["partitions"], then["loads"]) == (None, None, []), bound
-                assert (await one.get(f"/v1/brokers/1?at={end}"))["leaders"] is None
-        assert then["brokers_registered"] == 3
+async def test_what_is_much_work_to_count_is_null(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        await one.create(name, num_partitions=2)
+    end = (await one.get("/v1/summary"))["as_of"]["offset"]
+    assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4
+    monkeypatch.setattr(topics, "KEYS_AT_ONCE", 1)
+    assert (await one.get(f"/v1/summary?at={end}"))["partitions"] == 4, "in pages"
+    for bound, much in (("PARTITIONS_MAX", 1), ("SCANNED_MAX", end)):
+        with monkeypatch.context() as patch:
+            patch.setattr(topics, bound, much)
+            then = await one.get(f"/v1/summary?at={end}")
+            assert (then["topics"], then["partitions"], then["loads"]) == (None, None, []), bound
+            assert (await one.get(f"/v1/brokers/1?at={end}"))["leaders"] is None
+    assert then["brokers_registered"] == 3
 
 
-async def test_a_timeline_counts_every_event_once() -> None:
-    async with service() as one:
-        for number in range(5):
-            await one.create(f"t{number}")
-        for spans in (1, 7, 500):
-            shown = await one.get(f"/v1/timeline?spans={spans}")
-            assert sum(each["events"] for each in shown["spans"]) == shown["as_of"]["offset"] + 1
-            ends = [each["end_at_ms"] for each in shown["spans"]]
-            assert [each["start_at_ms"] for each in shown["spans"]][1:] == ends[:-1]
-            assert len(shown["spans"]) <= spans
-        assert sum(each["events"] for each in (await one.get("/v1/timeline?from=3&to=5"))["spans"]) == 3
-        assert (await one.get("/v1/timeline?from=2100-01-01"))["spans"] == []
-        assert (await one.get("/v1/timeline?from=0001-01-01"))["spans"] == (await one.get("/v1/timeline"))["spans"]
+async def test_a_timeline_counts_every_event_once(one: Service) -> None:
+    for number in range(5):
+        await one.create(f"t{number}")
+    for spans in (1, 7, 500):
+        shown = await one.get(f"/v1/timeline?spans={spans}")
+        assert sum(each["events"] for each in shown["spans"]) == shown["as_of"]["offset"] + 1
+        ends = [each["end_at_ms"] for each in shown["spans"]]
+        assert [each["start_at_ms"] for each in shown["spans"]][1:] == ends[:-1]
+        assert len(shown["spans"]) <= spans
+    assert sum(each["events"] for each in (await one.get("/v1/timeline?from=3&to=5"))["spans"]) == 3
+    assert (await one.get("/v1/timeline?from=2100-01-01"))["spans"] == []
+    assert (await one.get("/v1/timeline?from=0001-01-01"))["spans"] == (await one.get("/v1/timeline"))["spans"]
 
 
-async def test_a_topics_timeline_is_folded_by_what_caused_it() -> None:
-    async with service() as one:
-        made = await one.create("t")
-        refused = await one.create("t", 409)
-        await one.request("DELETE", "/v1/topics/t")
-        page = await one.get("/v1/topics/t/timeline")
-        assert [each["command"] for each in page["groups"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
-        assert [each["cause"] for each in page["groups"]][1:] == [refused["request_id"], made["request_id"]]
-        created = page["groups"][2]
-        assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
-        events = (await one.get("/v1/topics/t/events"))["events"]
-        assert sum(each["num_events"] for each in page["groups"]) == len(events)
-        first = await one.get("/v1/topics/t/timeline?limit=1")
-        rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
-        assert first["groups"] + rest["groups"] == page["groups"]
-        assert (first["next_cursor"], rest["next_cursor"]) == (str(page["groups"][0]["first_offset"]), None)
-        then = await one.get(f"/v1/topics/t/timeline?at={created['last_offset']}")
-        assert then["groups"] == [created]
-        assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+async def test_a_topics_timeline_is_folded_by_what_caused_it(one: Service) -> None:
+    made = await one.create("t")
+    refused = await one.create("t", 409)
+    await one.request("DELETE", "/v1/topics/t")
+    page = await one.get("/v1/topics/t/timeline")
+    assert [each["command"] for each in page["groups"]] == ["DeleteTopic", "CreateTopic", "CreateTopic"]
+    assert [each["cause"] for each in page["groups"]][1:] == [refused["request_id"], made["request_id"]]
+    created = page["groups"][2]
+    assert created["types"].keys() >= {"CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered"}
+    events = (await one.get("/v1/topics/t/events"))["events"]
+    assert sum(each["num_events"] for each in page["groups"]) == len(events)
+    first = await one.get("/v1/topics/t/timeline?limit=1")
+    rest = await one.get("/v1/topics/t/timeline", cursor=first["next_cursor"])
+    assert first["groups"] + rest["groups"] == page["groups"]
+    assert (first["next_cursor"], rest["next_cursor"]) == (str(page["groups"][0]["first_offset"]), None)
+    then = await one.get(f"/v1/topics/t/timeline?at={created['last_offset']}")
+    assert then["groups"] == [created]
+    assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_a_broker_with_its_newest_events() -> None:
-    async with service() as one:
-        await one.request("POST", "/v1/simulated/brokers/2/stop")
-        await one.live(1, 3)
-        shown = await one.get("/v1/brokers/2")
-        assert (shown["broker_id"], shown["fenced"]) == (2, True)
-        assert [each["type"] for each in shown["events"]] == ["BrokerFenced", "BrokerUnfenced", "BrokerRegistered"]
-        then = await one.get(f"/v1/brokers/2?at={shown['events'][1]['offset']}")
-        assert (then["fenced"], then["events"]) == (False, shown["events"][1:])
-        assert (await one.get("/v1/brokers/9", 404))["message"] == "there is no broker 9"
+async def test_a_broker_with_its_newest_events(one: Service) -> None:
+    await one.request("POST", "/v1/simulated/brokers/2/stop")
+    await one.live(1, 3)
+    shown = await one.get("/v1/brokers/2")
+    assert (shown["broker_id"], shown["fenced"]) == (2, True)
+    assert [each["type"] for each in shown["events"]] == ["BrokerFenced", "BrokerUnfenced", "BrokerRegistered"]
+    then = await one.get(f"/v1/brokers/2?at={shown['events'][1]['offset']}")
+    assert (then["fenced"], then["events"]) == (False, shown["events"][1:])
+    assert (await one.get("/v1/brokers/9", 404))["message"] == "there is no broker 9"
 
 
-async def test_topics_of_a_kind() -> None:
-    async with service() as one:
-        for name in ("pay.a", "pay.b", "log.a"):
-            await one.create(name)
-        one.brokers.set_delay(1, 60_000)
-        await one.create("pay.slow", 202, timeout_ms=1)
-        expected = {
-            "": ["log.a", "pay.a", "pay.b", "pay.slow"],
-            "name=pay.*": ["pay.a", "pay.b", "pay.slow"],
-            "name=*.a": ["log.a", "pay.a"],
-            "name=pay.?": ["pay.a", "pay.b"],
-            "name=pay": [],
-            "name=[a-z]*": [],
-            "status=ready": ["log.a", "pay.a", "pay.b"],
-            "status=pending": ["pay.slow"],
-            "status=not-ready": ["pay.slow"],
-            "status=offline": [],
-            "placeholders=true": [],
-            "placeholders=false&name=log.*": ["log.a"],
-            "principal=User:ANONYMOUS&name=*.b": ["pay.b"],
-            "principal=User:nobody": [],
-        }
-        for parameters, names in expected.items():
-            page = await one.get(f"/v1/topics?{parameters}")
-            assert [each["name"] for each in page["topics"]] == names, parameters
-            assert page["next_cursor"] is page["next_after"] is None
-            then = await one.get(f"/v1/topics?{parameters}&at={page['as_of']['offset']}")
-            assert then["topics"] == page["topics"], parameters
-        paged, cursor = [], ""
-        for _ in range(9):
-            page = await one.get(f"/v1/topics?name=*.a&limit=1{cursor}")
-            paged += [each["name"] for each in page["topics"]]
-            if page["next_cursor"] is None:
-                break
-            cursor = f"&cursor={page['next_cursor']}"
-        assert paged == ["log.a", "pay.a"]
+async def test_topics_of_a_kind(one: Service) -> None:
+    for name in ("pay.a", "pay.b", "log.a"):
+        await one.create(name)
+    one.brokers.set_delay(1, 60_000)
+    await one.create("pay.slow", 202, timeout_ms=1)
+    expected = {
+        "": ["log.a", "pay.a", "pay.b", "pay.slow"],
+        "name=pay.*": ["pay.a", "pay.b", "pay.slow"],
+        "name=*.a": ["log.a", "pay.a"],
+        "name=pay.?": ["pay.a", "pay.b"],
+        "name=pay": [],
+        "name=[a-z]*": [],
+        "status=ready": ["log.a", "pay.a", "pay.b"],
+        "status=pending": ["pay.slow"],
+        "status=not-ready": ["pay.slow"],
+        "status=offline": [],
+        "placeholders=true": [],
+        "placeholders=false&name=log.*": ["log.a"],
+        "principal=User:ANONYMOUS&name=*.b": ["pay.b"],
+        "principal=User:nobody": [],
+    }
+    for parameters, names in expected.items():
+        page = await one.get(f"/v1/topics?{parameters}")
+        assert [each["name"] for each in page["topics"]] == names, parameters
+        assert page["next_cursor"] is page["next_after"] is None
+        then = await one.get(f"/v1/topics?{parameters}&at={page['as_of']['offset']}")
+        assert then["topics"] == page["topics"], parameters
+    paged, cursor = [], ""
+    for _ in range(9):
+        page = await one.get(f"/v1/topics?name=*.a&limit=1{cursor}")
+        paged += [each["name"] for each in page["topics"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert paged == ["log.a", "pay.a"]
 
 
-async def test_topics_that_are_not_as_they_should_be_are_found_by_their_index() -> None:
-    async with service() as one:
-        for number in range(5):
-            await one.create(f"t{number}", replication_factor=1, num_partitions=3)
-        await one.request("POST", "/v1/simulated/brokers/3/stop")
-        await one.live(1, 2)
-        everything = (await one.get("/v1/topics"))["topics"]
-        for status in ("offline", "under-replicated", "ready"):
-            expected = [each for each in everything if each["status"] == status]
-            assert (await one.get(f"/v1/topics?status={status}"))["topics"] == expected
-        offline = sum(each["offline_partitions"] for each in everything)
-        assert offline > 0
-        assert (await one.get("/v1/summary"))["offline_partitions"] == offline
+async def test_topics_that_are_not_as_they_should_be_are_found_by_their_index(one: Service) -> None:
+    for number in range(5):
+        await one.create(f"t{number}", replication_factor=1, num_partitions=3)
+    await one.request("POST", "/v1/simulated/brokers/3/stop")
+    await one.live(1, 2)
+    everything = (await one.get("/v1/topics"))["topics"]
+    for status in ("offline", "under-replicated", "ready"):
+        expected = [each for each in everything if each["status"] == status]
+        assert (await one.get(f"/v1/topics?status={status}"))["topics"] == expected
+    offline = sum(each["offline_partitions"] for each in everything)
+    assert offline > 0
+    assert (await one.get("/v1/summary"))["offline_partitions"] == offline
 
 
-async def test_the_newest_topics_come_first() -> None:
-    async with service() as one:
-        for name in ("b", "c", "a", "d"):
-            await one.create(name)
-        await one.request("DELETE", "/v1/topics/c")
-        page = await one.get("/v1/topics?order=newest")
-        assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
-        seen, cursor = [], ""
-        for _ in range(9):
-            page = await one.get(f"/v1/topics?order=newest&limit=1{cursor}")
-            seen += [each["name"] for each in page["topics"]]
-            if page["next_cursor"] is None:
-                break
-            cursor = f"&cursor={page['next_cursor']}"
-        assert seen == ["d", "a", "b"]
+async def test_the_newest_topics_come_first(one: Service) -> None:
+    for name in ("b", "c", "a", "d"):
+        await one.create(name)
+    await one.request("DELETE", "/v1/topics/c")
+    page = await one.get("/v1/topics?order=newest")
+    assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
+    seen, cursor = [], ""
+    for _ in range(9):
+        page = await one.get(f"/v1/topics?order=newest&limit=1{cursor}")
+        seen += [each["name"] for each in page["topics"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert seen == ["d", "a", "b"]
 
 
-async def test_events_newest_first_of_a_type_and_as_of_a_moment() -> None:
-    async with service() as one:
-        made = await one.create("t")
-        await one.create("u")
-        for which in (
-            "",
-            "&topic=t",
-            f"&request={made['request_id']}",
-            "&type=TopicCreated",
-            "&type=TopicReady&topic=u",
-        ):
-            everything = (await one.get(f"/v1/events?limit=1000{which}"))["events"]
-            assert everything, which
-            for order in ("oldest", "newest"):
-                seen, cursor = [], ""
-                for _ in range(100):
-                    page = await one.get(f"/v1/events?limit=2&order={order}{which}{cursor}")
-                    assert len(page["events"]) <= 2
-                    seen += page["events"]
-                    if "next_cursor" not in page:
-                        break
-                    cursor = f"&cursor={page['next_cursor']}"
-                assert seen == (everything if order == "oldest" else everything[::-1]), f"{which} {order}"
-            at = everything[-1]["offset"] - 1
-            then = (await one.get(f"/v1/events?limit=1000{which}&at={at}"))["events"]
-            assert then == everything[:-1], which
-        newest = (await one.get("/v1/topics/t/events?order=newest"))["events"]
-        assert newest == (await one.get("/v1/topics/t/events"))["events"][::-1]
+async def test_events_newest_first_of_a_type_and_as_of_a_moment(one: Service) -> None:
+    made = await one.create("t")
+    await one.create("u")
+    for which in (
+        "",
+        "&topic=t",
+        f"&request={made['request_id']}",
+        "&type=TopicCreated",
+        "&type=TopicReady&topic=u",
+    ):
+        everything = (await one.get(f"/v1/events?limit=1000{which}"))["events"]
+        assert everything, which
+        for order in ("oldest", "newest"):
+            seen, cursor = [], ""
+            for _ in range(100):
+                page = await one.get(f"/v1/events?limit=2&order={order}{which}{cursor}")
+                assert len(page["events"]) <= 2
+                seen += page["events"]
+                if "next_cursor" not in page:
+                    break
+                cursor = f"&cursor={page['next_cursor']}"
+            assert seen == (everything if order == "oldest" else everything[::-1]), f"{which} {order}"
+        at = everything[-1]["offset"] - 1
+        then = (await one.get(f"/v1/events?limit=1000{which}&at={at}"))["events"]
+        assert then == everything[:-1], which
+    newest = (await one.get("/v1/topics/t/events?order=newest"))["events"]
+    assert newest == (await one.get("/v1/topics/t/events"))["events"][::-1]
 
 
-async def test_a_request_and_an_explanation_as_they_were() -> None:
-    async with service() as one:
-        request_id = (await one.create("t"))["request_id"]
-        whole = await one.get(f"/v1/requests/{request_id}")
-        first = whole["requested_offset"]
-        then = await one.get(f"/v1/requests/{request_id}?at={first}")
-        assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("requested", "created")
-        assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]
-        for subject in (request_id, "t"):
-            steps = (await one.get(f"/v1/explain/{subject}"))["steps"]
-            then = await one.get(f"/v1/explain/{subject}?at={first + 1}")
-            assert then["steps"] == steps[:2], subject
-            assert "no topic and no request" in (await one.get(f"/v1/explain/{subject}?at={first - 1}", 404))["message"]
+async def test_a_request_and_an_explanation_as_they_were(one: Service) -> None:
+    request_id = (await one.create("t"))["request_id"]
+    whole = await one.get(f"/v1/requests/{request_id}")
+    first = whole["requested_offset"]
+    then = await one.get(f"/v1/requests/{request_id}?at={first}")
+    assert (then["topics"][0]["status"], whole["topics"][0]["status"]) == ("requested", "created")
+    assert "no request" in (await one.get(f"/v1/requests/{request_id}?at={first - 1}", 404))["message"]
+    for subject in (request_id, "t"):
+        steps = (await one.get(f"/v1/explain/{subject}"))["steps"]
+        then = await one.get(f"/v1/explain/{subject}?at={first + 1}")
+        assert then["steps"] == steps[:2], subject
+        assert "no topic and no request" in (await one.get(f"/v1/explain/{subject}?at={first - 1}", 404))["message"]
 
 
-async def test_what_is_different_between_two_moments() -> None:
-    async with service() as one:
-        for name in ("same", "gone", "anew", "grown"):
-            await one.create(name, configs={"retention.ms": 5})
-        start = (await one.get("/v1/brokers"))["as_of"]["offset"]
-        await one.request("DELETE", "/v1/topics/gone")
-        await one.request("DELETE", "/v1/topics/anew")
-        await one.create("anew")
-        await one.create("born")
-        await one.create("same", 409)
-        await one.request("POST", "/v1/simulated/brokers/3/stop")
-        await one.live(1, 2)
-        await one.until(lambda: one.api.store.durable_tallies.health.under_replicated == 8)
-        shown = await one.get(f"/v1/diff?from={start}")
-        topics = {each["name"]: each for each in shown["topics"]}
-        assert {name: each["change"] for name, each in topics.items()} == {
-            "anew": "recreated",
-            "born": "created",
-            "gone": "deleted",
-            "grown": "changed",
-            "same": "changed",
-        }
-        assert topics["anew"]["configs"] == [{"name": "retention.ms", "before": "5", "after": None}]
-        assert (topics["gone"]["partitions_before"], topics["gone"]["partitions_after"]) == (2, None)
-        assert (topics["same"]["other_isr"], topics["same"]["other_replicas"]) == (2, 0), "a broker stopped"
-        (broker,) = shown["cluster"]["brokers"]
-        assert (broker["broker_id"], broker["before"], broker["after"]) == (3, "live", "fenced")
-        assert shown["before"]["offset"] == start
-        seen, cursor = [], ""
-        for _ in range(9):
-            page = await one.get(f"/v1/diff?from={start}&limit=2{cursor}")
-            assert (page["cluster"] is None) == bool(cursor), "on the first page alone"
-            seen += page["topics"]
-            if page["next_cursor"] is None:
-                break
-            cursor = f"&cursor={page['next_cursor']}"
-        assert seen == shown["topics"]
-        nothing = await one.get(f"/v1/diff?from={shown['after']['offset']}")
-        assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
+async def test_what_is_different_between_two_moments(one: Service) -> None:
+    for name in ("same", "gone", "anew", "grown"):
+        await one.create(name, configs={"retention.ms": 5})
+    start = (await one.get("/v1/brokers"))["as_of"]["offset"]
+    await one.request("DELETE", "/v1/topics/gone")
+    await one.request("DELETE", "/v1/topics/anew")
+    await one.create("anew")
+    await one.create("born")
+    await one.create("same", 409)
+    await one.request("POST", "/v1/simulated/brokers/3/stop")
+    await one.live(1, 2)
+    await one.until(lambda: one.api.store.durable_tallies.health.under_replicated == 8)
+    shown = await one.get(f"/v1/diff?from={start}")
+    topics = {each["name"]: each for each in shown["topics"]}
+    assert {name: each["change"] for name, each in topics.items()} == {
+        "anew": "recreated",
+        "born": "created",
+        "gone": "deleted",
+        "grown": "changed",
+        "same": "changed",
+    }
+    assert topics["anew"]["configs"] == [{"name": "retention.ms", "before": "5", "after": None}]
+    assert (topics["gone"]["partitions_before"], topics["gone"]["partitions_after"]) == (2, None)
+    assert (topics["same"]["other_isr"], topics["same"]["other_replicas"]) == (2, 0), "a broker stopped"
+    (broker,) = shown["cluster"]["brokers"]
+    assert (broker["broker_id"], broker["before"], broker["after"]) == (3, "live", "fenced")
+    assert shown["before"]["offset"] == start
+    seen, cursor = [], ""
+    for _ in range(9):
+        page = await one.get(f"/v1/diff?from={start}&limit=2{cursor}")
+        assert (page["cluster"] is None) == bool(cursor), "on the first page alone"
+        seen += page["topics"]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert seen == shown["topics"]
+    nothing = await one.get(f"/v1/diff?from={shown['after']['offset']}")
+    assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
 
 
-async def test_the_newest_topics_of_any_moment() -> None:
-    async with service() as one:
-        for name in ("a", "b.c", "d"):
-            await one.create(name)
-        for gone, again in (("b.c", "b_c"), ("a", "a")):
-            await one.request("DELETE", f"/v1/topics/{gone}")
-            await one.create(again)
-        for at in range(0, one.log.durable_offset, 2):
-            there = (await one.get("/v1/topics", at=at))["topics"]
-            page = await one.get("/v1/topics", order="newest", at=at, limit=1)
-            newest = page["topics"]
-            while page["next_cursor"] is not None:
-                page = await one.get("/v1/topics", order="newest", at=at, limit=1, cursor=page["next_cursor"])
-                newest += page["topics"]
-            assert newest == sorted(there, key=lambda each: -each["created_offset"]), f"at {at}"
+async def test_the_newest_topics_of_any_moment(one: Service) -> None:
+    for name in ("a", "b.c", "d"):
+        await one.create(name)
+    for gone, again in (("b.c", "b_c"), ("a", "a")):
+        await one.request("DELETE", f"/v1/topics/{gone}")
+        await one.create(again)
+    for at in range(0, one.log.durable_offset, 2):
+        there = (await one.get("/v1/topics", at=at))["topics"]
+        page = await one.get("/v1/topics", order="newest", at=at, limit=1)
+        newest = page["topics"]
+        while page["next_cursor"] is not None:
+            page = await one.get("/v1/topics", order="newest", at=at, limit=1, cursor=page["next_cursor"])
+            newest += page["topics"]
+        assert newest == sorted(there, key=lambda each: -each["created_offset"]), f"at {at}"
 
 
 WRONG = """
@@ -366,9 +354,8 @@ WRONG = """
 """
 
 
-async def test_what_is_wrong_is_named() -> None:
-    async with service() as one:
-        for line in WRONG.strip().splitlines():
-            path, expected = (column.strip() for column in line.split("|", 1))
-            answer = await one.client.get(path)
-            assert f"{answer.status_code} {answer.json()['message']}".startswith(expected), f"{path}: {answer.text}"
+async def test_what_is_wrong_is_named(one: Service) -> None:
+    for line in WRONG.strip().splitlines():
+        path, expected = (column.strip() for column in line.split("|", 1))
+        answer = await one.client.get(path)
+        assert f"{answer.status_code} {answer.json()['message']}".startswith(expected), f"{path}: {answer.text}"

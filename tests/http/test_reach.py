@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
-from controller.http.reach import Reach
+from controller.http.gate import Reach
 from controller.http.server import HttpServer
 from controller.kafka.session import normal_host
 from tests.http.service import Service, service
@@ -42,28 +42,26 @@ def test_the_names_that_a_service_goes_by(line: str) -> None:
     assert Reach(frozenset({"*"})).allows(host), "any name"
 
 
-async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_resolves_here() -> None:
-    async with service() as one:
-        evil = {"Host": "evil.example", "Origin": "http://evil.example"}
-        refused = (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("GET", "/v1/topics"), ("GET", "/metrics"))
-        for method, path in refused:
-            reply = await one.request(method, path, 421, headers=evil, json={"name": "t"})
-            assert reply["message"].startswith("Host 'evil.example' is not a name of this service")
-        assert (await one.get("/v1/topics"))["topics"] == []
-        assert (await one.client.get("/health/live", headers=evil)).status_code == 200, "which says nothing"
-        long = await one.request("GET", "/v1/topics", 421, headers={"Host": "x" * 5000})
-        assert len(long["message"]) < 300
+async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_resolves_here(one: Service) -> None:
+    evil = {"Host": "evil.example", "Origin": "http://evil.example"}
+    refused = (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("GET", "/v1/topics"), ("GET", "/metrics"))
+    for method, path in refused:
+        reply = await one.request(method, path, 421, headers=evil, json={"name": "t"})
+        assert reply["message"].startswith("Host 'evil.example' is not a name of this service")
+    assert (await one.get("/v1/topics"))["topics"] == []
+    assert (await one.client.get("/health/live", headers=evil)).status_code == 200, "which says nothing"
+    long = await one.request("GET", "/v1/topics", 421, headers={"Host": "x" * 5000})
+    assert len(long["message"]) < 300
 
 
-async def test_what_is_advertised_or_listened_on_or_set_is_a_name_too() -> None:
-    async with service() as one:
-        reach = Reach(frozenset({"kafka.example"}))
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
-        port = await other.start("127.0.0.1", 0)
-        for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
-            answer = await one.client.get(f"http://127.0.0.1:{port}/topics", headers={"Host": host})
-            assert answer.status_code == status, host
-        await other.stop()
+async def test_what_is_advertised_or_listened_on_or_set_is_a_name_too(one: Service) -> None:
+    reach = Reach(frozenset({"kafka.example"}))
+    other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
+    port = await other.start("127.0.0.1", 0)
+    for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
+        answer = await one.client.get(f"http://127.0.0.1:{port}/topics", headers={"Host": host})
+        assert answer.status_code == status, host
+    await other.stop()
 
 
 # the peer, what X-Forwarded-For says, who the client is; trusted are 10.0.0.0/8 and ::1

@@ -11,7 +11,7 @@ import pytest
 
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries import query
+from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
 from tests.http.service import Service, service
 
@@ -30,71 +30,69 @@ def _check_times(shape: Any) -> None:
             _check_times(one)
 
 
-async def test_a_topic_is_shown_with_all_that_made_it() -> None:
-    async with service() as one:
-        await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
-        shown = await one.get("/v1/topics/t")
-        topic = one.api.store.durable_named("t")
-        assert topic is not None
-        assert shown == {
-            "name": "t",
-            "topic_id": topic_id_text(topic.topic_id),
-            "status": "ready",
-            "num_partitions": 1,
-            "replication_factor": 3,
-            "under_replicated_partitions": 0,
-            "offline_partitions": 0,
-            "placeholders": 0,
-            "configs": {"retention.ms": "5"},
-            "created_at": shown["created_at"],
-            "created_at_ms": topic.created_at_ms,
-            "created_offset": topic.created_offset,
-            "created_by": {
-                "request_id": shown["created_by"]["request_id"],
-                "principal": "User:ANONYMOUS",
-                "client_id": shown["created_by"]["client_id"],
-                "api": "HTTP",
-                "api_version": 7,
-            },
-            "ready_at": shown["ready_at"],
-            "ready_at_ms": topic.ready_at_ms,
-            "partitions": [
-                {
-                    "partition": 0,
-                    "leader": 3,
-                    "replicas": [3, 1, 2],
-                    "isr": [3, 1, 2],
-                    "offline": [],
-                    "leader_epoch": 0,
-                    "partition_epoch": 0,
-                }
-            ],
-            "policy": None,
-            "placed_on": [1, 2, 3],
-            "as_of": shown["as_of"],
-        }
-        assert shown["created_by"]["client_id"].startswith("python-httpx")
-        assert shown["as_of"]["offset"] == one.log.durable_offset - 1
-        _check_times(shown)
+async def test_a_topic_is_shown_with_all_that_made_it(one: Service) -> None:
+    await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
+    shown = await one.get("/v1/topics/t")
+    topic = one.api.store.durable_named("t")
+    assert topic is not None
+    assert shown == {
+        "name": "t",
+        "topic_id": topic_id_text(topic.topic_id),
+        "status": "ready",
+        "num_partitions": 1,
+        "replication_factor": 3,
+        "under_replicated_partitions": 0,
+        "offline_partitions": 0,
+        "placeholders": 0,
+        "configs": {"retention.ms": "5"},
+        "created_at": shown["created_at"],
+        "created_at_ms": topic.created_at_ms,
+        "created_offset": topic.created_offset,
+        "created_by": {
+            "request_id": shown["created_by"]["request_id"],
+            "principal": "User:ANONYMOUS",
+            "client_id": shown["created_by"]["client_id"],
+            "api": "HTTP",
+            "api_version": 7,
+        },
+        "ready_at": shown["ready_at"],
+        "ready_at_ms": topic.ready_at_ms,
+        "partitions": [
+            {
+                "partition": 0,
+                "leader": 3,
+                "replicas": [3, 1, 2],
+                "isr": [3, 1, 2],
+                "offline": [],
+                "leader_epoch": 0,
+                "partition_epoch": 0,
+            }
+        ],
+        "policy": None,
+        "placed_on": [1, 2, 3],
+        "as_of": shown["as_of"],
+    }
+    assert shown["created_by"]["client_id"].startswith("python-httpx")
+    assert shown["as_of"]["offset"] == one.log.durable_offset - 1
+    _check_times(shown)
 
 
-async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too() -> None:
-    async with service() as one:
-        await one.create("t", num_partitions=1)
-        await one.create("alone", assignments=[[3]])
-        await one.request("POST", "/v1/simulated/brokers/3/stop")
-        await one.live(1, 2)
-        await one.until(lambda: len(_partition(one, "t").isr) == 2 and _partition(one, "alone").leader == -1)
-        shown = await one.get("/v1/topics/t")
-        assert shown["status"] == "under-replicated"
-        assert (shown["under_replicated_partitions"], shown["partitions"][0]["offline"]) == (1, [3])
-        alone = await one.get("/v1/topics/alone")
-        assert (alone["status"], alone["offline_partitions"], alone["partitions"][0]["leader"]) == ("offline", 1, -1)
-        at = shown["as_of"]["offset"]
-        await one.request("POST", "/v1/simulated/brokers/3/start")
-        await one.until(lambda: len(_partition(one, "t").isr) == 3)
-        assert (await one.get("/v1/topics/t"))["status"] == "ready"
-        assert (await one.get("/v1/topics/t", at=at))["status"] == "under-replicated", "the past stays as it was"
+async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too(one: Service) -> None:
+    await one.create("t", num_partitions=1)
+    await one.create("alone", assignments=[[3]])
+    await one.request("POST", "/v1/simulated/brokers/3/stop")
+    await one.live(1, 2)
+    await one.until(lambda: len(_partition(one, "t").isr) == 2 and _partition(one, "alone").leader == -1)
+    shown = await one.get("/v1/topics/t")
+    assert shown["status"] == "under-replicated"
+    assert (shown["under_replicated_partitions"], shown["partitions"][0]["offline"]) == (1, [3])
+    alone = await one.get("/v1/topics/alone")
+    assert (alone["status"], alone["offline_partitions"], alone["partitions"][0]["leader"]) == ("offline", 1, -1)
+    at = shown["as_of"]["offset"]
+    await one.request("POST", "/v1/simulated/brokers/3/start")
+    await one.until(lambda: len(_partition(one, "t").isr) == 3)
+    assert (await one.get("/v1/topics/t"))["status"] == "ready"
+    assert (await one.get("/v1/topics/t", at=at))["status"] == "under-replicated", "the past stays as it was"
 
 
 def _partition(one: Service, name: str) -> Any:
@@ -156,110 +154,104 @@ def _alive(one: Service, offset: int) -> list[str]:
     return sorted(alive)
 
 
-async def test_topics_come_in_pages() -> None:
-    async with service() as one:
-        names = [f"t{number:02}" for number in range(13)]
-        for name in names:
-            await one.create(name, num_partitions=1, timeout_ms=0, expect=202)
-        for at in ({}, {"at": one.log.durable_offset - 1}):
-            seen: list[str] = []
-            after: dict[str, Any] = {}
-            while True:
-                page = await one.get("/v1/topics", limit=5, **after, **at)
-                seen += [topic["name"] for topic in page["topics"]]
-                assert len(page["topics"]) <= 5
-                if page["next_after"] is None:
-                    break
-                after = {"after": page["next_after"]}
-            assert seen == names
-        exactly = await one.get("/v1/topics", limit=13)
-        assert (len(exactly["topics"]), exactly["next_after"]) == (13, None)
+async def test_topics_come_in_pages(one: Service) -> None:
+    names = [f"t{number:02}" for number in range(13)]
+    for name in names:
+        await one.create(name, num_partitions=1, timeout_ms=0, expect=202)
+    for at in ({}, {"at": one.log.durable_offset - 1}):
+        seen: list[str] = []
+        after: dict[str, Any] = {}
+        while True:
+            page = await one.get("/v1/topics", limit=5, **after, **at)
+            seen += [topic["name"] for topic in page["topics"]]
+            assert len(page["topics"]) <= 5
+            if page["next_after"] is None:
+                break
+            after = {"after": page["next_after"]}
+        assert seen == names
+    exactly = await one.get("/v1/topics", limit=13)
+    assert (len(exactly["topics"]), exactly["next_after"]) == (13, None)
 
 
-async def test_many_topics_are_listed_a_slice_at_a_time() -> None:
-    async with service() as one:
-        made = [one.create(f"t{number:03}", num_partitions=30, timeout_ms=0, expect=202) for number in range(130)]
-        await asyncio.gather(*made)
-        page = await one.get("/v1/topics", limit=1000)
-        assert [topic["name"] for topic in page["topics"]] == [f"t{number:03}" for number in range(130)]
+async def test_many_topics_are_listed_a_slice_at_a_time(one: Service) -> None:
+    made = [one.create(f"t{number:03}", num_partitions=30, timeout_ms=0, expect=202) for number in range(130)]
+    await asyncio.gather(*made)
+    page = await one.get("/v1/topics", limit=1000)
+    assert [topic["name"] for topic in page["topics"]] == [f"t{number:03}" for number in range(130)]
 
 
-async def test_a_request_shows_its_outcome() -> None:
-    async with service() as one:
-        made = await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
-        shown = await one.get(f"/v1/requests/{made['request_id']}")
-        _check_times(shown)
-        topic = shown["topics"][0]
-        assert (shown["api"], shown["timeout_ms"], shown["principal"]) == ("HTTP", 30_000, "User:ANONYMOUS")
-        assert shown["deadline_at_ms"] == shown["requested_at_ms"] + 30_000
-        assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
-        assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
-        assert topic["requested"]["configs"] == {"retention.ms": "5"}
-        gone = await one.request("DELETE", "/v1/topics/t")
-        topic = (await one.get(f"/v1/requests/{gone['request_id']}"))["topics"][0]
-        assert (topic["status"], topic["wanted"], topic["requested"]) == ("deleted", "to be deleted", None)
-        reply = await one.get("/v1/requests/nonesuch", 404)
-        assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
+async def test_a_request_shows_its_outcome(one: Service) -> None:
+    made = await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
+    shown = await one.get(f"/v1/requests/{made['request_id']}")
+    _check_times(shown)
+    topic = shown["topics"][0]
+    assert (shown["api"], shown["timeout_ms"], shown["principal"]) == ("HTTP", 30_000, "User:ANONYMOUS")
+    assert shown["deadline_at_ms"] == shown["requested_at_ms"] + 30_000
+    assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
+    assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
+    assert topic["requested"]["configs"] == {"retention.ms": "5"}
+    gone = await one.request("DELETE", "/v1/topics/t")
+    topic = (await one.get(f"/v1/requests/{gone['request_id']}"))["topics"][0]
+    assert (topic["status"], topic["wanted"], topic["requested"]) == ("deleted", "to be deleted", None)
+    reply = await one.get("/v1/requests/nonesuch", 404)
+    assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
 
 
-async def test_brokers_show_since_when_and_why_they_are_as_they_are() -> None:
-    async with service() as one:
-        await one.request("POST", "/v1/simulated/brokers/2/stop")
-        await one.live(1, 3)
-        shown = await one.get("/v1/brokers")
-        _check_times(shown)
-        assert [(broker["broker_id"], broker["fenced"]) for broker in shown["brokers"]] == [
-            (1, False),
-            (2, True),
-            (3, False),
-        ]
-        assert shown["live"] == [1, 3]
-        second = shown["brokers"][1]
-        assert (second["reason"], second["rack"], second["endpoints"][0]["port"]) == ("stopped", "rack-b", 9092)
-        assert shown["settings"] == dict(one.settings)
-        assert shown["release"] == "9.9"
+async def test_brokers_show_since_when_and_why_they_are_as_they_are(one: Service) -> None:
+    await one.request("POST", "/v1/simulated/brokers/2/stop")
+    await one.live(1, 3)
+    shown = await one.get("/v1/brokers")
+    _check_times(shown)
+    assert [(broker["broker_id"], broker["fenced"]) for broker in shown["brokers"]] == [
+        (1, False),
+        (2, True),
+        (3, False),
+    ]
+    assert shown["live"] == [1, 3]
+    second = shown["brokers"][1]
+    assert (second["reason"], second["rack"], second["endpoints"][0]["port"]) == ("stopped", "rack-b", 9092)
+    assert shown["settings"] == dict(one.settings)
+    assert shown["release"] == "9.9"
 
 
-async def test_events_come_in_pages_and_by_topic_and_by_request() -> None:
-    async with service() as one:
-        made = await one.create("t", num_partitions=1)
-        await one.create("u", num_partitions=1)
-        end = one.log.durable_offset
-        seen: list[int] = []
-        start: int | None = 0
-        while start is not None:
-            page = await one.get("/v1/events", **{"from": start, "limit": 3})
-            _check_times(page)
-            assert page["end"] == end
-            seen += [event["offset"] for event in page["events"]]
-            start = page["next"]
-        assert seen == list(range(end))
-        of_topic = await one.get("/v1/events", topic="t")
-        assert {event["fields"]["topic"] for event in of_topic["events"]} == {"t"}
-        assert of_topic == await one.get("/v1/topics/t/events")
-        of_request = await one.get("/v1/events", request=made["request_id"])
-        types = [event["type"] for event in of_request["events"]]
-        assert types == ["CreateRequested", "TopicCreated", "CreateAnswered"]
-        assert (await one.get("/v1/events", request=made["request_id"], topic="u"))["events"] == []
-        assert (await one.get("/v1/topics/t/events", **{"from": end}))["events"] == []
-        created = of_request["events"][1]
-        assert created["text"].startswith("t is created, 1 partition with factor 3, placed on live brokers 1, 2, 3")
-        assert created["cause"] == {"command": "CreateTopic", "request_id": made["request_id"]}
-        assert created["fields"]["topic_id"] == made["topic_id"]
-        assert created["fields"]["partitions"][0]["replicas"] == [3, 1, 2]
-        assert (await one.get("/v1/topics/none/events", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+async def test_events_come_in_pages_and_by_topic_and_by_request(one: Service) -> None:
+    made = await one.create("t", num_partitions=1)
+    await one.create("u", num_partitions=1)
+    end = one.log.durable_offset
+    seen: list[int] = []
+    start: int | None = 0
+    while start is not None:
+        page = await one.get("/v1/events", **{"from": start, "limit": 3})
+        _check_times(page)
+        assert page["end"] == end
+        seen += [event["offset"] for event in page["events"]]
+        start = page["next"]
+    assert seen == list(range(end))
+    of_topic = await one.get("/v1/events", topic="t")
+    assert {event["fields"]["topic"] for event in of_topic["events"]} == {"t"}
+    assert of_topic == await one.get("/v1/topics/t/events")
+    of_request = await one.get("/v1/events", request=made["request_id"])
+    types = [event["type"] for event in of_request["events"]]
+    assert types == ["CreateRequested", "TopicCreated", "CreateAnswered"]
+    assert (await one.get("/v1/events", request=made["request_id"], topic="u"))["events"] == []
+    assert (await one.get("/v1/topics/t/events", **{"from": end}))["events"] == []
+    created = of_request["events"][1]
+    assert created["text"].startswith("t is created, 1 partition with factor 3, placed on live brokers 1, 2, 3")
+    assert created["cause"] == {"command": "CreateTopic", "request_id": made["request_id"]}
+    assert created["fields"]["topic_id"] == made["topic_id"]
+    assert created["fields"]["partitions"][0]["replicas"] == [3, 1, 2]
+    assert (await one.get("/v1/topics/none/events", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_a_topic_and_a_request_are_explained() -> None:
-    async with service() as one:
-        made = await one.create("t", num_partitions=1)
-        for subject, kind in (("t", "topic"), (made["request_id"], "request")):
-            explanation = await one.get(f"/v1/explain/{subject}")
-            _check_times(explanation)
-            assert (explanation["subject"], explanation["kind"], explanation["omitted"]) == (subject, kind, 0)
-            assert [step["event"] for step in explanation["steps"]][:2] == ["CreateRequested", "TopicCreated"]
-            assert explanation["steps"][-1]["event"] == "CreateAnswered"
-        assert (await one.get("/v1/explain/nonesuch", 404))["error"] == "RESOURCE_NOT_FOUND"
+async def test_a_topic_and_a_request_are_explained(one: Service) -> None:
+    made = await one.create("t", num_partitions=1)
+    for subject, kind in (("t", "topic"), (made["request_id"], "request")):
+        explanation = await one.get(f"/v1/explain/{subject}")
+        _check_times(explanation)
+        assert (explanation["subject"], explanation["kind"], explanation["omitted"]) == (subject, kind, 0)
+        assert [step["event"] for step in explanation["steps"]][:2] == ["CreateRequested", "TopicCreated"]
+        assert explanation["steps"][-1]["event"] == "CreateAnswered"
+    assert (await one.get("/v1/explain/nonesuch", 404))["error"] == "RESOURCE_NOT_FOUND"
 
 
 # path | status, and how the message begins
@@ -316,60 +308,58 @@ WRONG = """
 """
 
 
-async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowed() -> None:
-    async with service() as one:
-        for line in WRONG.strip().splitlines():
-            path, expected = (column.strip() for column in line.split("|", 1))
-            path = path.replace("MANY", "9" * 5000).replace("NINES", "9" * 400)
-            answer = await one.client.get(path)
-            reply = answer.json()
-            assert f"{answer.status_code} {reply['message']}".startswith(expected), f"{path}: {reply}"
-            assert reply["code"] in {3, 42, 91}, f"{path}: {reply}"
+async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowed(one: Service) -> None:
+    for line in WRONG.strip().splitlines():
+        path, expected = (column.strip() for column in line.split("|", 1))
+        path = path.replace("MANY", "9" * 5000).replace("NINES", "9" * 400)
+        answer = await one.client.get(path)
+        reply = answer.json()
+        assert f"{answer.status_code} {reply['message']}".startswith(expected), f"{path}: {reply}"
+        assert reply["code"] in {3, 42, 91}, f"{path}: {reply}"
 
 
-async def test_the_document_names_every_path_and_every_body() -> None:
-    async with service() as one:
-        document = await one.get("/openapi.json")
-        assert document["info"]["title"] == "Topicwright"
-        assert set(document["paths"]) == {
-            "/health/live",
-            "/health/ready",
-            "/metrics",
-            "/v1/topics",
-            "/v1/topics/{name}",
-            "/v1/topics/{name}/events",
-            "/v1/topics/{name}/timeline",
-            "/v1/topics/{name}/configs",
-            "/v1/policies",
-            "/v1/requests",
-            "/v1/requests/{request_id}",
-            "/v1/brokers",
-            "/v1/brokers/{broker_id}",
-            "/v1/events",
-            "/v1/events/follow",
-            "/v1/explain/{subject}",
-            "/v1/log/head",
-            "/v1/log/proof",
-            "/v1/log/leaves",
-            "/v1/summary",
-            "/v1/quorum",
-            "/v1/diff",
-            "/v1/timeline",
-            "/v1/simulated/brokers",
-            "/v1/simulated/brokers/{broker_id}/stop",
-            "/v1/simulated/brokers/{broker_id}/start",
-            "/v1/simulated/brokers/{broker_id}/delay",
-        }
-        create = document["paths"]["/v1/topics"]["post"]
-        body = create["requestBody"]["content"]["application/json"]["schema"]
-        assert (body["required"], body["additionalProperties"]) == (["name"], False)
-        assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
-        parameters = {one["name"] for one in document["paths"]["/v1/events"]["get"]["parameters"]}
-        assert parameters == {"from", "limit", "topic", "request", "type", "order", "partition", "cursor", "at"}
+async def test_the_document_names_every_path_and_every_body(one: Service) -> None:
+    document = await one.get("/openapi.json")
+    assert document["info"]["title"] == "Topicwright"
+    assert set(document["paths"]) == {
+        "/health/live",
+        "/health/ready",
+        "/metrics",
+        "/v1/topics",
+        "/v1/topics/{name}",
+        "/v1/topics/{name}/events",
+        "/v1/topics/{name}/timeline",
+        "/v1/topics/{name}/configs",
+        "/v1/policies",
+        "/v1/requests",
+        "/v1/requests/{request_id}",
+        "/v1/brokers",
+        "/v1/brokers/{broker_id}",
+        "/v1/events",
+        "/v1/events/follow",
+        "/v1/explain/{subject}",
+        "/v1/log/head",
+        "/v1/log/proof",
+        "/v1/log/leaves",
+        "/v1/summary",
+        "/v1/quorum",
+        "/v1/diff",
+        "/v1/timeline",
+        "/v1/simulated/brokers",
+        "/v1/simulated/brokers/{broker_id}/stop",
+        "/v1/simulated/brokers/{broker_id}/start",
+        "/v1/simulated/brokers/{broker_id}/delay",
+    }
+    create = document["paths"]["/v1/topics"]["post"]
+    body = create["requestBody"]["content"]["application/json"]["schema"]
+    assert (body["required"], body["additionalProperties"]) == (["name"], False)
+    assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
+    parameters = {one["name"] for one in document["paths"]["/v1/events"]["get"]["parameters"]}
+    assert parameters == {"from", "limit", "topic", "request", "type", "order", "partition", "cursor", "at"}
 
 
 async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "BYTES_PER_PAGE", 200)
+    monkeypatch.setattr(event_pages, "BYTES_PER_PAGE", 200)
     async with service() as one:
         made = await one.create("t", num_partitions=20)
         for number in range(4):

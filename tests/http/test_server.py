@@ -13,10 +13,10 @@ import structlog
 
 from controller.http.app import Parts, build_app
 from controller.http.following import Followers
+from controller.http.gate import Reach
 from controller.http.query_threads import Reading, Stopping
-from controller.http.reach import Reach
 from controller.http.server import HttpServer
-from tests.http.service import service
+from tests.http.service import Service, service
 
 
 async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
@@ -29,23 +29,21 @@ async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
         await asyncio.open_connection("127.0.0.1", one.port)
 
 
-async def test_an_address_that_is_taken_is_named() -> None:
-    async with service() as one:
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics)
-        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
-            await other.start("127.0.0.1", one.port)
-        await other.stop()
+async def test_an_address_that_is_taken_is_named(one: Service) -> None:
+    other = HttpServer(one.api, one.brokers, one.query, one.metrics)
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
+        await other.start("127.0.0.1", one.port)
+    await other.stop()
 
 
-async def test_idle_connections_do_not_hold_up_its_end() -> None:
-    async with service() as one:
-        reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
-        writer.write(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-        await one.http.stop()
-        await reader.read()
-        assert reader.at_eof(), "closed by the server"
-        writer.close()
+async def test_idle_connections_do_not_hold_up_its_end(one: Service) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
+    writer.write(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+    await one.http.stop()
+    await reader.read()
+    assert reader.at_eof(), "closed by the server"
+    writer.close()
 
 
 async def test_what_is_no_http_is_answered_with_an_error_and_logged() -> None:
@@ -78,17 +76,16 @@ async def test_a_bug_is_logged_and_its_cause_not_shown_to_the_client(monkeypatch
         assert isinstance(lines[0]["exc_info"], ZeroDivisionError)
 
 
-async def test_real_brokers_cannot_be_stopped_over_http() -> None:
-    async with service() as one:
-        reading, stopping = Reading(), Stopping()
-        followers = Followers(one.query, reading, stopping)
-        brokers: object = object()
-        parts = Parts(one.api, brokers, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
-        transport = httpx.ASGITransport(app=build_app(parts, "1", Reach()))  # type: ignore[arg-type]
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
-            assert (await client.get("/health/live")).status_code == 200
-        reading.close()
+async def test_real_brokers_cannot_be_stopped_over_http(one: Service) -> None:
+    reading, stopping = Reading(), Stopping()
+    followers = Followers(one.query, reading, stopping)
+    brokers: object = object()
+    parts = Parts(one.api, brokers, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=build_app(parts, "1", Reach()))  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
+        assert (await client.get("/health/live")).status_code == 200
+    reading.close()
 
 
 async def test_ipv6_is_as_good() -> None:
@@ -101,6 +98,6 @@ async def test_ipv6_is_as_good() -> None:
     async with service() as one:
         other = HttpServer(one.api, one.brokers, one.query, one.metrics)
         port = await other.start("::1", 0)
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(verify=False) as client:
             assert (await client.get(f"http://[::1]:{port}/health/live")).status_code == 200
         await other.stop()

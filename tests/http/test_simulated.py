@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.http.paths import simulated
-from tests.http.service import service
+from controller.http.paths import writes as simulated
+from tests.http.service import Service, service
 
 
 async def test_a_broker_joins_with_the_next_id_and_fills_a_place_that_was_kept() -> None:
@@ -26,44 +26,41 @@ def _isr(one: object) -> set[int]:
     return set(topic.partitions[0].isr)
 
 
-async def test_without_a_body_a_broker_gets_a_rack_in_turn() -> None:
-    async with service() as one:
-        racks = [(await one.request("POST", "/v1/simulated/brokers", 201))["rack"] for _ in range(3)]
-        assert racks == ["rack-a", "rack-b", "rack-c"]
+async def test_without_a_body_a_broker_gets_a_rack_in_turn(one: Service) -> None:
+    racks = [(await one.request("POST", "/v1/simulated/brokers", 201))["rack"] for _ in range(3)]
+    assert racks == ["rack-a", "rack-b", "rack-c"]
 
 
-async def test_a_broker_stops_starts_and_becomes_slow() -> None:
-    async with service() as one:
-        assert (await one.request("POST", "/v1/simulated/brokers/2/stop"))["running"] is False
-        await one.live(1, 3)
-        assert (await one.request("POST", "/v1/simulated/brokers/2/start"))["running"] is True
-        await one.live(1, 2, 3)
-        slow = await one.request("PUT", "/v1/simulated/brokers/2/delay", json={"delay_ms": 300_000})
-        assert slow["delay_ms"] == 300_000
-        assert (await one.create("t", 202, timeout_ms=50))["status"] == "pending"
+async def test_a_broker_stops_starts_and_becomes_slow(one: Service) -> None:
+    assert (await one.request("POST", "/v1/simulated/brokers/2/stop"))["running"] is False
+    await one.live(1, 3)
+    assert (await one.request("POST", "/v1/simulated/brokers/2/start"))["running"] is True
+    await one.live(1, 2, 3)
+    slow = await one.request("PUT", "/v1/simulated/brokers/2/delay", json={"delay_ms": 300_000})
+    assert slow["delay_ms"] == 300_000
+    assert (await one.create("t", 202, timeout_ms=50))["status"] == "pending"
 
 
-async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused() -> None:
-    async with service() as one:
-        for method, path in (("POST", "stop"), ("POST", "start"), ("PUT", "delay")):
-            reply = await one.request(method, f"/v1/simulated/brokers/9/{path}", 404, json={"delay_ms": 0})
-            assert (reply["error"], reply["code"]) == ("BROKER_ID_NOT_REGISTERED", 102)
-            assert reply["message"] == "no simulated broker 9; known: 1, 2, 3"
-        wishes = {
-            b'{"delay_ms": -1}': "delay_ms: Expected `int` >= 0",
-            b'{"delay_ms": 3600001}': "delay_ms: Expected `int` <= 3600000",
-            b'{"delay": 1}': "delay: unknown field; allowed are delay_ms",
-            b"{}": "body: Object missing required field `delay_ms`",
-            b"": "body: missing; it must be JSON",
-        }
-        for body, message in wishes.items():
-            reply = await one.request("PUT", "/v1/simulated/brokers/1/delay", 400, content=body)
-            assert reply["message"] == message
-        assert (
-            "rack: Expected `str` of length >= 1"
-            in (await one.request("POST", "/v1/simulated/brokers", 400, json={"rack": ""}))["message"]
-        )
-        assert tuple(one.api.cluster.live) == (1, 2, 3)
+async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused(one: Service) -> None:
+    for method, path in (("POST", "stop"), ("POST", "start"), ("PUT", "delay")):
+        reply = await one.request(method, f"/v1/simulated/brokers/9/{path}", 404, json={"delay_ms": 0})
+        assert (reply["error"], reply["code"]) == ("BROKER_ID_NOT_REGISTERED", 102)
+        assert reply["message"] == "no simulated broker 9; known: 1, 2, 3"
+    wishes = {
+        b'{"delay_ms": -1}': "delay_ms: Expected `int` >= 0",
+        b'{"delay_ms": 3600001}': "delay_ms: Expected `int` <= 3600000",
+        b'{"delay": 1}': "delay: unknown field; allowed are delay_ms",
+        b"{}": "body: Object missing required field `delay_ms`",
+        b"": "body: missing; it must be JSON",
+    }
+    for body, message in wishes.items():
+        reply = await one.request("PUT", "/v1/simulated/brokers/1/delay", 400, content=body)
+        assert reply["message"] == message
+    assert (
+        "rack: Expected `str` of length >= 1"
+        in (await one.request("POST", "/v1/simulated/brokers", 400, json={"rack": ""}))["message"]
+    )
+    assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
 async def test_no_more_brokers_are_added_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,35 +14,30 @@ import pytest
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http.errors import STATUS_OF
 from controller.machine.errors import ErrorCode
-from tests.http.service import POLICY, Judge, owned, service
+from tests.http.service import POLICY, Judge, Service, owned, service
 from tests.simulation.faulty_log import Disk, FaultyLog
 
 
-async def test_a_topic_is_created_and_complete_when_the_answer_comes() -> None:
-    async with service() as one:
-        made = await one.create("t", num_partitions=3, replication_factor=2, configs={"retention.ms": 5})
-        assert (made["error"], made["code"], made["status"], made["validate_only"]) == ("NONE", 0, "ready", False)
-        assert (made["num_partitions"], made["replication_factor"], made["configs"]) == (3, 2, {"retention.ms": "5"})
-        shown = await one.get("/v1/topics/t")
-        assert shown["topic_id"] == made["topic_id"]
-        assert shown["partitions"] == made["partitions"]
-        assert shown["created_by"]["request_id"] == made["request_id"]
+async def test_a_topic_is_created_and_complete_when_the_answer_comes(one: Service) -> None:
+    made = await one.create("t", num_partitions=3, replication_factor=2, configs={"retention.ms": 5})
+    assert (made["error"], made["code"], made["status"], made["validate_only"]) == ("NONE", 0, "ready", False)
+    assert (made["num_partitions"], made["replication_factor"], made["configs"]) == (3, 2, {"retention.ms": "5"})
+    shown = await one.get("/v1/topics/t")
+    assert shown["topic_id"] == made["topic_id"]
+    assert shown["partitions"] == made["partitions"]
+    assert shown["created_by"]["request_id"] == made["request_id"]
 
 
-async def test_the_body_may_be_short_and_without_a_content_type() -> None:
-    async with service() as one:
-        made = await one.request(
-            "POST", "/v1/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"}
-        )
-        assert (made["num_partitions"], made["replication_factor"]) == (2, 3), "the cluster's defaults"
+async def test_the_body_may_be_short_and_without_a_content_type(one: Service) -> None:
+    made = await one.request("POST", "/v1/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"})
+    assert (made["num_partitions"], made["replication_factor"]) == (2, 3), "the cluster's defaults"
 
 
 @pytest.mark.parametrize("assignments", [[[2, 1], [3, 2]], {"1": [3, 2], "0": [2, 1]}])
-async def test_replicas_can_be_chosen_by_hand(assignments: Any) -> None:
-    async with service() as one:
-        made = await one.create("t", assignments=assignments)
-        assert [part["replicas"] for part in made["partitions"]] == [[2, 1], [3, 2]]
-        assert [part["leader"] for part in made["partitions"]] == [2, 3]
+async def test_replicas_can_be_chosen_by_hand(one: Service, assignments: Any) -> None:
+    made = await one.create("t", assignments=assignments)
+    assert [part["replicas"] for part in made["partitions"]] == [[2, 1], [3, 2]]
+    assert [part["leader"] for part in made["partitions"]] == [2, 3]
 
 
 async def test_config_values_may_be_of_any_plain_type() -> None:
@@ -57,28 +52,26 @@ async def test_config_values_may_be_of_any_plain_type() -> None:
         }
 
 
-async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leaves_no_trace() -> None:
-    async with service() as one:
-        end = one.log.durable_offset
-        dry = await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
-        assert (dry["status"], dry["topic_id"], dry["validate_only"]) == ("validated", None, True)
-        assert one.log.durable_offset == end
-        await one.get("/v1/topics/t", 404)
-        made = await one.create("t", num_partitions=4)
-        assert made["partitions"] == dry["partitions"]
+async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leaves_no_trace(one: Service) -> None:
+    end = one.log.durable_offset
+    dry = await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
+    assert (dry["status"], dry["topic_id"], dry["validate_only"]) == ("validated", None, True)
+    assert one.log.durable_offset == end
+    await one.get("/v1/topics/t", 404)
+    made = await one.create("t", num_partitions=4)
+    assert made["partitions"] == dry["partitions"]
 
 
-async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_takes_too_long() -> None:
-    async with service() as one:
-        at_once = await one.create("t", 202, timeout_ms=0)
-        assert (at_once["error"], at_once["code"], at_once["status"]) == ("REQUEST_TIMED_OUT", 7, "pending")
-        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
-        late = await one.create("u", 202, timeout_ms=50)
-        assert late["status"] == "pending"
-        assert "2 of 3 live brokers have applied it" in late["message"]
-        assert late["waited_ms"] >= 50
-        assert (await one.get("/v1/topics/u"))["status"] == "pending"
-        assert (await one.get(f"/v1/requests/{late['request_id']}"))["topics"][0]["status"] == "timed-out"
+async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_takes_too_long(one: Service) -> None:
+    at_once = await one.create("t", 202, timeout_ms=0)
+    assert (at_once["error"], at_once["code"], at_once["status"]) == ("REQUEST_TIMED_OUT", 7, "pending")
+    await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+    late = await one.create("u", 202, timeout_ms=50)
+    assert late["status"] == "pending"
+    assert "2 of 3 live brokers have applied it" in late["message"]
+    assert late["waited_ms"] >= 50
+    assert (await one.get("/v1/topics/u"))["status"] == "pending"
+    assert (await one.get(f"/v1/requests/{late['request_id']}"))["topics"][0]["status"] == "timed-out"
 
 
 # body without the name | status, error, rule
@@ -96,18 +89,19 @@ REFUSED = """
 """
 
 
-async def test_what_the_machine_refuses_comes_back_with_its_code_its_rule_and_the_request_to_look_up() -> None:
-    async with service() as one:
-        await one.create("there")
-        for line in REFUSED.strip().splitlines():
-            body, expected = (column.strip() for column in line.split("|"))
-            answer = await one.client.post("/v1/topics", json={"name": "t", **json.loads(body)})
-            reply = answer.json()
-            shown = f"{answer.status_code} {reply['error']} {reply.get('rule', '').split('/')[0] or '-'}"
-            assert shown == expected, f"{body}: {reply}"
-            if answer.status_code != 201:
-                row = (await one.get(f"/v1/requests/{reply['request_id']}"))["topics"][0]
-                assert (row["code"], row["message"], row["rule"]) == (reply["code"], reply["message"], reply["rule"])
+async def test_a_refusal_has_its_code_its_rule_and_the_request_to_look_up(
+    one: Service,
+) -> None:
+    await one.create("there")
+    for line in REFUSED.strip().splitlines():
+        body, expected = (column.strip() for column in line.split("|"))
+        answer = await one.client.post("/v1/topics", json={"name": "t", **json.loads(body)})
+        reply = answer.json()
+        shown = f"{answer.status_code} {reply['error']} {reply.get('rule', '').split('/')[0] or '-'}"
+        assert shown == expected, f"{body}: {reply}"
+        if answer.status_code != 201:
+            row = (await one.get(f"/v1/requests/{reply['request_id']}"))["topics"][0]
+            assert (row["code"], row["message"], row["rule"]) == (reply["code"], reply["message"], reply["rule"])
 
 
 # body | what the message says
@@ -134,15 +128,14 @@ replication_factor, assignments, configs, timeout_ms
 """
 
 
-async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be() -> None:
-    async with service() as one:
-        end = one.log.durable_offset
-        for line in BAD.strip("\n").splitlines():
-            body, expected = (column.strip() for column in line.split("|", 1))
-            reply = await one.request("POST", "/v1/topics", 400, content=body.encode())
-            assert (reply["error"], reply["code"]) == ("INVALID_REQUEST", 42), body
-            assert reply["message"].startswith(expected), f"{body}: {reply['message']}"
-        assert one.log.durable_offset == end, "nothing of it reached the log"
+async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be(one: Service) -> None:
+    end = one.log.durable_offset
+    for line in BAD.strip("\n").splitlines():
+        body, expected = (column.strip() for column in line.split("|", 1))
+        reply = await one.request("POST", "/v1/topics", 400, content=body.encode())
+        assert (reply["error"], reply["code"]) == ("INVALID_REQUEST", 42), body
+        assert reply["message"].startswith(expected), f"{body}: {reply['message']}"
+    assert one.log.durable_offset == end, "nothing of it reached the log"
 
 
 async def test_a_body_of_more_than_one_topic_can_have_is_refused_before_anything_is_made_of_it() -> None:
@@ -160,11 +153,10 @@ async def test_a_body_of_more_than_one_topic_can_have_is_refused_before_anything
         assert one.log.durable_offset == end
 
 
-async def test_a_body_that_is_too_large_is_refused() -> None:
-    async with service() as one:
-        await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (1 << 20) + b'"}')
-        reply = await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
-        assert reply["error"] == "INVALID_REQUEST"
+async def test_a_body_that_is_too_large_is_refused(one: Service) -> None:
+    await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (1 << 20) + b'"}')
+    reply = await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
+    assert reply["error"] == "INVALID_REQUEST"
 
 
 async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enforce() -> None:
@@ -212,24 +204,23 @@ async def test_who_may_not_is_refused_and_recorded() -> None:
         assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
 
 
-async def test_a_topic_is_deleted_and_its_history_stays() -> None:
-    async with service() as one:
-        made = await one.create("t")
-        gone = await one.request("DELETE", "/v1/topics/t")
-        assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
-        reply = await one.get("/v1/topics/t", 404)
-        assert "it was deleted at offset" in reply["message"]
-        events = (await one.get("/v1/topics/t/events"))["events"]
-        assert [event["type"] for event in events][-1] == "TopicDeleted"
-        assert events[-1]["fields"]["asked"] == {
-            "api": "HTTP",
-            "api_version": events[-1]["fields"]["asked"]["api_version"],
-            "wanted": {"kind": "deletion", "topic_id": None},
-            "duplicate": False,
-            "denied": 0,
-            "host": "127.0.0.1",
-        }
-        await one.request("DELETE", "/v1/topics/t", 404)
+async def test_a_topic_is_deleted_and_its_history_stays(one: Service) -> None:
+    made = await one.create("t")
+    gone = await one.request("DELETE", "/v1/topics/t")
+    assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
+    reply = await one.get("/v1/topics/t", 404)
+    assert "it was deleted at offset" in reply["message"]
+    events = (await one.get("/v1/topics/t/events"))["events"]
+    assert [event["type"] for event in events][-1] == "TopicDeleted"
+    assert events[-1]["fields"]["asked"] == {
+        "api": "HTTP",
+        "api_version": events[-1]["fields"]["asked"]["api_version"],
+        "wanted": {"kind": "deletion", "topic_id": None},
+        "duplicate": False,
+        "denied": 0,
+        "host": "127.0.0.1",
+    }
+    await one.request("DELETE", "/v1/topics/t", 404)
 
 
 async def test_a_topic_that_must_not_be_deleted_stays() -> None:
@@ -277,42 +268,39 @@ async def test_while_the_log_cannot_be_read_either_questions_are_refused() -> No
         await one.until(lambda: one.controller.storage_error is None)
 
 
-async def test_a_bug_in_deciding_makes_the_service_not_ready() -> None:
-    async with service() as one:
-        one.controller.background(_raise())
-        await one.controller.failed.wait()
-        reply = await one.get("/health/ready", 503)
-        assert reply["reason"] == "the controller has failed: a bug"
-        assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
+async def test_a_bug_in_deciding_makes_the_service_not_ready(one: Service) -> None:
+    one.controller.background(_raise())
+    await one.controller.failed.wait()
+    reply = await one.get("/health/ready", 503)
+    assert reply["reason"] == "the controller has failed: a bug"
+    assert (await one.create("t", 500))["error"] == "UNKNOWN_SERVER_ERROR"
 
 
 async def _raise() -> None:
     raise AssertionError("a bug")
 
 
-async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_look() -> None:
-    async with service() as one:
-        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
-        waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
-        await one.until(lambda: one.api.store.durable_counts.topics == 1)
-        await one.http.stop()
-        reply = await waiting
-        assert reply["error"] == "REQUEST_TIMED_OUT"
-        assert "the service is stopping; request boot-" in reply["message"]
+async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_look(one: Service) -> None:
+    await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+    waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
+    await one.until(lambda: one.api.store.durable_counts.topics == 1)
+    await one.http.stop()
+    reply = await waiting
+    assert reply["error"] == "REQUEST_TIMED_OUT"
+    assert "the service is stopping; request boot-" in reply["message"]
 
 
-async def test_a_page_of_another_site_may_change_nothing() -> None:
-    async with service() as one:
-        stop = "/v1/simulated/brokers/1/stop"
-        for method, path in (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("POST", stop)):
-            await one.request(method, path, 403, headers={"Origin": "http://["})
-            reply = await one.request(method, path, 403, headers={"Origin": "http://elsewhere.example"})
-            assert reply["message"] == "requests from pages of http://elsewhere.example may not change anything here"
-        own = {"Origin": f"http://127.0.0.1:{one.port}"}
-        two = [*own.items(), ("Origin", "http://elsewhere.example")]
-        await one.request("POST", "/v1/topics", 403, json={"name": "t"}, headers=two)
-        await one.request("POST", "/v1/topics", 201, json={"name": "t"}, headers=own)
-        assert tuple(one.api.cluster.live) == (1, 2, 3)
+async def test_a_page_of_another_site_may_change_nothing(one: Service) -> None:
+    stop = "/v1/simulated/brokers/1/stop"
+    for method, path in (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("POST", stop)):
+        await one.request(method, path, 403, headers={"Origin": "http://["})
+        reply = await one.request(method, path, 403, headers={"Origin": "http://elsewhere.example"})
+        assert reply["message"] == "requests from pages of http://elsewhere.example may not change anything here"
+    own = {"Origin": f"http://127.0.0.1:{one.port}"}
+    two = [*own.items(), ("Origin", "http://elsewhere.example")]
+    await one.request("POST", "/v1/topics", 403, json={"name": "t"}, headers=two)
+    await one.request("POST", "/v1/topics", 201, json={"name": "t"}, headers=own)
+    assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
 def test_the_users_page_shows_the_status_of_every_error() -> None:

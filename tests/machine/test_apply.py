@@ -52,48 +52,36 @@ def test_a_colliding_topic_name(kind: type) -> None:
         apply_topic(other, _recorded(event))
 
 
-def test_a_topic_that_exists() -> None:
-    created = _first(catalog.TopicCreated)
-    topic = apply_topic(None, created)
-    with pytest.raises(CannotApply, match="topic 'a' exists"):
-        apply_topic(topic, created)
+A = TopicName("a")
+NOT_OF_ITS_TOPIC = [
+    (_first(catalog.TopicCreated).event, "topic 'a' exists"),
+    (catalog.PlaceholderFilled(A, 0, BrokerId(-7), BrokerId(3), 1), "partition 0 has no placeholder -7"),
+    (replace(_first(catalog.PartitionsAdded).event, topic=A, first=3), "topic 'a' has 2 partitions"),
+    *(
+        (replace(_first(kind).event, topic=A, partition=index), f"topic 'a' has no partition {index}")
+        for kind in (catalog.LeaderElected, catalog.PlaceholderFilled)
+        for index in (-1, 2)
+    ),
+]
 
 
-def test_a_topic_that_is_ready() -> None:
+@pytest.mark.parametrize(("event", "message"), NOT_OF_ITS_TOPIC)
+def test_an_event_that_does_not_fit_its_topic(event: Any, message: str) -> None:
+    topic = apply_topic(None, _first(catalog.TopicCreated))
+    with pytest.raises(CannotApply, match=message):
+        apply_topic(topic, _recorded(event))
+
+
+def test_a_topic_is_ready_once() -> None:
     created, ready = _first(catalog.TopicCreated), _first(catalog.TopicReady)
     with pytest.raises(CannotApply, match="topic 'a' is ready since"):
         apply_topic(apply_topic(apply_topic(None, created), ready), ready)
 
 
-@pytest.mark.parametrize("index", [-1, 2])
-@pytest.mark.parametrize("kind", [catalog.LeaderElected, catalog.PlaceholderFilled])
-def test_a_partition_that_is_not_there(kind: type, index: int) -> None:
-    topic = apply_topic(None, _first(catalog.TopicCreated))
-    event = replace(_first(kind).event, topic=TopicName("a"), partition=index)
-    with pytest.raises(CannotApply, match=f"topic 'a' has no partition {index}"):
-        apply_topic(topic, _recorded(event))
-
-
-def test_a_placeholder_that_is_not_there() -> None:
-    topic = apply_topic(None, _first(catalog.TopicCreated))
-    fill = catalog.PlaceholderFilled(TopicName("a"), 0, BrokerId(-7), BrokerId(3), 1)
-    with pytest.raises(CannotApply, match="partition 0 has no placeholder -7"):
-        apply_topic(topic, _recorded(fill))
-
-
-def test_partitions_that_do_not_follow() -> None:
-    topic = apply_topic(None, _first(catalog.TopicCreated))
-    with pytest.raises(CannotApply, match="topic 'a' has 2 partitions"):
-        apply_topic(topic, _recorded(replace(_first(catalog.PartitionsAdded).event, first=3)))
-
-
-@pytest.mark.parametrize("kind", [catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered])
-def test_a_broker_that_is_not_registered(kind: type) -> None:
-    with pytest.raises(CannotApply, match="broker 7 is not registered"):
-        apply_cluster(Cluster(), _recorded(kind(BrokerId(7), 1, "why")))
-
-
-def test_a_topic_event_is_no_cluster_event() -> None:
+def test_an_event_that_does_not_fit_the_cluster() -> None:
+    for kind in (catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered):
+        with pytest.raises(CannotApply, match="broker 7 is not registered"):
+            apply_cluster(Cluster(), _recorded(kind(BrokerId(7), 1, "why")))
     with pytest.raises(CannotApply, match="not an event of the cluster"):
         apply_cluster(Cluster(), _first(catalog.TopicCreated))
 

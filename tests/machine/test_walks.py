@@ -15,69 +15,68 @@ from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import Rig, fold, restored, stored, topics_of
 from tests.machine.walks import Walk, decisions, steps, walked, walks
 
-often, seldom = settings(max_examples=150), settings(max_examples=40)
 
-
-def _printed(rig: Rig) -> str:
-    return "\n".join(f"{record.offset} {record.cause.command} {record.event}" for record in rig.log)
-
-
-@often
+@settings(max_examples=60)
 @given(walks())
-def test_a_decision_depends_on_state_and_command_alone_and_changes_neither(walk: Walk) -> None:
+def test_every_run_is_deterministic_sound_and_repeatable(walk: Walk) -> None:
+    rig, at = Rig(), 0
+    request: AnyCommand | None = None
     for rig, command in steps(walk):
-        state = rig.state
-        before, encoded = stored(state), msgspec.msgpack.encode(command)
-        decision = decide(state, command)
-        assert stored(state) == before, f"deciding {command} changed the state"
-        assert msgspec.msgpack.encode(command) == encoded, f"deciding changed {command}"
-        assert decide(state, command) == decision, f"decided otherwise the second time: {command}"
-        again = decide(restored(before), command)
-        assert again == decision, f"decided otherwise on a state that was read again: {command}"
+        if request is not None:
+            _check_recalled(request, rig.log[at:])
+        _check_decision(rig, command)
+        request, at = command, len(rig.log)
+    printed = "\n".join(f"{record.offset} {record.cause.command} {record.event}" for record in rig.log)
+    assert audit(rig.log, settled=True) == [], printed
+    _check_life_cycles(rig, printed)
+    _check_repeatable(rig.log)
+    _check_reconciled(rig)
 
 
-@often
-@given(walks())
-def test_every_log_passes_the_audit(walk: Walk) -> None:
-    rig = walked(walk)
-    assert audit(rig.log, settled=True) == [], _printed(rig)
+def _check_decision(rig: Rig, command: AnyCommand) -> None:
+    """A decision depends on state and command alone, and changes neither."""
+    state = rig.state
+    before, encoded = stored(state), msgspec.msgpack.encode(command)
+    decision = decide(state, command)
+    assert stored(state) == before, f"deciding {command} changed the state"
+    assert msgspec.msgpack.encode(command) == encoded, f"deciding changed {command}"
+    assert decide(state, command) == decision, f"decided otherwise the second time: {command}"
+    again = decide(restored(before), command)
+    assert again == decision, f"decided otherwise on a state that was read again: {command}"
 
 
-@often
-@given(walks())
-def test_every_event_is_in_the_life_cycles(walk: Walk) -> None:
-    rig = walked(walk)
+def _check_recalled(request: AnyCommand, records: list[Recorded]) -> None:
+    """The records of a command give it back, if it is a request that left any."""
+    recalled = recall(records)
+    if recalled is not None:  # nobody was consulted for dry_run, and decisions do not look at it
+        recalled = msgspec.structs.replace(recalled, dry_run=None)
+    if records and isinstance(request, TopicCommand):
+        assert recalled == request, f"recalled {recalled} for {request}"
+        assert not request.validate_only, f"a dry run was logged: {request}"
+    else:
+        assert recalled is None, f"recalled {recalled} for {request}"
+
+
+def _check_life_cycles(rig: Rig, printed: str) -> None:
     lives = Lives().see_all(rig.log)
-    assert set(lives.topics) == {topic.name for topic in topics_of(rig.state)}, _printed(rig)
+    assert set(lives.topics) == {topic.name for topic in topics_of(rig.state)}, printed
     led = {
         (t.name, i): "led" if p.leader >= 0 else "leaderless"
         for t in topics_of(rig.state)
         for i, p in enumerate(t.partitions)
     }
-    assert lives.partitions == led, f"leaders by the tables and by the state differ\n{_printed(rig)}"
+    assert lives.partitions == led, f"leaders by the tables and by the state differ\n{printed}"
     brokers = {b: "fenced" if broker.fenced else "live" for b, broker in rig.state.cluster.brokers.items()}
-    assert lives.brokers == brokers, f"brokers by the tables and by the state differ\n{_printed(rig)}"
+    assert lives.brokers == brokers, f"brokers by the tables and by the state differ\n{printed}"
     waiting = {(t.pending_create.request_id, t.name) for t in topics_of(rig.state) if t.pending_create is not None}
     open_ = {key for key, state in lives.requests.items() if state == "created"}
-    assert waiting == open_, f"who waits by the tables and by the state differs\n{_printed(rig)}"
+    assert waiting == open_, f"who waits by the tables and by the state differs\n{printed}"
 
 
-@seldom
-@given(walks(steps_max=25))
-def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
-    log = walked(walk).log
-    whole = stored(fold(log))
-    for cut in range(len(log) + 1):
-        halfway = restored(stored(fold(log[:cut])))
-        assert stored(fold(log[cut:], halfway)) == whole, f"folding on from offset {cut} leads elsewhere"
-
-
-@often
-@given(walks())
-def test_every_request_is_reconstructed_from_its_events_and_repeatable(walk: Walk) -> None:
-    rig = walked(walk)
+def _check_repeatable(log: list[Recorded]) -> None:
+    """Every request is reconstructed from its events, and decided in the same way again."""
     state = fold(())
-    for group in decisions(rig.log):
+    for group in decisions(log):
         request = recall(group)
         if request is not None:
             again = decide(state, request)  # type: ignore[arg-type]
@@ -87,34 +86,7 @@ def test_every_request_is_reconstructed_from_its_events_and_repeatable(walk: Wal
         fold(group, state)
 
 
-@often
-@given(walks())
-def test_the_reconstructed_command_equals_the_request(walk: Walk) -> None:
-    request: AnyCommand | None = None
-    at = 0
-    for rig, command in steps(walk):
-        if request is not None:
-            _recalled(request, rig.log[at:])
-        request, at = command, len(rig.log)
-
-
-def _recalled(request: AnyCommand, records: list[Recorded]) -> None:
-    """The records of a command give it back, if it is a request that left any."""
-    recalled = recall(records)
-    if recalled is not None:  # nobody was consulted for dry_run, and decisions do not look at it
-        recalled = msgspec.structs.replace(recalled, dry_run=None)
-    assert recalled == (request if records and isinstance(request, TopicCommand) else None), (
-        f"recalled {recalled} for {request}"
-    )
-    assert not (records and isinstance(request, TopicCommand) and request.validate_only), (
-        f"a dry run was logged: {request}"
-    )
-
-
-@often
-@given(walks())
-def test_reconcile_is_idempotent(walk: Walk) -> None:
-    rig = walked(walk)
+def _check_reconciled(rig: Rig) -> None:
     assert rig.reconcile().events == (), "a second reconcile found something to do"
     rig.confirm()
     assert rig.confirm().events == (), "a second confirmation found something to do"
@@ -122,3 +94,13 @@ def test_reconcile_is_idempotent(walk: Walk) -> None:
     for topic in topics_of(rig.state):
         led = all(partition.leader >= 0 for partition in topic.partitions)
         assert (topic.ready_at_ms is not None) or not led or not live, f"{topic.name} should be ready by now"
+
+
+@settings(max_examples=20)
+@given(walks(steps_max=25))
+def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
+    log = walked(walk).log
+    whole = stored(fold(log))
+    for cut in range(len(log) + 1):
+        halfway = restored(stored(fold(log[:cut])))
+        assert stored(fold(log[cut:], halfway)) == whole, f"folding on from offset {cut} leads elsewhere"

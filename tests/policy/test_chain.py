@@ -41,60 +41,72 @@ def allow(request: RequestMetadata) -> None:
     return None
 
 
-def test_an_empty_chain_allows() -> None:
-    assert PolicyChain().validate(REQUEST) is ALLOWED
-
-
-def test_all_policies_allow() -> None:
-    assert chain_of(A=allow, B=allow).validate(REQUEST) == Verdict(outcome="allowed")
-
-
-def test_a_refusal_names_policy_rule_and_message() -> None:
-    verdict = chain_of(A=allow, B=raising(PolicyViolation("too wide"))).validate(REQUEST)
-    assert verdict == Verdict(outcome="refused", policy="my.B", rule="policy:my.B", message="too wide")
-
-
-def test_a_refusal_may_name_its_rule() -> None:
-    verdict = chain_of(A=raising(PolicyViolation("no", rule="rules/naming"))).validate(REQUEST)
-    assert (verdict.policy, verdict.rule) == ("my.A", "policy:rules/naming")
-
-
-def test_the_first_refusal_wins_and_later_policies_are_not_called() -> None:
-    judged: list[str] = []
-    chain = chain_of(A=raising(PolicyViolation("first")), B=lambda request: judged.append(request.topic))
-    assert chain.validate(REQUEST).message == "first"
-    assert judged == []
-
-
-def test_a_failure_ends_the_chain_too() -> None:
-    judged: list[str] = []
-    chain = chain_of(A=raising(OSError("disk")), B=lambda request: judged.append(request.topic))
-    assert chain.validate(REQUEST).outcome == "failed"
-    assert judged == []
-
-
 class _Unreadable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("not even this")
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (ValueError("boom"), "policy my.A raised ValueError: boom"),
-        (ValueError(), "policy my.A raised ValueError"),
-        (SystemExit(3), "policy my.A raised SystemExit: 3"),
-        (GeneratorExit(), "policy my.A raised GeneratorExit"),
-        (asyncio.CancelledError(), "policy my.A raised CancelledError"),
-        (MemoryError(), "policy my.A raised MemoryError"),
-        (NotImplementedError("later"), "policy my.A raised NotImplementedError: later"),
-        (_Unreadable(), "policy my.A raised _Unreadable: (its text cannot be read: RuntimeError)"),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
-)
-def test_anything_else_raised_fails_the_topic_alone(error: BaseException, message: str) -> None:
-    verdict = chain_of(A=raising(error)).validate(REQUEST)
-    assert verdict == Verdict(outcome="failed", policy="my.A", rule="policy:my.A", message=message)
+def observing(*rules: str) -> Callable[[RequestMetadata], Sequence[Observation]]:
+    return lambda request: [Observation(rule, f"{rule or 'it'} is broken") for rule in rules]
+
+
+def never(request: RequestMetadata) -> object:
+    raise AssertionError("called after a refusal or a failure")
+
+
+class _OwnViolation(PolicyViolation):
+    def __init__(self, text: str) -> None:  # never calls PolicyViolation's
+        Exception.__init__(self, text)
+
+
+def refused(message: str, policy: str = "my.A", rule: str = "policy:my.A", *observed: Observation) -> Verdict:
+    return Verdict("refused", policy, rule, message, observed)
+
+
+BY_B = raising(PolicyViolation("no", observed=[Observation("b", "beside")]))
+VERDICTS: list[tuple[dict[str, Callable[[RequestMetadata], object]], Verdict]] = [
+    ({}, ALLOWED),
+    ({"A": allow, "B": allow}, ALLOWED),
+    ({"A": lambda _: []}, ALLOWED),
+    ({"A": raising(PolicyViolation("first")), "B": never}, refused("first")),
+    ({"A": allow, "B": raising(PolicyViolation("too wide"))}, refused("too wide", "my.B", "policy:my.B")),
+    ({"A": raising(PolicyViolation("no", rule="rules/naming"))}, refused("no", rule="policy:rules/naming")),
+    ({"A": raising(PolicyViolation())}, refused("refused by policy my.A")),
+    ({"A": raising(_OwnViolation("mine: no"))}, refused("mine: no")),
+    (
+        {"A": observing("rules/a", "rules/b"), "B": allow, "C": observing("")},
+        Verdict(
+            "allowed",
+            observed=(
+                Observation("policy:rules/a", "rules/a is broken"),
+                Observation("policy:rules/b", "rules/b is broken"),
+                Observation("policy:my.C", "it is broken"),
+            ),
+        ),
+    ),
+    (
+        {"A": observing("a"), "B": BY_B},
+        refused("no", "my.B", "policy:my.B", Observation("policy:a", "a is broken"), Observation("policy:b", "beside")),
+    ),
+    *(
+        ({"A": raising(error), "B": never}, Verdict("failed", "my.A", "policy:my.A", f"policy my.A raised {message}"))
+        for error, message in (
+            (ValueError("boom"), "ValueError: boom"),
+            (ValueError(), "ValueError"),
+            (SystemExit(3), "SystemExit: 3"),
+            (GeneratorExit(), "GeneratorExit"),
+            (asyncio.CancelledError(), "CancelledError"),
+            (MemoryError(), "MemoryError"),
+            (NotImplementedError("later"), "NotImplementedError: later"),
+            (_Unreadable(), "_Unreadable: (its text cannot be read: RuntimeError)"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("policies", "verdict"), VERDICTS)
+def test_policies_have_one_verdict(policies: dict[str, Callable[[RequestMetadata], object]], verdict: Verdict) -> None:
+    assert chain_of(**policies).validate(REQUEST) == verdict
 
 
 def test_endless_recursion_fails_the_topic_alone() -> None:
@@ -123,33 +135,6 @@ def test_a_coroutine_is_no_answer_and_is_closed() -> None:
     assert "returned a coroutine" in chain_of(A=lambda request: later()).validate(REQUEST).message
 
 
-def test_observations_of_all_policies_come_back() -> None:
-    def observing(*rules: str) -> Callable[[RequestMetadata], Sequence[Observation]]:
-        return lambda request: [Observation(rule, f"{rule or 'it'} is broken") for rule in rules]
-
-    verdict = chain_of(A=observing("rules/a", "rules/b"), B=allow, C=observing("")).validate(REQUEST)
-    assert verdict.outcome == "allowed"
-    assert verdict.observed == (
-        Observation("policy:rules/a", "rules/a is broken"),
-        Observation("policy:rules/b", "rules/b is broken"),
-        Observation("policy:my.C", "it is broken"),
-    )
-
-
-def test_a_refusal_keeps_what_was_observed_before_and_beside_it() -> None:
-    chain = chain_of(
-        A=lambda request: (Observation("a", "before"),),
-        B=raising(PolicyViolation("no", observed=[Observation("b", "beside")])),
-    )
-    verdict = chain.validate(REQUEST)
-    assert (verdict.outcome, verdict.policy, verdict.message) == ("refused", "my.B", "no")
-    assert verdict.observed == (Observation("policy:a", "before"), Observation("policy:b", "beside"))
-
-
-def test_an_empty_list_of_observations_is_none() -> None:
-    assert chain_of(A=lambda request: []).validate(REQUEST) == ALLOWED
-
-
 @pytest.mark.parametrize("observed", [[1], "ab", 5])
 def test_a_violation_with_other_observations_fails(observed: Any) -> None:
     violation = PolicyViolation("no")
@@ -157,20 +142,6 @@ def test_a_violation_with_other_observations_fails(observed: Any) -> None:
     verdict = chain_of(A=raising(violation)).validate(REQUEST)
     assert verdict.outcome == "failed"
     assert "not a sequence of Observation" in verdict.message
-
-
-class _OwnViolation(PolicyViolation):
-    def __init__(self, text: str) -> None:  # never calls PolicyViolation's
-        Exception.__init__(self, text)
-
-
-def test_a_violation_with_a_constructor_of_its_own_refuses() -> None:
-    verdict = chain_of(A=raising(_OwnViolation("mine: no"))).validate(REQUEST)
-    assert (verdict.outcome, verdict.rule, verdict.message) == ("refused", "policy:my.A", "mine: no")
-
-
-def test_a_refusal_without_a_message_names_the_policy() -> None:
-    assert chain_of(A=raising(PolicyViolation())).validate(REQUEST).message == "refused by policy my.A"
 
 
 def test_a_message_is_bounded_and_can_be_encoded() -> None:
@@ -268,18 +239,6 @@ def test_request_metadata(
         principal=create.principal,
         client_id=create.client_id,
     )
-
-
-def test_counts_without_an_assignment() -> None:
-    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=2)
-    assert request.replicas_assignments is None
-    assert request.configs == {}
-
-
-def test_an_assignment_without_counts() -> None:
-    request = RequestMetadata(topic="a", replicas_assignments={0: (1, 2)})
-    assert request.num_partitions is None
-    assert request.replication_factor is None
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it exports these unsaid
 
 from tests.policy.requests import rows
-from tests.support.topicwright import COMMAND, Topicwright, topicwright
+from tests.support.topicwright import Topicwright, topicwright
 
 POLICY = """
     import time
@@ -103,7 +102,7 @@ def _answer(future: Future[None]) -> tuple[int, str]:
 
 
 def _verdict(server: Topicwright, topic: str, event: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"http://{server.http}/v1/topics/{topic}/events", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{server.http}/v1/topics/{topic}/events", timeout=240) as answer:
         page = json.load(answer)
     (found,) = [one for one in page["events"] if one["type"] == event]
     verdict = found["fields"]["verdict"]
@@ -144,35 +143,6 @@ def test_others_are_served_while_a_policy_is_slow(server: Topicwright, folder: P
     assert not any(future.done() for future in slow.values())
     (folder / "gate").touch()
     assert [_answer(future) for future in slow.values()] == [(0, ""), (0, "")]
-
-
-def test_a_stuck_policy_does_not_keep_the_process(tmp_path: Path) -> None:
-    """`topicwright` sees to it that the process ends by SIGTERM, with exit code 0."""
-    (tmp_path / "odd_policy.py").write_text(dedent(POLICY))
-    settings = {"create.topic.policy.class.name": "odd_policy.Odd", "policy.gate": str(tmp_path / "gate")}
-    with topicwright(tmp_path, settings) as served:
-        _create(served, NewTopic("slow.for.ever", 1, 1))
-        _wait_for_judging(tmp_path, "slow.for.ever")
-    assert not (tmp_path / "closed").exists()
-    assert "still judging topic 'slow.for.ever'" in served.process.output
-
-
-def test_a_bad_rules_file_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "rules.toml").write_text("[[rule]]\nname = 'r'\npartition = 3\n")
-    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-    argv += ["--set", "create.topic.policy.class.name=controller.policy.rules.TopicRules"]
-    argv += ["--set", "topic.rules.file=rules.toml"]
-    ended = subprocess.run(
-        argv,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert "rule 'r': partition = 3: unknown key; allowed: name, mode" in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 def _wait_for_judging(folder: Path, topic: str) -> None:

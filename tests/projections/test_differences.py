@@ -7,7 +7,7 @@ import pytest
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
 from projections.queries.query import Ends, Questions, everything
-from projections.views.topics import TopicRow
+from projections.views.rows import TopicRow
 from tests.http.service import service
 
 FAR, NEAR = 0, 20_000

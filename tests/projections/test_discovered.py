@@ -4,28 +4,10 @@ from __future__ import annotations
 
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
-from projections.views.requests import request_row
-from projections.views.topics import NO_PAST, TopicPast, fold_topic
+from projections.views.requests import request_view
 from tests.events.golden import history
 from tests.machine.rig import topics_of
 from tests.projections.logs import query_of, questions_of
-
-
-def test_rows_agree_with_the_state_at_every_offset() -> None:
-    state, pasts = State(DictTopics()), dict[str, TopicPast]()
-    for record in history("cluster"):
-        apply(state, record)
-        name = getattr(record.event, "topic", None)
-        if name is not None:
-            pasts[name] = fold_topic(pasts.get(name, NO_PAST), record)
-        rows = {
-            (row.name, row.topic_id, row.partitions, row.configs, row.created_offset, row.ready_at_ms)
-            for past in pasts.values()
-            if (row := past.row) is not None
-        }
-        assert rows == {
-            (t.name, t.topic_id, t.partitions, t.configs, t.created_offset, t.ready_at_ms) for t in topics_of(state)
-        }
 
 
 def test_topics_of_any_moment_are_those_of_the_folds() -> None:
@@ -49,7 +31,7 @@ def test_requests_are_answered_when_their_change_is_carried_out() -> None:
     log = history("cluster")
 
     def fared(request_id: str) -> list[tuple[str, int | None, str]]:
-        row = request_row(r for r in log if getattr(r.event, "request_id", None) == request_id)
+        row = request_view(r for r in log if getattr(r.event, "request_id", None) == request_id)
         assert row is not None, request_id
         return [(topic.status, topic.code, topic.rule) for topic in row.topics]
 

@@ -12,7 +12,7 @@ from projections.queries import explain as module
 from projections.queries.explain import explain
 from projections.queries.query import NotThere
 from projections.text.wording import event_text
-from projections.views.json_types import ExplanationView
+from projections.views.events import ExplanationView
 from tests.events import golden
 from tests.events.golden import REAL, history
 from tests.machine.tables import command

@@ -11,11 +11,11 @@ from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries.explain import explain
 from projections.queries.query import Query, Questions
-from projections.queries.responses import request as shown_request
+from projections.queries.requests import request_at as shown_request
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
+from projections.views.events import event_view as shown_event
 from projections.views.lines import explanation
-from projections.views.to_json import event as shown_event
 from tests.events.golden import FOLLOWED, history
 
 

@@ -10,10 +10,14 @@ import pytest
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.names import RequestId, TopicName
-from projections.queries import responses
+from projections.queries import overviews
+from projections.queries.events import EventFilter, events_page
 from projections.queries.explain import explain
 from projections.queries.query import NotThere, Questions
-from projections.views import json_types, to_json
+from projections.queries.requests import request_at
+from projections.queries.topics import topic_at, topics_at
+from projections.views.topics import created, deleted, refusal
+from projections.views.view import ErrorView
 from tests.events.golden import HISTORIES, history
 from tests.machine.tables import command
 from tests.projections.logs import kept, questions_of, story
@@ -21,17 +25,17 @@ from tests.projections.logs import kept, questions_of, story
 
 def _answers(query: Questions, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
     """Every answer that a query can give about a history."""
-    yield responses.events(query, 0, end, None, None)
+    yield events_page(query, EventFilter(), 0, end)
     for at in map(str, range(end)):
-        yield responses.topics_at(query, at, None, end)
-        yield responses.brokers(query, at)
+        yield topics_at(query, at, None, end)
+        yield overviews.brokers(query, at)
     for request_id in requests:
-        yield responses.request(query, request_id)
+        yield request_at(query, request_id)
     for subject in topics | requests:
         yield explain(query, subject)
     for name in topics:
         try:
-            yield responses.topic_at(query.of_topic(name), name, None)
+            yield topic_at(query.of_topic(name), name, None)
         except NotThere:
             continue
 
@@ -53,12 +57,12 @@ def test_a_create_a_delete_and_a_refusal_read_back_as_themselves() -> None:
     topic = store.durable_named("t")
     answer = Answer(RequestId("q"), TopicName("t"), 0, topic=topic)
     refused = rig.put(command(rig, "create t 2x3 id=again")).answers[0]
-    created = to_json.created(answer, store.durable_cluster.live, False)
-    for shape in (created, to_json.deleted(answer, topic), to_json.refusal(refused)):
+    made = created(answer, store.durable_cluster.live, False)
+    for shape in (made, deleted(answer, topic), refusal(refused)):
         assert msgspec.json.decode(msgspec.json.encode(shape), type=type(shape)) == shape
-    assert (created.status, created.replication_factor) == ("ready", 3)
-    assert to_json.created(answer, (), True).topic_id is None, "a dry run has no id"
-    assert to_json.refusal(refused) == json_types.ErrorView(
+    assert (made.status, made.replication_factor) == ("ready", 3)
+    assert created(answer, (), True).topic_id is None, "a dry run has no id"
+    assert refusal(refused) == ErrorView(
         error="TOPIC_ALREADY_EXISTS",
         code=ErrorCode.TOPIC_ALREADY_EXISTS,
         message=refused.message,

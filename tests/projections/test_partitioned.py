@@ -10,8 +10,8 @@ from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
+from projections.queries.events import BadPlace, EventFilter, cursor_of, listing
 from projections.queries.explain import explain
-from projections.queries.listing import BadPlace, cursor_of, listing
 from projections.queries.query import NoTopic, NotThere, Query, Questions
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import Counts, TopicStore
@@ -139,7 +139,7 @@ def test_all_events_come_once_in_the_order_of_their_times() -> None:
     place, end = events.place(0, None), events.end()
     found: list[tuple[int | None, Recorded]] = []
     while True:
-        page = events.page(place, 7, end)
+        page = events.oldest(place, 7, end)
         found += page.events
         if page.next_place is None:
             break
@@ -156,7 +156,7 @@ def test_what_comes_later_is_found_from_where_a_page_ended() -> None:
     short = {number: records[: len(stories()[number])] for number, records in longer.items()}
     before = listing(partitioned(short)[0])
     after = listing(partitioned(longer)[0])
-    more = after.page(before.end(), 99, after.end()).events
+    more = after.oldest(before.end(), 99, after.end()).events
     assert {number for number, _ in more} == {2}
     assert [record.offset for _, record in more] == list(range(len(short[2]), len(longer[2])))
 
@@ -164,11 +164,11 @@ def test_what_comes_later_is_found_from_where_a_page_ended() -> None:
 def test_one_partition_is_listed_by_its_offsets() -> None:
     query, _ = partitioned(stories())
     one = listing(query, partition=1)
-    page = one.page(one.place(2, None), 3, one.end())
+    page = one.oldest(one.place(2, None), 3, one.end())
     assert [(number, record.offset) for number, record in page.events] == [(1, 2), (1, 3), (1, 4)]
     assert page.next_place == (5,)
-    of_topic = listing(query, topic=NAMES[0])
-    assert {number for number, _ in of_topic.page((0,), 99, of_topic.end()).events} == {of(shard_key(NAMES[0]))}
+    of_topic = listing(query, EventFilter(NAMES[0]))
+    assert {number for number, _ in of_topic.oldest((0,), 99, of_topic.end()).events} == {of(shard_key(NAMES[0]))}
 
 
 def test_invalid_places_are_refused() -> None:

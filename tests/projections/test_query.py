@@ -14,7 +14,7 @@ from events.catalog import CreateAnswered, Recorded
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import NoTopic, NotThere, Query, QueryClosed
-from projections.views.topics import TopicRow
+from projections.views.rows import TopicRow
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
 from tests.machine.walks import NAMES, Walk, walked, walks

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from controller.http.changes import TRIES_MAX, TriedTooOften, earlier
 from controller.machine.commands.commands import TopicCommand
 from events.names import RequestId
 from projections.queries.query import Questions
-from projections.queries.repeats import TRIES_MAX, TriedTooOften, earlier
 from tests.machine.tables import command, given
 from tests.projections.logs import query_of, questions_of
 

@@ -15,11 +15,11 @@ from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from projections.queries.query import Query, Questions
-from projections.queries.requests import RequestFilter, requests_page
+from projections.queries.requests import RequestFilter, scan_requests
 from projections.store.recorder import Recorder
 from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
 from projections.store.store import TopicStore
-from projections.views.requests import request_row
+from projections.views.requests import request_view
 from tests.events.golden import HISTORIES, history
 from tests.projections.logs import story
 
@@ -50,7 +50,7 @@ ALL = RequestFilter()
 def page(query: Questions, which: RequestFilter = ALL, end: tuple[int, ...] = ()) -> list[IndexedRequest]:
     end = end or query.end()
     since = (0,) * len(end)
-    found = requests_page(query, which, end, until=end, since=since, limit=1000)
+    found = scan_requests(query, which, end, until=end, since=since, limit=1000)
     assert found.next_place is None
     return list(found.requests)
 
@@ -64,7 +64,9 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
         by_id = [one for one in page(query, end=(end,)) if not one.counted]
         assert [one.requested_offset for one in by_id] == sorted((one.requested_offset for one in by_id), reverse=True)
         for one in by_id:
-            row = request_row(record for record in query.parts[0].request_events(one.request_id) if record.offset < end)
+            row = request_view(
+                record for record in query.parts[0].request_events(one.request_id) if record.offset < end
+            )
             assert row is not None, one
             assert (one.principal, one.client_id, one.requested_at_ms) == (
                 row.principal,
@@ -120,15 +122,15 @@ def test_pages_have_every_request_once() -> None:
     end = query.end()
     place, seen = end, []
     for _ in range(10):
-        found = requests_page(query, ALL, end, until=place, since=(0,), limit=1)
+        found = scan_requests(query, ALL, end, until=place, since=(0,), limit=1)
         seen += [one.request_id for one in found.requests]
         if found.next_place is None:
             break
         place = found.next_place
     assert seen == ["s", "r", "again", "q"]
-    first = requests_page(query, RequestFilter(outcome="deleted", api="none"), end, until=end, since=(0,), limit=9)
+    first = scan_requests(query, RequestFilter(outcome="deleted", api="none"), end, until=end, since=(0,), limit=9)
     assert (first.requests, first.next_place) == ((), None)
-    looked = requests_page(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, scanned_max=3)
+    looked = scan_requests(query, ALL, end, until=end, since=(0,), limit=9, may_show=lambda _: False, scanned_max=3)
     assert looked.requests == ()
     assert looked.next_place is not None, "it looks at three and no more"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from controller.machine.apply import CannotApply
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.catalog import Cause, CreateAnswered, Event, Recorded, ResourceConfigsChanged, TopicReady
 from events.names import Offset, RequestId, TopicName
 from projections.text.wording import event_text
-from projections.views.requests import RequestRow, fold_request_topic, request_row
-from projections.views.topics import CannotFold
+from projections.views.requests import RequestView, fold_request_topic, request_view
 from tests.machine.tables import command, given
 
 # given | steps, separated by `;` | request q: its API and version, then each topic: status, code, rule, wait
@@ -33,7 +33,7 @@ TABLE = """
 """  # noqa: E501
 
 
-def _shown(row: RequestRow | None) -> str:
+def _shown(row: RequestView | None) -> str:
     if row is None:
         return "nothing"
     topics = []
@@ -45,11 +45,11 @@ def _shown(row: RequestRow | None) -> str:
     return f"{row.api} v{row.api_version}: {', '.join(topics)}"
 
 
-def _row(begin: str, steps: str) -> RequestRow | None:
+def _row(begin: str, steps: str) -> RequestView | None:
     rig = given(begin)
     for step in steps.split(";"):
         rig.put(command(rig, step.strip()))
-    return request_row(one for one in rig.log if getattr(one.event, "request_id", "") == "q")
+    return request_view(one for one in rig.log if getattr(one.event, "request_id", "") == "q")
 
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
@@ -62,17 +62,17 @@ def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
     row = _row("1 2 3", "create t 2x1 as=User:bob conf=retention.ms=5 timeout=700")
     assert row is not None
     assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
-    assert row.deadline_ms == row.requested_at_ms + 700
+    assert row.deadline_at_ms == row.requested_at_ms + 700
     requested = row.topics[0].requested
     assert requested is not None
     assert (requested.num_partitions, requested.replication_factor, requested.configs) == (
         2,
         1,
-        (("retention.ms", "5"),),
+        {"retention.ms": "5"},
     )
     unwaited = _row("1 2 3", "create t 2x1 timeout=0")
     assert unwaited is not None
-    assert unwaited.deadline_ms is None, "nothing is waited for"
+    assert unwaited.deadline_at_ms is None, "nothing is waited for"
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
 )
 def test_an_event_that_does_not_fit_stops_the_fold(event: TopicReady | CreateAnswered) -> None:
     record = Recorded(Offset(9), 0, Cause("X", RequestId("q")), event)
-    with pytest.raises(CannotFold, match="at offset 9 does not fit"):
+    with pytest.raises(CannotApply, match="at offset 9 cannot be applied"):
         fold_request_topic(None, record)
-    with pytest.raises(CannotFold, match="no request begins so"):
-        request_row([record])
+    with pytest.raises(CannotApply, match="no request begins so"):
+        request_view([record])
 
 
 ID = RequestId("r1")
@@ -107,7 +107,7 @@ EVENTS: dict[str, list[Event]] = {
 def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
     for kind, events in EVENTS.items():
         records = [Recorded(Offset(7 + n), 5, Cause(kind, ID), event) for n, event in enumerate(events)]
-        row = request_row(records)
+        row = request_view(records)
         assert row is not None
         assert (row.request_id, row.api, row.principal, row.client_id) == (ID, kind, "User:admin", "kafka-configs")
         assert (row.requested_offset, row.topics) == (7, ())

@@ -16,7 +16,7 @@ from events.names import shard_key
 from projections.queries import past
 from projections.queries.past import LEFT_AFTER_PAGES
 from projections.queries.query import Query
-from projections.views.topics import TopicRow
+from projections.views.rows import TopicRow
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import kept as in_memory
 from tests.projections.test_snapshotting import commits_of, kept, story

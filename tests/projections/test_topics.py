@@ -1,13 +1,10 @@
-"""Topics as rows: the fold, story by story, and beside the machine's own at every offset."""
+"""Topics as rows: the fold, story by story."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given as drawn
 
-from controller.machine.apply import apply
-from controller.machine.decision import topic_named
-from controller.machine.state import DictTopics, State
+from controller.machine.apply import CannotApply
 from events.catalog import (
     Cause,
     ChangeAsked,
@@ -19,16 +16,9 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, TopicName
-from projections.views.topics import (
-    NO_PAST,
-    CannotFold,
-    TopicPast,
-    fold_topic,
-    health,
-    offline_replicas,
-)
+from projections.views.rows import NO_PAST, TopicPast, fold_topic, fold_topics
+from projections.views.topics import health, offline_replicas
 from tests.machine.tables import command, given
-from tests.machine.walks import NAMES, Walk, walked, walks
 
 # given | steps, separated by `;` | the row of topic t: status, partitions as LEADER:ISR/REPLICAS, and what else is so
 TABLE = """
@@ -86,31 +76,6 @@ def test_a_topic_is_what_its_events_say(line: str) -> None:
     assert _shown(past, rig.state.cluster.live) == expected
 
 
-@drawn(walks())
-def test_the_fold_agrees_with_the_machine_after_every_event(walk: Walk) -> None:
-    state = State(DictTopics())
-    pasts = dict.fromkeys(NAMES, NO_PAST)
-    for record in walked(walk).log:
-        apply(state, record)
-        name = getattr(record.event, "topic", None)
-        if name is None:
-            continue
-        pasts[name] = fold_topic(pasts.get(name, NO_PAST), record)
-        row, topic = pasts[name].row, topic_named(state, name)
-        assert (row is None) == (topic is None), f"{record}: {row} but the machine has {topic}"
-        if row is not None and topic is not None:
-            seen = (row.topic_id, row.partitions, row.configs, row.created_at_ms, row.created_offset, row.ready_at_ms)
-            truth = (
-                topic.topic_id,
-                topic.partitions,
-                topic.configs,
-                topic.created_at_ms,
-                topic.created_offset,
-                topic.ready_at_ms,
-            )
-            assert seen == truth, f"after {record}"
-
-
 def test_replicas_that_do_not_serve_are_those_on_brokers_that_are_not_live_and_the_missing_ones() -> None:
     rig = given("1 2 3 fewer")
     rig.put(command(rig, "create t 1x4"))
@@ -137,15 +102,7 @@ def test_an_event_that_does_not_fit_stops_the_fold_and_says_where(event: object,
         if getattr(record.event, "topic", None) == "t":
             past = fold_topic(past, record)
     record = Recorded(Offset(99), 0, Cause("X", RequestId("x")), event)  # type: ignore[arg-type]
-    if exists and isinstance(event, TopicReady):
-        assert fold_topic(past, record).row is not None, "it fits a topic that exists"
-        return
-    with pytest.raises(CannotFold, match="at offset 99 does not fit"):
+    with pytest.raises(CannotApply, match="at offset 99 cannot be applied"):
         fold_topic(past, record)
-
-
-def test_a_second_creation_does_not_fit() -> None:
-    created = [record for record in given("1 2 3 has:t").log if type(record.event).__name__ == "TopicCreated"]
-    past = fold_topic(NO_PAST, created[0])
-    with pytest.raises(CannotFold, match="the topic exists"):
-        fold_topic(past, created[0])
+    with pytest.raises(CannotApply, match="at offset 99 cannot be applied"):
+        fold_topics(past, [record])

@@ -13,13 +13,14 @@ from events.catalog import BrokerFenced, Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.log import Commit, Entry, EventLog, LogCorrupted
 from events.logs.memory_log import InMemoryLog
-from events.logs.merkle import EMPTY_ROOT, Frontier, is_consistent, leaf_hash, root_from_inclusion
+from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash, root_from_inclusion
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, RequestId
 from projections.store import tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from projections.store.tree import HEAD, SLICE, TreeBehind, TreeReader, build_some, head_of, stored_head
+from tests.events.logs.consistency import is_consistent
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -194,7 +195,7 @@ def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None
 def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
-    log.note({HEAD: head})
+    log.put_state({HEAD: head})
     with pytest.raises(LogCorrupted, match=r"instead of 300|the head of its tree has"):
         stored_head(log)
 

@@ -8,13 +8,14 @@ broker knows what was done, because Kafka answers before they do.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tests.reference import table_configs, table_create_topics, table_metadata, table_other
 from tests.reference.answers import code_name, rows_of
-from tests.reference.cases import NO_ID, Body, Case, Row, fill, slug, unfill
+from tests.reference.cases import NO_ID, Body, Case, Row, fill, slug, topic, unfill
 from tests.support.wire import ConnectionClosed, Wire
 
 CASES: tuple[Case, ...] = (
@@ -67,10 +68,10 @@ def send_all(
     """
     requests = [Request(case, version) for case in cases for version in case.versions]
     ids = _create_before(brokers, requests)
-    _barrier(brokers, "before")
+    _barrier(brokers)
     prepared()
     answers = {(each.case.id, each.version): rows for each, rows in _send_each(brokers, requests, ids, silent)}
-    _barrier(brokers, "after")
+    _barrier(brokers)
     watched = _watch(brokers, requests)
     return {key: rows + watched[key] for key, rows in answers.items()}
 
@@ -133,16 +134,15 @@ def _plain(rows: Iterable[Row], own: str) -> tuple[Row, ...]:
     )
 
 
-def _barrier(brokers: Mapping[int, str], name: str) -> None:
+def _barrier(brokers: Mapping[int, str]) -> None:
     """Wait until every broker knows a topic that was created after all else."""
-    topic = {"name": f"barrier-{name}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    names = {node: f"barrier-{uuid.uuid4().hex}-{node}" for node in brokers}
     for node, address in brokers.items():
         with Wire(address) as wire:
-            own = {**topic, "name": f"barrier-{name}-{node}"}
-            wire.call("CreateTopics", 7, topics=[own], timeout_ms=60_000, validate_only=False)
+            wire.call("CreateTopics", 7, topics=[topic(names[node])], timeout_ms=60_000, validate_only=False)
     for address in brokers.values():
-        for node in brokers:
-            _await_topic(address, f"barrier-{name}-{node}")
+        for name in names.values():
+            _await_topic(address, name)
 
 
 def _await_topic(address: str, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import tools
+from tests.support.kafka_tools import kafka_tools
 from tests.support.topicwright import Topicwright, topicwright
 
 
@@ -20,19 +20,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
         yield one
 
 
-def java(main: str, *arguments: str) -> str:
-    """What one of Kafka's command line tools prints."""
-    done = tools.run_quietly(tools.java_command(tools.server_classpath(), main, *arguments))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def kafka_acls(served: Topicwright, *arguments: str) -> str:
-    return java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", served.kafka, *arguments)
+    return kafka_tools().output("kafka-acls", "--bootstrap-server", served.kafka, *arguments)
 
 
 def kafka_configs(served: Topicwright, *arguments: str) -> str:
-    return java("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", served.kafka, *arguments)
+    return kafka_tools().output("kafka-configs", "--bootstrap-server", served.kafka, *arguments)
 
 
 def test_kafka_acls(served: Topicwright) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,10 @@ import pytest
 from tests.clients.seen import check, parse_output
 from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
 from tests.support import tools
-from tests.support.kafka_tools import KafkaTools, kafka_tools
+from tests.support.kafka_tools import kafka_tools
 
 JAVA = tools.ROOT / "tests/clients/java"
 MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
-
-
-@pytest.fixture(scope="session")
-def java_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    """Kafka's command line tools."""
-    with kafka_tools(tmp_path_factory.mktemp("tools")) as running:
-        yield running
 
 
 def java_properties(
@@ -42,10 +35,10 @@ def java_properties(
     return path
 
 
-def run_tools(running: KafkaTools, bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
+def run_tools(bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
     """Run Kafka's tools one after another: the exit code and the output of each."""
     return [
-        running.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))
+        kafka_tools().run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))
         for tool, *arguments in commands
     ]
 
@@ -61,7 +54,6 @@ def run_tools(running: KafkaTools, bootstrap: str, *commands: Sequence[str | Pat
 def test_kafka_topics(
     service: Secured,
     topic: str,
-    java_tools: KafkaTools,
     tmp_path: Path,
     protocol: str,
     mechanism: str,
@@ -71,15 +63,13 @@ def test_kafka_topics(
     password = {**PASSWORDS, **PLAIN_PASSWORDS, "": ""}[user]
     config = java_properties(service, tmp_path, protocol, mechanism, user, password)
     (created,) = run_tools(
-        java_tools, service.addresses[protocol], ["topics", "--command-config", config, "--create", "--topic", topic]
+        service.addresses[protocol], ["topics", "--command-config", config, "--create", "--topic", topic]
     )
     assert created == (0, f"Created topic {topic}.")
     assert service.creator_of(topic) == principal
 
 
-def test_kafka_configs_manages_scram_users(
-    service: Secured, topic: str, java_tools: KafkaTools, tmp_path: Path
-) -> None:
+def test_kafka_configs_manages_scram_users(service: Secured, topic: str, tmp_path: Path) -> None:
     alice = java_properties(service, tmp_path, "SASL_SSL", "SCRAM-SHA-512", "alice", PASSWORDS["alice"])
     secret = "dave-PLANTED-6"
     service.secrets.append(secret)
@@ -87,7 +77,6 @@ def test_kafka_configs_manages_scram_users(
     users = ["--entity-type", "users", "--entity-name", "dave"]
     configs: list[str | Path] = ["configs", "--command-config", alice]
     added, described, came, removed, gone = run_tools(
-        java_tools,
         service.addresses["SASL_SSL"],
         [*configs, "--alter", *users, "--add-config", f"SCRAM-SHA-512=[iterations=8192,password={secret}]"],
         [*configs, "--describe", *users],

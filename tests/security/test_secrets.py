@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import subprocess
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from projections.replay.log.ranges import Range
 from projections.replay.spark.columns import COLUMNS
 from projections.replay.spark.options import read_range
 from tests.security.service import PASSWORDS, Secured, secured
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import command
 
 WRONG = "wrong-PLANTED-7"
 NEW = "erin-PLANTED-8"
@@ -70,7 +69,7 @@ def _shown_while_it_runs(service: Secured) -> list[str]:
 
 def _run(*arguments: str | Path) -> str:
     """All that a command of Topicwright prints."""
-    done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    done = command(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 

@@ -42,7 +42,7 @@ class Serving:
         for key, value in (settings or {}).items():
             argv += ["--set", f"{key}={value}"]
         self.process = Process(argv, cwd=folder, env={"PYTHONPATH": f"{folder}:{ROOT}"})
-        ready = self.process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=60)
+        ready = self.process.wait_for_line(r"^ready kafka=(\S+) http=(\S+)$", within_s=240)
         self.kafka, self.http = ready[1], ready[2]
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
@@ -57,7 +57,7 @@ class Serving:
 
     def _fetch(self, request: urllib.request.Request) -> tuple[int, dict[str, Any]]:
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=240) as answer:
                 return answer.status, json.loads(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())

@@ -78,7 +78,7 @@ async def test_brokers_get_ports_in_the_order_in_which_they_are_met_and_keep_the
     later = Gateway(1, 3, 5)
     async with served(tmp_path, later, text) as (made, at):
         assert [later.port(each, at) for each in (5, 3, 1)] == ports
-        assert made.trouble is None
+        assert made.error is None
     assert json.loads((tmp_path / FILE).read_bytes()) == dict(
         zip(("PLAINTEXT/5", "PLAINTEXT/3", "PLAINTEXT/1"), ports, strict=True)
     )
@@ -121,10 +121,10 @@ async def test_a_broker_that_comes_when_no_port_is_left_is_not_shown(tmp_path: P
     async with served(tmp_path, gateway, text) as (made, at):
         gateway.know(1, 2)
         assert (gateway.port(1, at), gateway.port(2, at)) == (ports[0], None)
-        assert "need 2" in str(made.trouble)
+        assert "need 2" in str(made.error)
         gateway.know(2)
         assert gateway.port(2, at) == ports[0], "the port of a broker that is no longer registered"
-        assert made.trouble is None
+        assert made.error is None
 
 
 async def test_a_port_that_another_program_has_is_passed_over(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -70,20 +69,13 @@ def _serve(folder: Path, *more: str) -> list[str | Path]:
     return [COMMAND, "serve", "--kafka", "0.0.0.0:0", "--http", "0.0.0.0:0", "--data", folder / "data", *more]
 
 
-def test_http_is_not_opened_to_others_by_accident(tmp_path: Path) -> None:
-    done = subprocess.run(_serve(tmp_path), capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "HTTP would listen on 0.0.0.0, open to other machines without authentication" in done.stderr
-    assert not (tmp_path / "data").exists(), "nothing was begun"
-
-
 def test_what_is_opened_to_others_is_on_the_ready_screen(tmp_path: Path) -> None:
     with Process(_serve(tmp_path, "--set", "http.authentication=none"), cwd=tmp_path) as process:
         process.wait_for_line(r"^ready kafka=0\.0\.0\.0:\d+ http=0\.0\.0\.0:\d+$", within_s=240)
         process.wait_for_line(
-            r"^warning: listener PLAINTEXT has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=60
+            r"^warning: listener PLAINTEXT has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=240
         )
         process.wait_for_line(
-            r"^warning: HTTP has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=60
+            r"^warning: HTTP has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=240
         )
-        assert process.stop(within_s=120) == 0
+        assert process.stop(within_s=240) == 0

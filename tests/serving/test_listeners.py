@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from controller.settings.load import ServeSettings, SettingsError, load_settings
 from events.catalog import Endpoint
 from tests.security.certificates import Authority
 from tests.security.service import Secured, secured
-from tests.support.topicwright import COMMAND
 from tests.support.wire import Wire
 
 DEFAULT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
@@ -38,7 +36,7 @@ def loaded(text: str, files: dict[str, str]) -> ServeSettings:
 
 
 WRONG = """
-listeners=IN://a:1 | listener IN has no protocol: say IN:PROTOCOL in listener.security.protocol.map
+listeners=IN://a:1 | listener IN has no protocol: set IN:PROTOCOL in listener.security.protocol.map
 listeners=SSL://a:1 | listener SSL speaks SSL, which needs ssl.keystore.location
 listeners=SASL_SSL://a:1 | listener SASL_SSL speaks SASL_SSL, which needs ssl.keystore.location
 listeners=SSL://a:1 ssl.keystore.location=/no/such | ssl.keystore.location=/no/such: cannot be read: No such file
@@ -47,7 +45,7 @@ listeners=SSL://a:1 ssl.keystore.location=KEYSTORE ssl.client.auth=required | ne
 listeners=SASL_PLAINTEXT://a:1 sasl.enabled.mechanisms=PLAIN | sasl.enabled.mechanisms has PLAIN, which needs users.file
 advertised.listeners=SSL://a:1 | advertised.listeners=SSL: there is no such listener; listeners: PLAINTEXT
 listener.name.in.ssl.client.auth=none | setting listener.name.in: there is no such listener; listeners: PLAINTEXT
-listeners=A://a:1,B://a:2 simulated.broker.listeners=true | simulated.broker.listeners=true goes with one listener
+listeners=A://a:1,B://a:2 simulated.broker.listeners=true | simulated.broker.listeners=true needs a single listener
 """
 
 
@@ -109,25 +107,13 @@ def test_http_on_tls_needs_a_key(files: dict[str, str]) -> None:
         http_tls(loaded("http.security.protocol=SSL", files))
 
 
-def test_a_start_that_cannot_be(tmp_path: Path) -> None:
-    argv: list[str | Path] = [COMMAND, "serve", "--data", tmp_path / "data", "--set", "listeners=SSL://127.0.0.1:0"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "topicwright: listener SSL speaks SSL, which needs ssl.keystore.location\n"
-    assert not (tmp_path / "data").exists(), "nothing was begun"
-    both = [*argv, "--kafka", "127.0.0.1:0"]
-    done = subprocess.run(both, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "given by --kafka or by listeners, not by both" in done.stderr
-
-
 # SIGHUP.
 
 
 def _reload(service: Secured, *events: str) -> None:
     service.process.popen.send_signal(signal.SIGHUP)
     for event in events:
-        service.process.wait_for_line(event, within_s=120)
+        service.process.wait_for_line(event, within_s=240)
 
 
 def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
@@ -147,10 +133,10 @@ def test_sighup_reads_users_and_certificates_again(tmp_path: Path) -> None:
         assert living.call("Metadata", 1, topics=None)["brokers"], "who is connected stays"
         properties = service.client_properties("SASL_SSL", "PLAIN", "frank", "frank-secret")
         frank = AdminClient({**properties, "ssl.ca.location": str(new.file)})
-        assert frank.list_topics(timeout=60).brokers
+        assert frank.list_topics(timeout=240).brokers
         service.authority.file.write_bytes(new.file.read_bytes())
         assert service.get("/health/live")["status"] == "live", "HTTP shows the new certificate too"
         service.users_file.write_text("nonsense\n")
         _reload(service, '"event":"reload failed"')
         again = AdminClient({**properties, "ssl.ca.location": str(new.file)})
-        assert again.list_topics(timeout=60).brokers, "what cannot be read changes nothing"
+        assert again.list_topics(timeout=240).brokers, "what cannot be read changes nothing"

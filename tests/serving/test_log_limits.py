@@ -30,13 +30,13 @@ def test_a_flood_of_lines_is_cut_to_some_a_second_and_says_so() -> None:
         log.write("authentication_failed", user="x")
         log.now_s += 0.001
     assert len(log.lines) <= LINES_AT_ONCE + 101 * LINES_PER_S
-    later = [line["left_out"] for line in log.lines if "left_out" in line]
+    later = [line["suppressed"] for line in log.lines if "suppressed" in line]
     assert sum(later) + len(log.lines) > 99_000, "all are accounted for"
     log.lines.clear()
     log.now_s += 1000
     log.write("authentication_failed", user="x")
     log.write("authentication_failed", user="x")
-    assert ["left_out" in line for line in log.lines] == [True, False]
+    assert ["suppressed" in line for line in log.lines] == [True, False]
 
 
 def test_each_kind_has_its_bound_whoever_causes_it_and_takes_nothing_from_another() -> None:

@@ -29,7 +29,7 @@ print("done")
 
 def run(stderr: int | None, program: str = PROGRAM) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, check=False, timeout=60
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, check=False, timeout=240
     )
 
 

@@ -35,7 +35,7 @@ class Heard:
         self.lines: list[tuple[str, dict[str, Any]]] = []
         self.ahead_ms = 0
 
-    def stood_still(self, cause: str, seconds: float) -> None:
+    def loop_blocked(self, cause: str, seconds: float) -> None:
         self.longest[cause] = max(seconds, self.longest.get(cause, 0.0))
 
     def clock_jumped(self) -> None:
@@ -81,7 +81,7 @@ async def test_what_keeps_the_loop_is_named_and_logged_seldom(heard: Heard, watc
     for _ in range(3):
         blocks(0.3)
         await asyncio.sleep(0.1)
-    assert len([event for event, _ in heard.lines if event == "loop stood still"]) == 1, "one in ten seconds"
+    assert len([event for event, _ in heard.lines if event == "event loop blocked"]) == 1, "one in ten seconds"
     assert heard.longest["controller.apis.slow.blocks"] > 0.4, "the longest stays"
 
 
@@ -115,6 +115,17 @@ async def test_a_wall_clock_that_is_set_is_one_line_and_counted(heard: Heard, wa
     assert [round(ms, -3) for ms in seen] == [round(ms, -3) for ms in jumps], "a clock that is kept right is none"
 
 
+@pytest.mark.parametrize("leads", [True, False])
+async def test_hanging_loop_ends_a_leader_only(heard: Heard, leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.serving.loop_watch.HANG_S", 0.3)
+    codes: list[int] = []
+    watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms, lambda: leads, codes.append)
+    watch.start()
+    function_of("controller.apis.slow")(1.5)
+    watch.stop()
+    assert codes == ([3] if leads else [])
+
+
 async def test_a_service_is_watched_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     class Service:
         ready_line = "ready"
@@ -132,7 +143,7 @@ async def test_a_service_is_watched_while_it_runs(monkeypatch: pytest.MonkeyPatc
     running = asyncio.create_task(run_service(service, stopping))
     await asyncio.sleep(0.2)
     function_of("controller.http.slow")(0.6)
-    await until(lambda: b'standstill_seconds_max{cause="controller.http.slow.blocks"}' in service.metrics.render())
+    await until(lambda: b'loop_blocked_seconds_max{cause="controller.http.slow.blocks"}' in service.metrics.render())
     stopping.set()
     assert await running == 0
 

@@ -88,11 +88,11 @@ def _killed(data: Path) -> None:
 @pytest.mark.parametrize(
     ("plant", "overrides", "why"),
     [
-        (_three, ["node.id=3000"], "is of one voter among others: change users by --bootstrap"),
+        (_three, ["node.id=3000"], "belongs to one of several voters: change users with --bootstrap"),
         (
             lambda data: None,
             ["node.id=3000", "controller.quorum.voters=3000@a:1,3001@b:1,3002@c:1"],
-            "is of one voter among others",
+            "belongs to one of several voters",
         ),
         (_killed, ["node.id=3000"], "killed in the middle of a commit: start it once"),
         (lambda data: None, ["node.id=7"], "belongs to node 3000, not to 7"),

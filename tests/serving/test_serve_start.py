@@ -1,51 +1,164 @@
-"""Starts that cannot be: exit code 2, and one line that says why and what to do."""
+"""Starts that are rejected: exit code 2, and one line that says why and what to do."""
 
 from __future__ import annotations
 
-import re
+import signal
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from controller.cli.main import main
+from controller.serving import log_lines
 from controller.serving.client_listeners import Address
 from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
+from tests.events.logs.rocksdb_folders import copied, flip, largest, write_counted
 from tests.serving.service import CREATE, Talk, codes, create, serving
+from tests.support.processes import Process
 from tests.support.topicwright import COMMAND
 
+TABLE_RULES = "create.topic.policy.class.name=controller.policy.rules.TopicRules"
+# arguments of `serve`, with places in capitals | what standard error says
+REJECTED = f"""
+--data FIRST --set cluster.id=second      | holds the log of cluster first, not of second: set cluster.id=first, or
+--data NEWER                              | event version {EVENT_VERSION + 1}
+--data NEWER                              | newer release
+--data DAMAGED                            | is damaged
+--data FILE                               | is not a folder
+--kafka TAKEN                             | cannot listen on TAKEN (--kafka): the address is in use; give another one
+--http TAKEN                              | cannot listen on TAKEN (--http): the address is in use; give another one
+--http 0.0.0.0:0                          | HTTP would listen on 0.0.0.0, open to other machines without authentication
+--kafka= --set listeners=SSL://127.0.0.1:0 | topicwright: listener SSL speaks SSL, which needs ssl.keystore.location
+--set listeners=SSL://127.0.0.1:0 | give either --kafka or the setting listeners
+--config missing.properties               | missing.properties
+--set num.partitons=3                     | num.partitons (--set): did you mean num.partitions?
+--set num.partitions=0                    | num.partitions=0 (--set) is not allowed
+--set create.topic.policy.class.name=no.P | no.P
+--set topic.rules.file=rules.toml         | names no policy that reads topic.rules.file=rules.toml
+--set {TABLE_RULES} --set topic.rules.file=rules.toml | rule 'r': partition = 3: unknown key; allowed: name, mode
+--data OTHER --set log.archive.url=OTHER/archive | OTHER/archive is in the data folder; name a place outside it
+--brokers kraft:3                         | 'kraft:3' is neither simulated:N with N from 1 to 1000 nor cluster:HOST:PORT
+--metadata-version 16                     | '16' is not a level from 17 (3.7) to 33 (4.4)
+--metadata-version new                    | 'new' is not a level from 17 (3.7) to 33 (4.4)
+--metadata-version 30                     | --metadata-version needs --brokers kraft
+"""
 
-def refused(tmp_path: Path, *arguments: str) -> str:
-    """The one line that a start which cannot be says."""
-    argv: list[str | Path] = [
-        COMMAND,
-        "serve",
-        "--kafka",
-        "127.0.0.1:0",
-        "--http",
-        "127.0.0.1:0",
-        "--data",
-        tmp_path / "data",
-        *arguments,
-    ]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert done.stdout == "", "it was never ready"
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith("topicwright: "), lines
-    return lines[0].removeprefix("topicwright: ")
 
-
-def made(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VERSION) -> Path:
-    """A folder with an empty log."""
-    log = RocksDbLog.open(
-        folder / "data", cluster_id=cluster_id, event_version=event_version, new_cluster_id=lambda: cluster_id
+def _log(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VERSION) -> RocksDbLog:
+    return RocksDbLog.open(
+        folder, cluster_id=cluster_id, event_version=event_version, new_cluster_id=lambda: cluster_id
     )
+
+
+def _damaged(folder: Path) -> None:
+    """A log of a killed process whose write-ahead log has changed."""
+    log = _log(folder / "running")
+    write_counted(log, range(20))
+    written = largest(copied(folder / "running", folder / "damaged"), ".log")
     log.close()
-    return folder / "data"
+    flip(written, written.stat().st_size // 2)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What the names in capitals stand for."""
+    folder = tmp_path_factory.mktemp("places")
+    _log(folder / "first").close()
+    _log(folder / "newer", event_version=EVENT_VERSION + 1).close()
+    _damaged(folder)
+    (folder / "file").write_text("a file")
+    names = {name.upper(): str(folder / name) for name in ("first", "newer", "damaged", "file", "data", "other")}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield {**names, "TAKEN": f"127.0.0.1:{taken.getsockname()[1]}"}
+
+
+@pytest.fixture
+def _signals() -> Iterator[None]:
+    """What a start sets up for the whole process is as before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("line", REJECTED.strip().splitlines())
+def test_a_start_is_rejected(
+    line: str,
+    places: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # it configures the whole process
+    (tmp_path / "rules.toml").write_text("[[rule]]\nname = 'r'\npartition = 3\n")
+    for name, place in places.items():
+        line = line.replace(name, place)
+    words, message = (cell.strip() for cell in line.split(" | "))
+    given = {"--kafka": "127.0.0.1:0", "--http": "127.0.0.1:0", "--data": places["DATA"]}
+    flags = [word for flag, value in given.items() if f"{flag}=" not in words for word in (flag, value)]
+    try:
+        code: object = main(["serve", *flags, *words.replace("--kafka= ", "").split()])
+    except SystemExit as exit_:
+        code = exit_.code
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert message in err
+    assert "ready" not in out
+    assert "Traceback" not in err
+    assert not Path(places["DATA"]).exists(), "nothing was begun"
+
+
+def test_a_folder_that_another_process_serves(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+        argv += ["--data", server.data]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        [line] = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+        assert line.startswith("topicwright: ")
+        assert f"is open in process {server.process.pid}" in line
+        with Talk(server.kafka) as talk:
+            assert codes(talk.call(CREATE, 7, create("undisturbed"))) == [0]
+
+
+def test_a_voter_is_not_named_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be node 0, which may be a broker."""
+    code = main(["join", "--bootstrap-controller", "127.0.0.1:1", "--data", str(tmp_path / "voter")])
+    assert code == 2
+    assert "give this node an id that no controller or broker has: --set node.id=N" in capsys.readouterr().err
+    assert not (tmp_path / "voter").exists()
+
+
+def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(tmp_path: Path) -> None:
+    def serve(*arguments: str) -> Process:
+        places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
+        return Process([COMMAND, "serve", *places, *arguments], cwd=tmp_path)
+
+    kraft = ("--brokers", "kraft")
+    level = ("--set", "kraft.version=1", "--metadata-version")
+    with serve(*kraft, *level, "25") as process:
+        process.wait_for_line('"event":"QuorumEpochBegun",.*"epoch":1', within_s=240)
+        process.wait_for_line("^ready", within_s=240)
+        assert process.stop() == 0
+    rejected = {
+        (): "the data folder belongs to KRaft brokers",
+        kraft: "kraft.version=0: the cluster has 1, which cannot be lowered",
+        (*kraft, *level, "24"): "--metadata-version 24: the cluster has 25, which cannot be lowered",
+    }
+    for arguments, why in rejected.items():
+        with serve(*arguments) as process:
+            process.wait_for_line(why, within_s=240)
+            assert process.wait(240) == 2
+    with serve(*kraft, "--set", "kraft.version=1") as process:
+        process.wait_for_line('"event":"QuorumEpochBegun",.*"epoch":2', within_s=240)
+        process.wait_for_line("^ready", within_s=240)
 
 
 def test_hints_have_the_address_of_the_page_and_of_the_api() -> None:
@@ -53,74 +166,3 @@ def test_hints_have_the_address_of_the_page_and_of_the_api() -> None:
     assert "Its page: http://127.0.0.1:8081/\n" in hints
     assert "programs on http://127.0.0.1:8081/v1." in hints
     assert "curl -s -X POST http://127.0.0.1:8081/v1/topics" in hints
-
-
-def test_the_folder_of_another_cluster(tmp_path: Path) -> None:
-    made(tmp_path)
-    line = refused(tmp_path, "--set", "cluster.id=second")
-    assert "holds the log of cluster first, not of second: set cluster.id=first, or choose another folder" in line
-
-
-def test_the_folder_of_a_newer_release(tmp_path: Path) -> None:
-    made(tmp_path, event_version=EVENT_VERSION + 1)
-    line = refused(tmp_path)
-    assert f"event version {EVENT_VERSION + 1}" in line
-    assert "newer release" in line
-
-
-def test_a_folder_that_another_process_serves(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        line = refused(tmp_path)
-        assert f"is open in process {server.process.pid}" in line
-        with Talk(server.kafka) as talk:
-            assert codes(talk.call(CREATE, 7, create("undisturbed"))) == [0]
-
-
-def test_a_damaged_log(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        with Talk(server.kafka) as talk:
-            for number in range(20):
-                assert codes(talk.call(CREATE, 7, create(f"t{number}"))) == [0]
-        server.process.kill()
-    [newest] = [max((tmp_path / "data").glob("*.log"), key=lambda path: path.stat().st_mtime)]
-    content = bytearray(newest.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    newest.write_bytes(content)
-    line = refused(tmp_path)
-    assert "is damaged" in line
-    assert "estore" in line, "it says what to do"
-
-
-def test_a_path_that_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file")
-    assert "is not a folder" in refused(tmp_path)
-
-
-@pytest.mark.parametrize("door", ["kafka", "http"])
-def test_a_port_in_use(tmp_path: Path, door: str) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        line = refused(tmp_path, f"--{door}", f"127.0.0.1:{port}")
-        assert str(port) in line
-        assert re.search("the address is in use", line)
-    with serving(tmp_path) as server:
-        assert server.process.stop() == 0, "and the folder is as good as before"
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ("num.partitons=3", "num.partitons (--set): did you mean num.partitions?"),
-        ("num.partitions=0", "num.partitions=0 (--set) is not allowed"),
-        ("create.topic.policy.class.name=no.such.Policy", "no.such"),
-    ],
-)
-def test_settings_that_are_wrong(tmp_path: Path, setting: str, says: str) -> None:
-    assert says in refused(tmp_path, "--set", setting)
-    assert not (tmp_path / "data").exists(), "nothing was begun"
-
-
-def test_a_settings_file_that_is_not_there(tmp_path: Path) -> None:
-    assert "missing.properties" in refused(tmp_path, "--config", "missing.properties")

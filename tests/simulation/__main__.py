@@ -1,17 +1,63 @@
-"""`python -m tests.simulation SEED [COUNT]`: live through seeds of one process."""
+"""`python -m tests.simulation NAME SEED [COUNT]` runs a simulator from seeds; `python -m tests.simulation planted`
+prints the table of docs/testing.md: how many seeds, from 0 on, it takes to find each planted bug."""
 
 from __future__ import annotations
 
+import argparse
+import sys
+import time
 from collections import Counter
+from typing import Any, Final
 
-from tests.simulation.lives import command_line
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.lives import SHRINK_TRIES, live_through
+from tests.simulation.plan import from_words
+from tests.simulation.planting import seeds_to_find
+from tests.simulation.simulators import SIMULATORS
+
+SHOWN_EVERY: Final = 100
+SEEDS_MAX: Final = 400
 
 
-def _counted(outcome: Outcome) -> Counter[str]:
-    faults = sum(outcome.faults.values())
-    return Counter(outcome.faults) + Counter(requests=outcome.requests, events=outcome.events, faults=faults)
+def run(name: str, options: argparse.Namespace) -> bool:
+    """Run a simulator and print what happened; True if no seed failed."""
+    simulate, counted, *_ = SIMULATORS[name]
+    began, done = time.process_time(), Counter[str]()
+
+    def shown() -> str:
+        rate = f"{done['requests'] / (time.process_time() - began):.0f} requests/s of a core"
+        return f"{done['seeds']} seeds, {done['failed']} failed, {rate}; {dict(sorted(done.items()))}"
+
+    def lived(outcome: Any) -> None:
+        done.update(seeds=1, failed=int(outcome is None))
+        done.update(counted(outcome) if outcome is not None else ())
+        if done["seeds"] % SHOWN_EVERY == 0:
+            print(shown(), flush=True)
+
+    seeds = range(options.seed, options.seed + options.count)
+    live_through(seeds, simulate, lived, module=f"tests.simulation {name}", only=options.only, tries=options.tries)
+    print(shown())
+    return done["failed"] == 0
+
+
+def planted() -> bool:
+    """Print the table; True if every bug was found."""
+    found = []
+    print("| planted bug | simulator | seeds that it took |\n|---|---|---|")
+    for simulate, _, bugs, title in SIMULATORS.values():
+        for bug in bugs:
+            found.append(seeds_to_find(bugs, bug, simulate, SEEDS_MAX))
+            print(f"| {bug} | {title} | {found[-1] or f'not found in {SEEDS_MAX}'} |", flush=True)
+    return all(found)
 
 
 if __name__ == "__main__":
-    command_line("tests.simulation", simulate, _counted)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("name", choices=[*SIMULATORS, "planted"])
+    parser.add_argument("seed", type=int, nargs="?", default=0, help="the first")
+    parser.add_argument("count", type=int, nargs="?", default=1, help="how many")
+    parser.add_argument(
+        "--only", type=from_words, metavar="PLAN", help="as a shrunk failure shows it: 'faults:3 c0:7-9'"
+    )
+    parser.add_argument("--tries", type=int, default=SHRINK_TRIES, help="how often a failing seed is tried smaller")
+    given = parser.parse_args()
+    sys.exit(not (planted() if given.name == "planted" else run(given.name, given)))

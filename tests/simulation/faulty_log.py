@@ -70,9 +70,9 @@ class FaultyLog:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
 
-    def note(self, state: Mapping[bytes, bytes | None]) -> None:
+    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
         self._check_writable()
-        self._log.note(state)
+        self._log.put_state(state)
 
     def flush(self) -> int:
         self._check_writable()
@@ -134,10 +134,6 @@ class FaultyLog:
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()
         return self._log.get(key)
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        self._check_readable()
-        return self._log.get_many(keys)
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._check_readable()

@@ -3,53 +3,19 @@ of faults and requests that fails in the same way."""
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
-import sys
-import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from tests.simulation.plan import FAULTS, Item, Plan, from_words, in_words, plan_of, shrink
+from tests.simulation.plan import FAULTS, Item, Plan, in_words, plan_of, shrink
 
 T = TypeVar("T")
 Simulate = Callable[[int, Plan], T]
 
 SHRINK_TRIES = 120
-SHOWN_EVERY = 100
-
-
-def command_line(module: str, simulate: Simulate[T], counted: Callable[[T], Counter[str]]) -> None:
-    """`python -m MODULE SEED [COUNT] [--only PLAN]`. `counted` says what is to be added up of an outcome."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}", description="live through seeds, on virtual time")
-    parser.add_argument("seed", type=int, help="the first")
-    parser.add_argument("count", type=int, nargs="?", default=1, help="how many")
-    parser.add_argument(
-        "--only", type=from_words, metavar="PLAN", help="as a shrunk failure shows it: 'faults:3 c0:7-9'"
-    )
-    parser.add_argument("--tries", type=int, default=SHRINK_TRIES, help="how often a failing seed is tried smaller")
-    options = parser.parse_args()
-    began, done = time.process_time(), Counter[str]()
-
-    def shown() -> str:
-        spent = time.process_time() - began
-        rate = f"{done['requests'] / spent:.0f} requests/s of a core"
-        return f"{done['seeds']} seeds, {done['failed']} failed, {rate}; {dict(sorted(done.items()))}"
-
-    def lived(outcome: T | None) -> None:
-        done.update(seeds=1, failed=int(outcome is None))
-        done.update(counted(outcome) if outcome is not None else ())
-        if done["seeds"] % SHOWN_EVERY == 0:
-            print(shown(), flush=True)
-
-    seeds = range(options.seed, options.seed + options.count)
-    live_through(seeds, simulate, lived, module=module, only=options.only, tries=options.tries)
-    print(shown())
-    sys.exit(done["failed"] > 0)
 
 
 def live_through(

@@ -39,7 +39,7 @@ def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> 
         with chance_from(rng):
             return virtual_time.run(_live(seed, rng, plan or Plan(), life_s))
     except BaseException as error:
-        error.add_note(f"to see it again: python -m tests.simulation {seed}")
+        error.add_note(f"to see it again: python -m tests.simulation process {seed}")
         raise
 
 

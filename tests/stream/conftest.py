@@ -1,23 +1,16 @@
-"""Kafka for workers, with short consumer group sessions, so that failovers do not take long; and a gateway
-without Kafka."""
+"""A gateway without Kafka, and topics with an archive."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from controller.serving import archiving
 from tests.stream.gateway.stage import Rig
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
-
-
-@pytest.fixture(scope="session")
-def stream_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
-    """Three brokers. Topics of a test have names of their own."""
-    folder = tmp_path_factory.mktemp("stream-kafka") / "kafka"
-    with reference_kafka(folder, group_min_session_timeout_ms="1000") as kafka:
-        yield kafka
+from tests.stream.worker.test_partition_history import Partitions, two_bases
 
 
 @pytest.fixture
@@ -26,3 +19,14 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     one = Rig(tmp_path)
     yield one
     one.close()
+
+
+@pytest.fixture(scope="session")
+def made_bases(tmp_path_factory: pytest.TempPathFactory) -> Partitions:
+    """Two bases of each partition and events since, to be copied."""
+    made = Partitions(tmp_path_factory.mktemp("bases"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("LOOK_S", "AGAIN_S"):
+            patch.setattr(archiving, name, 0.01)
+        asyncio.run(two_bases(made))
+    return made

@@ -6,11 +6,9 @@ import json
 import re
 import time
 import urllib.request
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -18,11 +16,12 @@ from controller.stream.log.partition import events_in
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
 from projections.replay.log.secondary import Look
-from tests.stream.gateway.test_service import command, create, until
+from tests.stream.gateway.test_service import create, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.stream import Stream, stream
+from tests.support.stream import Stream
 from tests.support.tools import ROOT
+from tests.support.topicwright import command
 
 PARTITIONS = 2
 SETTINGS = {"stream.partitions": str(PARTITIONS), "stream.replication.factor": "1"}
@@ -42,34 +41,6 @@ def recreate(admin: AdminClient, topic: str) -> None:
     admin.create_topics([NewTopic(topic, PARTITIONS, 1, config=FOREVER)])[topic].result(30)
 
 
-LOST: dict[str, tuple[str, Callable[[AdminClient, str], None], str]] = {
-    "the events topic is deleted": ("events", delete, r"topic \S+\.events is missing in Kafka, but \S+ has \d+ ev"),
-    "the commands topic is deleted": ("commands", delete, r"topic \S+\.commands is missing in Kafka, but \S+ has "),
-    "the events topic is empty": ("events", recreate, r"is of the events topic with id \S+, and the one in Kafka has"),
-}
-
-
-@pytest.mark.parametrize("what", LOST)
-def test_what_workers_and_gateways_hold_stays_where_kafka_lost_it(
-    stream_kafka: ReferenceKafka, tmp_path: Path, what: str
-) -> None:
-    which, lose, says = LOST[what]
-    admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
-    with ExitStack() as held:
-        one = Stream(tmp_path, stream_kafka.bootstrap, f"lost-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
-        worker, gateway = one.start_worker(), one.start_gateway()
-        assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
-        for process in (gateway.process, worker):
-            assert process.stop(within_s=120) == 0
-        before = {name: events_in(tmp_path / name) for name in ("worker-0", "gateway-0")}
-        assert min(before.values()) > 8
-        lose(admin, f"{one.names}.{which}")
-        for process in again(one):
-            assert process.wait(120) in (2, 3), process.output[-3000:]
-            assert re.search(says, process.output), process.output[-3000:]
-        assert {name: events_in(tmp_path / name) for name in before} == before
-
-
 def events_of(data: Path) -> list[list[bytes]]:
     """The events of each partition in a folder."""
     found = []
@@ -79,64 +50,92 @@ def events_of(data: Path) -> list[list[bytes]]:
     return found
 
 
-@pytest.mark.parametrize("lost", ["events", "both"])
-def test_a_topic_that_was_lost_is_restored(stream_kafka: ReferenceKafka, tmp_path: Path, lost: str) -> None:
-    admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
+def test_a_topic_that_was_lost_is_kept_in_folders_and_restored(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     with ExitStack() as held:
-        one = Stream(tmp_path, stream_kafka.bootstrap, f"restored-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
-        one.start_worker()
+        one = Stream(tmp_path, kafka44.bootstrap, f"lost-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
         one.start_worker()
         gateway = one.start_gateway()
         names = [f"before.{number}" for number in range(20)]
         assert create(gateway.kafka, *names) == dict.fromkeys(names, 0)
-        for process in (gateway.process, *one.workers):
-            assert process.stop(within_s=120) == 0
-        before = events_of(gateway.data)
-
-        def restore(*folders: str) -> tuple[int, str]:
-            settings = [word for key, value in one.common.items() for word in ("--set", f"{key}={value}")]
-            done = command("restore-topic", "--bootstrap", one.kafka, *(tmp_path / each for each in folders), *settings)
-            return done.returncode, done.stdout + done.stderr
-
-        code, said = restore("gateway-0")
+        _stop(one)
+        code, said = _restore(one, "gateway-0")
         assert code == 2
         assert re.search(r"topic \S+\.events has or had records: if the folders have all", said), said
-        for topic in [f"{one.names}.{each}" for each in (("events",) if lost == "events" else ("events", "commands"))]:
-            delete(admin, topic)
-        assert restore("nowhere") == (2, f"topicwright: {tmp_path / 'nowhere'} is not a folder\n")
-        code, said = restore("gateway-0", "worker-0")
-        assert code == 0, said
-        assert f"partition 1: {len(before[1])} events of " in said
-        gateway = one.start_gateway()
-        one.start_worker()
-        assert create(gateway.kafka, names[0], "after") == {names[0]: 36, "after": 0}
-        assert gateway.process.stop(within_s=120) == 0
-        after = events_of(gateway.data)
-        assert [there[: len(here)] for here, there in zip(before, after, strict=True)] == before
-        replayed = scan(kafka_topic(f"kafka://{one.kafka}/{one.names}.events"))
-        assert [each.end for each in replayed.partitions] == list(map(len, after))
-        assert restore("gateway-0")[0] == 2, "it is not lost any more"
 
+        delete(admin, f"{one.names}.commands")
+        _refused(one, r"topic \S+\.commands is missing in Kafka, but \S+ has ")
+        delete(admin, f"{one.names}.events")
+        assert _restore(one, "nowhere") == (2, f"topicwright: {tmp_path / 'nowhere'} is not a folder\n")
+        _is_restored(one, {names[0]: 36, "after": 0}, "gateway-0", "worker-0")
 
-def test_a_trimmed_topic_is_reported_while_folders_have_it_all(stream_kafka: ReferenceKafka, tmp_path: Path) -> None:
-    admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
-    with stream(tmp_path, stream_kafka.bootstrap, f"trimmed-{time.time_ns()}", SETTINGS) as one:
-        (worker,), (gateway,) = one.workers, one.gateways
-        assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
-        for process in (gateway.process, worker):
-            assert process.stop(within_s=120) == 0
+        delete(admin, f"{one.names}.events")
+        _refused(one, r"topic \S+\.events is missing in Kafka, but \S+ has \d+ ev")
+        _is_restored(one, {names[0]: 36, "again": 0}, "worker-0", "gateway-0")
+
         places = [TopicPartition(f"{one.names}.events", number, 2) for number in range(PARTITIONS)]
         for each in admin.delete_records(places).values():
             each.result(30)
-        for process in again(one):
-            (http,) = process.wait_for_line(r"^ready .*?http=(\S+)", within_s=240).groups()
-            until("it looks at the topic", lambda at=http: bool(json.loads(get(at, "/health/ready"))["reason"]))  # type: ignore[misc]
-            said = json.loads(get(http, "/health/ready"))
-            assert said["status"] == "ready"
-            assert "has lost its first records (of partitions 0, 1)" in said["reason"]
-            assert "the events topic lacks its first records" in process.output
-            assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
-            assert process.stop(within_s=120) == 0
+        _is_reported(one)
+        recreate(admin, f"{one.names}.events")
+        _refused(one, r"is of the events topic with id \S+, and the one in Kafka has")
+
+
+def _stop(one: Stream) -> None:
+    for process in (*(gateway.process for gateway in one.gateways), *one.workers):
+        if process.popen.poll() is None:
+            assert process.stop(within_s=120) == 0, process.output[-3000:]
+
+
+def _refused(one: Stream, words: str) -> None:
+    """A worker and a gateway do not start, and keep what may be the last copy."""
+    folders = [one.folder / name for name in ("worker-0", "gateway-0")]
+    before = [events_in(folder) for folder in folders]
+    assert min(before) > 8
+    for process in again(one):
+        assert process.wait(120) in (2, 3), process.output[-3000:]
+        assert re.search(words, process.output), process.output[-3000:]
+    assert [events_in(folder) for folder in folders] == before
+
+
+def _restore(one: Stream, *folders: str) -> tuple[int, str]:
+    settings = [word for key, value in one.common.items() for word in ("--set", f"{key}={value}")]
+    places = [one.folder / each for each in folders]
+    done = command("restore-topic", "--bootstrap", one.kafka, *places, *settings)
+    return done.returncode, done.stdout + done.stderr
+
+
+def _is_restored(one: Stream, answers: dict[str, int], *folders: str) -> None:
+    """The topic has all events again, and workers and gateways go on with it."""
+    data = one.folder / "gateway-0"
+    before = events_of(data)
+    code, said = _restore(one, *folders)
+    assert code == 0, said
+    assert f"partition 1: {len(before[1])} events from " in said
+    worker, gateway = again(one)
+    for process in (worker, gateway):
+        ready = process.wait_for_line(r"^ready (?:kafka=(\S+) )?http=", within_s=240)
+    assert create(ready[1], *answers) == answers
+    for process in (gateway, worker):
+        assert process.stop(within_s=120) == 0, process.output[-3000:]
+    after = events_of(data)
+    assert [there[: len(here)] for here, there in zip(before, after, strict=True)] == before
+    replayed = scan(kafka_topic(f"kafka://{one.kafka}/{one.names}.events"))
+    assert [each.end for each in replayed.partitions] == list(map(len, after))
+    assert _restore(one, "gateway-0")[0] == 2, "it is not lost any more"
+
+
+def _is_reported(one: Stream) -> None:
+    """Whoever has all in a folder goes on, and reports that Kafka deleted the first records."""
+    for process in again(one):
+        (http,) = process.wait_for_line(r"^ready .*?http=(\S+)", within_s=240).groups()
+        until("it looks at the topic", lambda at=http: bool(json.loads(get(at, "/health/ready"))["reason"]))  # type: ignore[misc]
+        said = json.loads(get(http, "/health/ready"))
+        assert said["status"] == "ready"
+        assert "has lost its first records (of partitions 0, 1)" in said["reason"]
+        assert "the events topic lacks its first records" in process.output
+        assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
+        assert process.stop(within_s=120) == 0
 
 
 def get(http: str, path: str) -> str:

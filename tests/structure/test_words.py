@@ -15,14 +15,25 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BANNED = {
     "asks": "requests",
+    "births": "creation_index",
     "clearance": "dry_run",
     "consult": "needs_approval",
+    "door": "listener",
+    "doors": "listeners",
+    "duties": "owner_tasks",
     "ears": "contact",
+    "entrance": "listener",
+    "fleet": "brokers",
+    "silence": "throttle_time",
+    "parked": "delayed",
+    "spare": "delayed",
     "told": "reported",
+    "unfoldable": "unsupported",
     "unheard": "needs_approval",
     "upkeep": "replica_metadata",
     "waiter": "pending_create",
     "waiters": "pending_creates",
+    "wish": "want_leadership",
 }
 
 

@@ -26,7 +26,6 @@ from tests.support.real_brokers import RealBroker, until, write_properties
 from tests.support.tools import (
     CACHE,
     KAFKA_APPLICATIONS,
-    KAFKA_CLIENT_CONSUMER,
     KAFKA_CLIENT_OLD,
     KAFKA_SERVER,
     KAFKA_SERVERS_OTHER,
@@ -101,9 +100,12 @@ def _tools() -> Sequence[Tool]:
             Tool(f"java/kafka-server-{each}", "mvn", (server_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
             for each in (KAFKA_SERVER, *KAFKA_SERVERS_OTHER)
         ),
-        *(
-            Tool(f"java/kafka-client-{each}", "mvn", (client_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
-            for each in (KAFKA_CLIENT_CONSUMER, KAFKA_CLIENT_OLD)
+        Tool(
+            f"java/kafka-client-{KAFKA_CLIENT_OLD}",
+            "mvn",
+            (client_pom,),
+            (f"-Dkafka.version={KAFKA_CLIENT_OLD}", logging),
+            _fetch_jars,
         ),
         Tool(
             f"java/kafka-applications-{KAFKA_APPLICATIONS}",

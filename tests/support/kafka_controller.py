@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support import tools
+from tests.support.kafka_tools import kafka_tools
 from tests.support.processes import Process
 from tests.support.real_brokers import CLUSTER_ID, CONTROLLER, until
 
@@ -38,13 +39,9 @@ class KafkaController:
     def format(self) -> None:
         """What Kafka's storage tool writes into an empty folder."""
         self._write_properties()
-        command = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
-        done = tools.run_quietly(
-            tools.java_command(
-                tools.server_classpath(self.version), *command, *(["--standalone"] if self.kraft_version else [])
-            )
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        command = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        command += ["--standalone"] if self.kraft_version else []
+        kafka_tools(self.version).output("kafka.tools.StorageTool", *command)
 
     def start(self) -> None:
         """Start it; it leads when this returns."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support import tools
+from tests.support.kafka_tools import kafka_tools
 from tests.support.network import Network
 from tests.support.ports import free_ports
 from tests.support.processes import Process
@@ -117,14 +118,13 @@ class KafkaQuorum:
             settings["controller.quorum.voters"] = self.static_voters
         properties = controller.folder / "controller.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        command = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+        command = ["format", "-t", CLUSTER_ID, "-c", str(properties)]
         if self.kraft_version:
             voters = ",".join(f"{each.node_id}@{each.address}:{each.directory_id}" for each in self.controllers)
             command += ["--initial-controllers", voters]
         if self.release is not None:
             command += ["--release-version", self.release]
-        done = tools.run_quietly(tools.java_command(tools.server_classpath(self.version), *command))
-        assert done.returncode == 0, done.stdout + done.stderr
+        kafka_tools(self.version).output("kafka.tools.StorageTool", *command)
 
 
 @contextmanager

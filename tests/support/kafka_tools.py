@@ -1,41 +1,45 @@
-"""Kafka's own command line tools of one version, unchanged, in one JVM."""
+"""Kafka's own command line tools and Java clients of one version, unchanged, in one JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import atexit
+from functools import cache
 
 from tests.support import tools
 from tests.support.processes import Process
 
-SOURCES = tools.ROOT / "tests/clients/java/kafka_tools"
-
-
+SOURCES = tools.ROOT / "tests/clients/java/client"
 _EXITED = ("exited", "KafkaTools$Exited: exited")
 """Printed by a tool that catches what replaces the end of its JVM."""
 
 
 class KafkaTools:
-    """A JVM that runs one tool after another."""
+    """A JVM that runs one program after another."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._seen = 0
 
     def run(self, tool: str, *arguments: str) -> tuple[int, str]:
-        """The exit code of a tool, and what it prints."""
+        """The exit code and the output of a tool, e.g. `kafka-topics`, or of a class with a `main`."""
         self._process.write_line("\t".join((tool, *arguments)))
-        found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=240)
+        found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=300)
         lines = self._process.output.split("\n")
         output = "\n".join(each for each in lines[self._seen : -1] if each not in _EXITED).strip("\n")
         self._seen = len(lines)
         return int(found[1]), output
 
+    def output(self, tool: str, *arguments: str) -> str:
+        """The output of a tool that must succeed."""
+        code, output = self.run(tool, *arguments)
+        assert code == 0, output
+        return output
 
-@contextmanager
-def kafka_tools(folder: Path, version: str = tools.KAFKA_SERVER) -> Iterator[KafkaTools]:
-    """Start the JVM, with its working directory in `folder`."""
-    classpath = tools.compile_java(SOURCES, tools.server_classpath(version))
-    with Process(tools.java_command(classpath, "KafkaTools"), cwd=folder) as process:
-        yield KafkaTools(process)
+
+@cache
+def kafka_tools(version: str = tools.KAFKA_SERVER) -> KafkaTools:
+    """The JVM of a version. Whoever needs it first starts it; it ends with this process."""
+    classpath = tools.compile_java(SOURCES, tools.client_classpath(version))
+    process = Process(tools.java_command(classpath, "KafkaTools"), cwd=tools.CACHE)
+    atexit.register(process.kill)
+    return KafkaTools(process)

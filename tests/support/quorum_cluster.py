@@ -26,7 +26,7 @@ from tests.support.wire import Wire
 
 VOTERS = 3
 DESCRIBE_VERSION = 1
-REPLY_S = 1.0
+REPLY_S = 10.0
 """A controller that is stopped, or about to end, does not respond."""
 
 

@@ -138,7 +138,7 @@ def one_round(cluster: QuorumCluster, fault: str, load: Load) -> Round:
     leader = cluster.wait_ready(is_busy=True).leader_id
     at = time.monotonic()
     with FAULTS[fault](cluster, leader):
-        until(lambda: cluster.described_by_leader(but=leader) is not None, 120, f"after {fault} another voter leads")
+        until(lambda: cluster.described_by_leader(but=leader) is not None, 300, f"after {fault} another voter leads")
         led_s = time.monotonic() - at
         if fault not in HELD_S:
             load.creates.works_after(at)

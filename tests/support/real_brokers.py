@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from controller.serving.process import new_cluster_id
 from tests.support import tools
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND
 
-CLUSTER_ID = "cmVhbC1icm9rZXJzLWlkLg"
+CLUSTER_ID = new_cluster_id()
+"""Of this run alone: a port that another run had before may still be called by one of its processes."""
 CONTROLLER = 3000
 HEAP = "256m"
 DATED = [

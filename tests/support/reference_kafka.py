@@ -11,14 +11,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from controller.serving.process import new_cluster_id
 from tests.support import tools
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 
-CLUSTER_ID = "dG9waWN3cmlnaHQtdGVzdA"
+CLUSTER_ID = new_cluster_id()
+"""Of this run alone: a port that another run had before may still be called by one of its processes."""
 SOURCES = tools.ROOT / "tests/reference/java"
 HEAP = "768m"
+TRANSACTIONS: dict[str, Any] = {
+    "transaction_state_log_replication_factor": "1",
+    "transaction_state_log_min_isr": "1",
+    "transaction_state_log_num_partitions": "1",
+}
+"""Overrides with which a cluster has transactions."""
 
 
 @dataclass(frozen=True, slots=True)

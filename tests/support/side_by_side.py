@@ -32,7 +32,9 @@ from tests.support.tools import ROOT
 AT_ONCE = 4
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
+    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
     "all else": (ALL,),
+    "simulators": (ALL / "simulation",),
     "workers and gateways": (ALL / "stream",),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "real brokers": (ALL / "brokers/kraft",),

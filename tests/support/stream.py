@@ -41,6 +41,7 @@ class Stream:
             "stream.gateways.topic": f"{self.names}.gateways",
             "stream.group.id": f"{self.names}.workers",
             "stream.session.timeout.ms": "6000",
+            "gateway.answer.timeout.ms": "120000",
             **{key: value for key, value in self.settings.items() if key.startswith(TOPIC_SETTINGS)},
         }
 

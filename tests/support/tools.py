@@ -59,8 +59,8 @@ def server_classpath(version: str = KAFKA_SERVER) -> str:
 
 
 def client_classpath(version: str) -> str:
-    """Kafka's Java client of one of the versions above."""
-    return server_classpath() if version == KAFKA_SERVER else _jars(f"kafka-client-{version}")
+    """Kafka's Java client of one of the versions above, with the tools if there is a server of it."""
+    return _jars(f"kafka-client-{version}") if version == KAFKA_CLIENT_OLD else server_classpath(version)
 
 
 def applications_classpath() -> str:

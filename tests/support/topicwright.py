@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import io
+import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
+from controller.cli.main import main
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.wire import Wire
 
 COMMAND = Path(sys.executable).parent / "topicwright"
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends by itself: in this process, because a new Python takes longer to start than it runs."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main([str(each) for each in words])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    printed = []
+    for each in (out, err):
+        each.seek(0)
+        printed.append(each.read())
+    return subprocess.CompletedProcess(words, code, *printed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import structlog
 
 from controller.apis.kraft.broker_reports import broker_error
 from controller.brokers.kraft import registration
-from controller.brokers.kraft.log.projection import CORDONED_SINCE, METADATA_VERSION_FEATURE
+from controller.brokers.kraft.log.projection import CORDONED_SINCE, details_of, endpoints_of
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.readiness import Confirmations
 from controller.brokers.port import stamp
@@ -55,8 +56,8 @@ class BrokerRegistrationHandler:
             broker_id=broker_id,
             incarnation=request.incarnation_id.hex(),
             rack=request.rack,
-            endpoints=registration.endpoints_of(request),
-            details=registration.details_of(request, clean=clean),
+            endpoints=endpoints_of(request.listeners),
+            details=details_of(request.listeners, request.features, request.log_dirs, clean=clean),
         )
         (answer,) = await self._api.submit([command])
         if answer.code:

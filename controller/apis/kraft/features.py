@@ -8,7 +8,7 @@ from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
 from controller.brokers.kraft.quorum.registered import Registered, RegisteredControllers, why_unsupported

@@ -23,15 +23,9 @@ from controller.apis.kraft.partitions import (
 from controller.apis.tables import UNEXPECTED_SASL, administration, descriptions, rows
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.access import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
+from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages.access import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from controller.kafka.messages.message import Outcome
 from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
@@ -63,8 +57,8 @@ def kraft_listener(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(api, epochs),
         ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(api, epochs),
         ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
-        ApiKey.RENEW_DELEGATION_TOKEN: reject_renew_token,
-        ApiKey.EXPIRE_DELEGATION_TOKEN: reject_expire_token,
+        ApiKey.RENEW_DELEGATION_TOKEN: reject_token_change,
+        ApiKey.EXPIRE_DELEGATION_TOKEN: reject_token_change,
         **of_brokers,
     }
     led = {key: _of_leader(key, handle, leads) for key, handle in handlers.items()}
@@ -105,9 +99,5 @@ def reject_create_token(
     )
 
 
-def reject_renew_token(_: RequestContext, __: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=_DISABLED)
-
-
-def reject_expire_token(_: RequestContext, __: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=_DISABLED)
+def reject_token_change(_: RequestContext, __: Message) -> Outcome:
+    return Outcome(error_code=_DISABLED)

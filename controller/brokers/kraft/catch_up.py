@@ -5,7 +5,7 @@ Pages of events travel over the voters' own connections, with their TLS and logi
 does not have, sent only to known Topicwright voters. A request names the next missing event and the metadata log offset
 up to which events are needed (-1: only the tree root). A page carries the root of the event log's Merkle tree over all
 events before it, which proves that both logs share their history, and the number of events below that offset. The
-snapshot at the start of the metadata log finally shows whether the events lead to the current state (`following`).
+snapshot at the start of the metadata log finally shows whether the events lead to the current state (`applier`).
 
 Each batch of a Topicwright leader carries the root of the tree over all events before it. If a follower has another
 root at the same offset, something was changed, lost or decided differently on one side. It then asks the other voters
@@ -39,7 +39,7 @@ EVENTS_TOPIC: Final = "__topicwright_events"
 PAGE_EVENTS: Final = 200
 """A page occupies its sender for some milliseconds."""
 PAGE_BYTES: Final = 256 << 10
-PURPOSE: Final = "missed"
+PURPOSE: Final = "catch-up"
 REPLY_S: Final = 10.0
 _FORM: Final = 1
 
@@ -152,7 +152,7 @@ async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> P
     """The next page of events that this log lacks below that metadata log offset, from a voter with the same history so
     far; None if no voter has it. Raises LogError."""
     first = log.next_offset
-    for place in await node.of_topicwright():
+    for place in await node.topicwright_voters():
         page = await _fetch_page(node, place, first, below)
         try:
             if page is not None and page.root == head_of(log, first)[1]:
@@ -211,8 +211,8 @@ class TreeHeads:
 
     async def _compare(self, size: int, roots: dict[int, bytes]) -> None:
         core = self._node.quorum
-        for place in await self._node.of_topicwright():
-            voter = next((each.id for each in core.others if core.place_of(each) == place), None)
+        for place in await self._node.topicwright_voters():
+            voter = next((each.id for each in core.others if core.address_of(each) == place), None)
             if voter is not None and voter not in roots:
                 root = await root_at(self._node, place, size)
                 if root is not None:

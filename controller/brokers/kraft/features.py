@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.machine.state import Broker
 

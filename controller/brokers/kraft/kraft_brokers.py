@@ -21,8 +21,9 @@ import structlog
 from controller.brokers.kraft.features import METADATA_VERSION_SHARED, Features, features_at, shared_metadata_version
 from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE, is_kraft_broker
+from controller.brokers.kraft.log.projection import is_kraft_broker
 from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.registered import why_unsupported
@@ -238,7 +239,7 @@ class KraftBrokers:
 
     def _begin_epoch(self) -> None:
         quorum = self.replication.quorum
-        host, port = quorum.place_of(quorum.me)
+        host, port = quorum.address_of(quorum.me)
         self._controller.submit_internal(
             BeginQuorumEpoch(
                 **stamp(self._controller, "kraft"),

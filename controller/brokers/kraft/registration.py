@@ -12,14 +12,13 @@ import msgspec
 
 from controller.brokers.kraft.features import SUPPORTED
 from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.projection import METADATA_VERSION_FEATURE
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.messages import cluster as cluster_messages
 from controller.kafka.messages.cluster import BrokerRegistrationRequest
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
-from events.catalog import BrokerDetails, Endpoint, SupportedFeature
 from events.names import BrokerId
 
 OLDEST_METADATA_VERSION = 1
@@ -52,7 +51,7 @@ def refusal(
     if known is not None and has_session and not known.fenced and known.incarnation != request.incarnation_id.hex():
         return Refused(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            "another broker with this id has a session: register again when the session session has ended",
+            "another broker with this id has a session: register again when that session has ended",
         )
     if request.is_migrating_zk_broker:
         return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register")
@@ -104,22 +103,6 @@ def _unsupported(request: BrokerRegistrationRequest, finalized: Mapping[str, int
     return None
 
 
-def details_of(request: BrokerRegistrationRequest, *, clean: bool) -> BrokerDetails:
-    return BrokerDetails(
-        tuple(each.security_protocol for each in request.listeners),
-        tuple(
-            SupportedFeature(each.name, each.min_supported_version, each.max_supported_version)
-            for each in request.features
-        ),
-        request.log_dirs,
-        clean,
-    )
-
-
-def endpoints_of(request: BrokerRegistrationRequest) -> tuple[Endpoint, ...]:
-    return tuple(Endpoint(each.name, each.host, each.port) for each in request.listeners)
-
-
 def controller_registration(
     me: Voter, incarnation: bytes, security_protocol: int
 ) -> cluster_messages.ControllerRegistrationRequest:
@@ -144,18 +127,6 @@ def controller_record(request: cluster_messages.ControllerRegistrationRequest) -
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         zk_migration_ready=request.zk_migration_ready,
-        end_points=tuple(
-            kinds.BrokerEndpoint(
-                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-            )
-            for each in request.listeners
-        ),
-        features=tuple(
-            kinds.BrokerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
-            )
-            for each in request.features
-        ),
+        end_points=msgspec.convert(request.listeners, tuple[kinds.BrokerEndpoint, ...], from_attributes=True),
+        features=msgspec.convert(request.features, tuple[kinds.BrokerFeature, ...], from_attributes=True),
     )

@@ -2,7 +2,7 @@
 
 A leader appends the batches of a commit (`log.projector`) and waits until the high watermark passes them. Only then
 does it write the events and state to the event log, in one write without a flush: after a power failure the batches
-restore it. A follower writes the same events from committed batches (`following`). Both store the applied metadata log
+restore it. A follower writes the same events from committed batches (`applier`). Both store the applied metadata log
 offset with the events, so that each batch is applied exactly once across crashes.
 """
 
@@ -16,14 +16,14 @@ from typing import Final
 
 import structlog
 
+from controller.brokers.kraft.applier import BatchApplier
 from controller.brokers.kraft.catch_up import EventPages, TreeHeads, fetch_missing_events
-from controller.brokers.kraft.following import Following
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.registered import RegisteredControllers
@@ -54,10 +54,10 @@ class QuorumReplication:
         self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
     ) -> None:
         self.on_lost: Callable[[], None] = lambda: None
-        self.following = Following(files, log, projector, first)
-        self.following.fetch_missing = partial(fetch_missing_events, node, log)
+        self.applier = BatchApplier(files, log, projector, first)
+        self.applier.fetch_missing = partial(fetch_missing_events, node, log)
         self.tree_heads = TreeHeads(node, log)
-        self.following.on_root = self.tree_heads.compare
+        self.applier.on_root = self.tree_heads.compare
         self.pages = EventPages(log, files)
         """Serves events to voters that missed them."""
         self.registered = RegisteredControllers(files)
@@ -66,17 +66,17 @@ class QuorumReplication:
         self._led_epoch: int | None = None
         """The epoch in which this node leads and has applied everything committed before."""
         projector.log_end = lambda: files.end
-        node.wish(False)
+        node.want_leadership(False)
         self._veto()
 
     @property
-    def quorum(self) -> Quorum:
+    def quorum(self) -> Consensus:
         return self._node.quorum
 
     @property
     def applied(self) -> int:
         """The metadata log below this offset is in the event log."""
-        return self.following.applied
+        return self.applier.applied
 
     @property
     def leads(self) -> bool:
@@ -89,7 +89,7 @@ class QuorumReplication:
 
     def on_role_changed(self, role: RoleChanged) -> None:
         """Handle a change of role, epoch or leader."""
-        self._node.wish(False)
+        self._node.want_leadership(False)
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None
             self.on_lost()
@@ -97,8 +97,8 @@ class QuorumReplication:
     def reload(self) -> None:
         """Continue from the end of the event log, which is writable again."""
         self._led_epoch = None
-        self.following.reload()
-        if not self.quorum.can_lead and not self.following.unsupported and not self.tree_heads.is_minority:
+        self.applier.reload()
+        if not self.quorum.can_lead and not self.applier.unsupported and not self.tree_heads.is_minority:
             self._node.veto(True)
 
     async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
@@ -115,8 +115,8 @@ class QuorumReplication:
         """Record the applied metadata log offset, also where nothing was decided since the last event. Returns it.
         Raises LogError."""
         end = self.applied
-        if end > self._projector.mark.applied and self.following.transactions.begun_at is None:
-            self._log.note({MARK: self._projector.record_applied(end)})
+        if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
+            self._log.put_state({MARK: self._projector.record_applied(end)})
             self._projector.became_durable()
         return end
 
@@ -138,8 +138,8 @@ class QuorumReplication:
                 raise LogDiskFull(self.quorum.full) from failure
             raise LeadLost from failure
         with self._resign_on_log_error():
-            self.following.write(commit)
-        self.following.applied = last + 1
+            self.applier.write(commit)
+        self.applier.applied = last + 1
 
     @contextmanager
     def _resign_on_log_error(self) -> Iterator[None]:
@@ -157,13 +157,13 @@ class QuorumReplication:
         while not stopping.is_set():
             if self.applied < self.quorum.high_watermark:
                 with self._resign_on_log_error():
-                    records = await self.following.apply_next(recorder, self.quorum.high_watermark)
+                    records = await self.applier.apply_next(recorder, self.quorum.high_watermark)
                 self._veto()
                 await asyncio.sleep(0)
                 if records:
                     return records
                 continue
-            self._wish(recorder)
+            self._want_leadership(recorder)
             if self._may_lead(self.quorum):
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch
@@ -172,20 +172,20 @@ class QuorumReplication:
         return None
 
     def _veto(self) -> None:
-        if self.following.unsupported and self.quorum.can_lead:
+        if self.applier.unsupported and self.quorum.can_lead:
             logger.error(
-                "this node follows and votes, but will not lead: unsupported records", why=self.following.unsupported
+                "this node follows and votes, but will not lead: unsupported records", why=self.applier.unsupported
             )
             self._node.veto(False)
 
-    def _wish(self, recorder: Recorder) -> None:
+    def _want_leadership(self, recorder: Recorder) -> None:
         """Ask for leadership once everything is applied, if the leader has a lower priority."""
         core = self.quorum
-        self._node.wish(
+        self._node.want_leadership(
             wants_leadership(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
         )
 
-    def _may_lead(self, quorum: Quorum) -> bool:
+    def _may_lead(self, quorum: Consensus) -> bool:
         """No part of a failed commit may be in flight: it would be committed without being decided."""
         leader = quorum.leading
         is_all = quorum.high_watermark >= self._files.end
@@ -193,16 +193,16 @@ class QuorumReplication:
 
     def _end_transaction(self) -> None:
         """Abort a transaction that the leader before left open (KIP-868)."""
-        if self.following.transactions.begun_at is not None:
+        if self.applier.transactions.begun_at is not None:
             reason = "another controller leads"
             try:
                 self._node.append([(None, encode_record(kinds.AbortTransactionRecord(reason=reason)))])
             except OSError as failure:
                 raise LogDiskFull(str(failure)) from failure
-            self.following.transactions.abort()
+            self.applier.transactions.abort()
 
     async def _wait_for_change(self, stopping: asyncio.Event) -> None:
-        def is_there(quorum: Quorum) -> bool:
+        def is_there(quorum: Consensus) -> bool:
             return self.applied < quorum.high_watermark or self._may_lead(quorum)
 
         waiting = [asyncio.ensure_future(each) for each in (stopping.wait(), self._node.until(is_there))]

@@ -17,15 +17,9 @@ from controller.cli.reads import common
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.overview_types import (
-        ClusterDifferenceView,
-        DifferenceView,
-        TopicDifferenceView,
-        ValueView,
-    )
+    from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
 
 SAME, DIFFERENT = 0, 1
-_MARKS = {"created": "good", "deleted": "bad"}
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -51,7 +45,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _brokers(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
-    from projections.views.json_types import BrokersView
+    from projections.views.brokers import BrokersView
 
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     if options.id is not None:
@@ -73,7 +67,7 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
 
 def _settings(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
-    from projections.views.json_types import BrokersView
+    from projections.views.brokers import BrokersView
 
     answer = backend.get(BrokersView, "/brokers", at=options.at)
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
@@ -90,14 +84,12 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:
-    from projections.views.overview_types import DifferenceView
+
+    from projections.views.overviews import DifferenceView
 
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
-    page = first = backend.get(DifferenceView, "/diff", **span)
-    topics = list(first.topics)
-    while page.next_cursor is not None:
-        page = backend.get(DifferenceView, "/diff", cursor=page.next_cursor, **span)
-        topics.extend(page.topics)
+    found = list(common.pages(backend, DifferenceView, "/diff", **span))
+    first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
     show(options, answer, lambda style: _lines(first, topics, style), lambda: (one.name for one in topics))
     return DIFFERENT if topics or _is_different(first.cluster) else SAME
@@ -110,6 +102,7 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
 
 
 def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
+
     from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
@@ -124,10 +117,12 @@ def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: 
 
 
 def _topic_row(one: TopicDifferenceView) -> tuple[object, ...]:
+    from projections.views.lines import mark
+
     before, after = ("-" if count is None else str(count) for count in (one.partitions_before, one.partitions_after))
     partitions = before if before == after else f"{before} -> {after}"
     configs = ", ".join(map(_value, one.configs)) or "-"
-    change = Marked(one.change, _MARKS.get(one.change, "warning"))
+    change = Marked(one.change, mark(one.change))
     return one.name, change, partitions, one.other_replicas, one.other_leaders, one.other_isr, configs
 
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from controller.cli import context as contexts
-from controller.cli.arguments import AGO, WRONG, complain, moment
-from controller.cli.context import DEFAULT_HTTP, HTTP, BackendError
+from controller.cli.arguments import AGO, WRONG, complain, completed_by, http_address_text, moment
+from controller.cli.context import DEFAULT_HTTP, HTTP, BackendError, context_names
 from controller.cli.output import FORMATS, add_output
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.json_types import ErrorView
+    from projections.views.view import ErrorView
 
 DONE, FOUND = 0, 1
 PAGE = 1000
@@ -32,7 +31,6 @@ _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NO_FLAGS: Final = {"http": None, "context": None, "data": None, "command_config": None}
 
 Read = Callable[[argparse.Namespace, "Backend"], int]
-Completer = Callable[..., Iterable[str]]
 
 
 def add_at(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +68,23 @@ def add_backend(
     parser.set_defaults(func=lambda options: _run(run, options, parser))
 
 
-def http_address_text(text: str) -> str:
-    """Check an address without parsing it. Raises ArgumentTypeError."""
-    from controller.cli.backend import http_address
+class Page(Protocol):
+    """A page of a list."""
 
-    http_address(text)
-    return text
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+_Page = TypeVar("_Page", bound=Page)
+
+
+def pages(backend: Backend, kind: type[_Page], path: str, **parameters: object) -> Iterator[_Page]:
+    """All pages of a list, in order."""
+    page = backend.get(kind, path, **parameters)
+    yield page
+    while page.next_cursor is not None:
+        page = backend.get(kind, path, cursor=page.next_cursor, **parameters)
+        yield page
 
 
 class Misuse(Exception):
@@ -110,19 +119,6 @@ def error_text(error: ErrorView) -> str:
 # --- shell completion: argcomplete calls these on Tab, and errors print nothing
 
 
-def completed_by(action: argparse.Action, completer: Completer) -> None:
-    """Complete the values of an argument."""
-    action.completer = completer  # type: ignore[attr-defined]
-
-
-def context_names(**_: Any) -> Iterable[str]:
-    """The names of all contexts."""
-    try:
-        return sorted(contexts.read().by_name)
-    except BackendError:
-        return ()
-
-
 def event_types(**_: Any) -> Iterable[str]:
     """All types of events."""
     from events.catalog import EVENT_TYPES
@@ -133,7 +129,7 @@ def event_types(**_: Any) -> Iterable[str]:
 def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
     """The topics of the service or folder that the line names so far."""
     from controller.cli.backend import Refusal, open_backend
-    from projections.views.json_types import TopicsView
+    from projections.views.topics import TopicsView
 
     options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
     try:

@@ -20,7 +20,7 @@ import msgspec
 
 from controller.cli.output import Style, as_json, as_yaml, harmless, painted, style_of
 from projections.text.wording import many
-from projections.views.json_types import EventView
+from projections.views.events import EventView
 from projections.views.lines import place
 
 FOLDED_AT_LEAST = 4

@@ -1,4 +1,4 @@
-"""`topicwright events`: print the events of the log, or follow it."""
+"""`topicwright events`: print the events of the log, or follow it; `requests`: list requests, or show one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from controller.cli.arguments import complain, count, meant, named
+from controller.cli.arguments import complain, completed_by, count, meant, named
 from controller.cli.commands import COMMANDS, Parsers
-from controller.cli.output import show_lines
+from controller.cli.output import show, show_lines
 from controller.cli.reads import common
-from controller.cli.reads.common import completed_by, event_types, topic_names
+from controller.cli.reads.common import event_types, topic_names
+from projections.text.names import OUTCOMES
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.json_types import EventsView, EventView
+    from projections.views.events import EventsView, EventView
 
 TAIL_MAX = 100_000
 NO_REQUEST: Final = (
@@ -26,7 +27,7 @@ NO_REQUEST: Final = (
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the command."""
+    """Add the commands."""
     parser = commands.add_parser("events", description=f"{COMMANDS['events'].headline}.")
     of_topic = parser.add_argument("--topic", type=named, metavar="NAME", help="only events of this topic")
     completed_by(of_topic, topic_names)
@@ -48,6 +49,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--tail", type=_tail, metavar="N", help="only the last N events")
     parser.add_argument("--follow", action="store_true", help="print new events as they come, until interrupted")
     common.add_backend(parser, _events)
+    _register_requests(commands)
 
 
 def _tail(text: str) -> int:
@@ -102,7 +104,7 @@ def _start(options: argparse.Namespace, backend: Backend, which: Mapping[str, ob
 
 def _first_from(at_ms: int, backend: Backend, which: Mapping[str, object]) -> int:
     """The first offset at or after a time; 0 if the events are in several partitions with separate offsets."""
-    before = _page(backend, {**which, "type": None, "at": f"{max(0, at_ms - 1)}ms"}, limit=1)
+    before = _page(backend, {**which, "type": None, "at": f"{max(0, at_ms - 1)}ms"})
     is_one = which["topic"] is not None or which["partition"] is not None
     several = bool(before.events) and before.events[0].partition is not None and not is_one
     return 0 if several else before.end
@@ -112,16 +114,11 @@ def _newest_first(options: argparse.Namespace, backend: Backend, which: Mapping[
     """The events from the last one back to --from or --since."""
     first = options.start if options.start is not None else options.since
     since_ms = None if first is None else _ms(str(first))
-    newest = {**which, "order": "newest"}
-    page = _page(backend, newest, limit=min(common.PAGE, options.tail))
-    while True:
+    for page in _pages(backend, {**which, "order": "newest"}, limit=min(common.PAGE, options.tail)):
         for event in page.events:
             if first is not None and (event.offset < int(first) if since_ms is None else event.at_ms < since_ms):
                 return
             yield event
-        if page.next_cursor is None:
-            return
-        page = _page(backend, newest, cursor=page.next_cursor)
 
 
 def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
@@ -148,11 +145,11 @@ def _ms(moment: str) -> int | None:
 def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
     """Say why there is no event: the topic or request is unknown, or the filters match nothing."""
     if options.request is not None:
-        if not _page(backend, {"request": options.request}, limit=1).events:
+        if not _page(backend, {"request": options.request}).events:
             return complain(NO_REQUEST.format(options.request), common.FOUND)
         if options.topic is not None:
             return complain(f"request {options.request!r} has no event of topic {options.topic!r}", common.FOUND)
-    elif options.topic is not None and not _page(backend, {"topic": options.topic}, limit=1).events:
+    elif options.topic is not None and not _page(backend, {"topic": options.topic}).events:
         return complain(f"no event of topic {options.topic!r} is in the log", common.FOUND)
     if options.output in ("table", "wide"):
         show_lines(options, ["No event matches."], paged=False)
@@ -161,15 +158,75 @@ def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
 
 def recorded(start: int, which: Mapping[str, object], backend: Backend) -> Iterator[EventView]:
     """All events from an offset on."""
-    page = _page(backend, which, from_=start)
-    yield from page.events
-    while page.next is not None or page.next_cursor is not None:
-        following = {"from": page.next or 0} if page.next_cursor is None else {"cursor": page.next_cursor}
-        page = _page(backend, {**which, **following})
+    for page in _pages(backend, which, from_=start):
         yield from page.events
 
 
-def _page(backend: Backend, which: Mapping[str, object], limit: int = common.PAGE, **more: object) -> EventsView:
-    from projections.views.json_types import EventsView
+def _page(backend: Backend, which: Mapping[str, object]) -> EventsView:
+    """The first event alone, and the end of the log."""
+    return next(_pages(backend, which, limit=1))
 
-    return backend.get(EventsView, "/events", limit=limit, **which, **more)
+
+def _pages(
+    backend: Backend, which: Mapping[str, object], limit: int = common.PAGE, **more: object
+) -> Iterator[EventsView]:
+    from projections.views.events import EventsView
+
+    return common.pages(backend, EventsView, "/events", limit=limit, **which, **more)
+
+
+LIMIT = 100
+LIMIT_MAX = 100_000
+
+
+def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("requests", description=f"{COMMANDS['requests'].headline}.")
+    parser.add_argument("id", nargs="?", type=named, metavar="ID", help="show this request in full; default: list")
+    parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
+    parser.add_argument("--outcome", choices=OUTCOMES, help="only with this outcome of a topic: " + ", ".join(OUTCOMES))
+    parser.add_argument("--rule", metavar="RULE", help="only with a topic that this rule refused")
+    parser.add_argument("--api", metavar="NAME", help="only of this API, such as CreateTopics or HTTP")
+    parser.add_argument("--host", metavar="ADDRESS", help="only from this client address")
+    common.add_span(parser)
+    common.add_at(parser)
+    parser.add_argument(
+        "--limit", type=_limit, default=LIMIT, metavar="N", help="maximum number of requests; default %(default)s"
+    )
+    common.add_backend(parser, _requests)
+
+
+def _limit(text: str) -> int:
+    number = count(text)
+    if not 1 <= number <= LIMIT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {LIMIT_MAX}")
+    return number
+
+
+def _requests(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.cli.backend import part
+    from controller.cli.reads import text
+    from projections.views.requests import RequestSummary, RequestsView, RequestView
+
+    names = ("principal", "outcome", "rule", "api", "host")
+    filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
+    if options.id is not None:
+        if any(one is not None for one in filters.values()):
+            raise common.Misuse("filters apply to the list: they do not go with the ID of a request")
+        request = backend.get(RequestView, f"/requests/{part(options.id)}", at=options.at)
+        show(options, request, lambda style: text.request(request, style), lambda: [request.request_id])
+        return common.DONE
+    filters |= {"at": options.at}
+    found: list[RequestSummary] = []
+    for page in common.pages(backend, RequestsView, "/requests", limit=min(options.limit, common.PAGE), **filters):
+        found += page.requests
+        more = page.next_cursor is not None or len(found) > options.limit
+        if len(found) >= options.limit:
+            break
+    del found[options.limit :]
+    show(
+        options,
+        {"requests": found, "as_of": page.as_of},
+        lambda style: text.requests(found, page.as_of, style, more),
+        lambda: (one.request_id for one in found if not one.counted),
+    )
+    return common.DONE

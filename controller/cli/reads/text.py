@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from controller.cli.output import Marked, Style
-from projections.text.wording import many
-from projections.views import json_types, lines, overview_types
+from projections.text.wording import client_text, many
+from projections.views import lines
+from projections.views.brokers import BrokersView, BrokerView
+from projections.views.requests import RequestSummary, RequestView
+from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
+from projections.views.view import AsOfView
 
 PLAIN = Style()
 
 
-def topics(
-    summaries: Sequence[json_types.TopicSummary], as_of: json_types.AsOfView, style: Style = PLAIN, which: str = ""
-) -> Iterator[str]:
+def topics(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style = PLAIN, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence if it is empty."""
     if not summaries:
         yield f"There are no topics{which}{lines.when(as_of)}."
@@ -25,27 +27,24 @@ def topics(
     yield from style.table(header, map(_topic_row, summaries))
 
 
-def _topic_row(one: json_types.TopicSummary) -> tuple[object, ...]:
+def _topic_row(one: TopicSummary) -> tuple[object, ...]:
     return (
         one.name,
         one.num_partitions,
         one.replication_factor,
-        Marked(lines.status(one), _MARKS.get(one.status, "warning")),
+        Marked(lines.status(one), lines.mark(one.status)),
         one.created_at,
         one.created_by.principal if one.created_by else "?",
     )
 
 
-_MARKS = {"ready": "good", "offline": "bad"}
-
-
-def _wide_topic(one: json_types.TopicSummary) -> tuple[object, ...]:
+def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
     configs = ",".join(f"{name}={value}" for name, value in sorted(one.configs.items())) or "-"
     request = one.created_by.request_id if one.created_by else "?"
     return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
 
 
-def topic(one: json_types.TopicView, style: Style = PLAIN) -> Iterator[str]:
+def topic(one: TopicView, style: Style = PLAIN) -> Iterator[str]:
     """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
     yield from _facts(_topic_facts(one))
@@ -53,14 +52,13 @@ def topic(one: json_types.TopicView, style: Style = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, style)
 
 
-def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
+def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
     yield "topic id", one.topic_id
     yield "partitions", f"{one.num_partitions}, factor {one.replication_factor}"
     by = one.created_by
     if by is not None:
-        client = f" ({by.client_id})" if by.client_id else ""
-        how = by.api if by.api == "HTTP" else f"{by.api} v{by.api_version}"
-        yield "created", f"{one.created_at} by {by.principal}{client} over {how}, in request {by.request_id}"
+        who = client_text(by.principal, by.client_id)
+        yield "created", f"{one.created_at} by {who} over {lines.api(by)}, in request {by.request_id}"
     else:
         yield "created", one.created_at
     if one.ready_at_ms is not None:
@@ -72,7 +70,7 @@ def _topic_facts(one: json_types.TopicView) -> Iterator[tuple[str, str]]:
         yield "" if number else "configs", f"{name}={value}"
 
 
-def created(one: json_types.CreatedView, style: Style = PLAIN) -> Iterator[str]:
+def created(one: CreatedView, style: Style = PLAIN) -> Iterator[str]:
     """The topic of a create or a dry run."""
     what = "would be created" if one.validate_only else "is created"
     yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"
@@ -84,7 +82,7 @@ def created(one: json_types.CreatedView, style: Style = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, style)
 
 
-def partitions(all_partitions: Sequence[json_types.PartitionView], style: Style = PLAIN) -> Iterator[str]:
+def partitions(all_partitions: Sequence[PartitionView], style: Style = PLAIN) -> Iterator[str]:
     """A table of partitions."""
     rows = (
         (one.partition, "none" if one.leader < 0 else one.leader, ids(one.replicas), ids(one.isr), ids(one.offline))
@@ -93,7 +91,7 @@ def partitions(all_partitions: Sequence[json_types.PartitionView], style: Style 
     yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
 
 
-def brokers(answer: json_types.BrokersView, style: Style = PLAIN) -> Iterator[str]:
+def brokers(answer: BrokersView, style: Style = PLAIN) -> Iterator[str]:
     """A table of brokers."""
     if not answer.brokers:
         yield f"There are no brokers{lines.when(answer.as_of)}."
@@ -103,7 +101,7 @@ def brokers(answer: json_types.BrokersView, style: Style = PLAIN) -> Iterator[st
     yield from style.table(header, (_broker_row(one, style.wide) for one in answer.brokers))
 
 
-def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
+def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
     cordoned = ", cordoned" if one.cordoned else ""
     state = Marked(f"fenced{cordoned}", "bad") if one.fenced else Marked(f"live{cordoned}", "good")
     listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in one.endpoints) or "-"
@@ -111,7 +109,7 @@ def _broker_row(one: json_types.BrokerView, wide: bool) -> tuple[object, ...]:
     return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
 
 
-def settings(answer: json_types.BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
+def settings(answer: BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
     """A table of settings."""
     yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
     yield ""
@@ -128,14 +126,10 @@ def _facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"  {name:<11} {value}"
 
 
-MARKS = {"rejected": "bad", "failed": "bad", "timed-out": "warning", "waiting": "warning"}
-"""Marks of outcomes; all others are good."""
 TOPICS_MAX = 3
 
 
-def requests(
-    found: Sequence[overview_types.RequestSummary], as_of: json_types.AsOfView, style: Style, more: bool
-) -> Iterator[str]:
+def requests(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
     if not found:
         yield f"No request matches{lines.when(as_of)}."
@@ -144,7 +138,7 @@ def requests(
         (
             "-" if one.counted else one.request_id,
             one.requested_at,
-            f"{one.principal} ({one.client_id})" if one.client_id else one.principal,
+            client_text(one.principal, one.client_id),
             one.api,
             _topics(one, style.wide),
             _outcomes(one),
@@ -159,35 +153,27 @@ def requests(
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 
 
-def _topics(one: overview_types.RequestSummary, whole: bool) -> str:
+def _topics(one: RequestSummary, whole: bool) -> str:
     names = one.topics if whole else one.topics[:TOPICS_MAX]
     more = one.num_topics - len(names)
     return (",".join(names) + (f" and {more} more" if more else "")) or "-"
 
 
-def _outcomes(one: overview_types.RequestSummary) -> str:
-    return Marked(lines.outcomes(one), mark_of(one.outcomes))
+def _outcomes(one: RequestSummary) -> str:
+    return Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes))
 
 
-def mark_of(outcomes: Iterable[str]) -> str:
-    """The mark of the worst outcome."""
-    marks = {MARKS.get(name, "good") for name in outcomes}
-    return next((mark for mark in ("bad", "warning") if mark in marks), "good")
-
-
-def request(one: json_types.RequestView, style: Style) -> Iterator[str]:
+def request(one: RequestView, style: Style) -> Iterator[str]:
     """One request with the outcome of each topic."""
-    how = one.api if one.api == "HTTP" else f"{one.api} v{one.api_version}"
-    client = f" ({one.client_id})" if one.client_id else ""
-    when = f"{one.requested_at}, offset {one.requested_offset}"
-    yield f"request {one.request_id}: {how} by {one.principal}{client} at {when}"
+    who = client_text(one.principal, one.client_id)
+    yield f"request {one.request_id}: {lines.api(one)} by {who} at {one.requested_at}, offset {one.requested_offset}"
     if one.timeout_ms is not None:
         yield f"  timeout {lines.span(one.timeout_ms)}, at {one.deadline_at}"
     yield ""
     rows = (
         (
             each.topic,
-            Marked(each.status, mark_of((each.status,))),
+            Marked(each.status, lines.outcome_mark((each.status,))),
             "-" if each.error is None else each.error,
             each.rule or "-",
             "-" if each.waited_ms is None else lines.span(each.waited_ms),

@@ -10,17 +10,18 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import count, meant, named, pair
+from controller.cli.arguments import completed_by, count, meant, named, pair
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import FORMATS, show
 from controller.cli.reads import common
-from controller.cli.reads.common import completed_by, topic_names
+from controller.cli.reads.common import topic_names
+from projections.text.names import STATUSES
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.json_types import AsOfView, TopicSummary
+    from projections.views.topics import TopicSummary
+    from projections.views.view import AsOfView
 
-STATUSES = ("ready", "pending", "under-replicated", "offline", "not-ready")
 GLOB = "*?["
 
 
@@ -100,7 +101,7 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.backend import part
     from controller.cli.reads import text
-    from projections.views.json_types import TopicView
+    from projections.views.topics import TopicView
 
     topic = backend.get(TopicView, f"/topics/{part(options.name)}", at=getattr(options, "at", None))
     show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
@@ -118,7 +119,8 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
 
 def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
     """All topics, now or as of a point in time."""
-    from projections.views.json_types import TopicsView
+
+    from projections.views.topics import TopicsView
 
     page = backend.get(TopicsView, "/topics", limit=common.PAGE, at=at)
     summaries = list(page.topics)
@@ -133,7 +135,7 @@ def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], As
 def _explain(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.backend import part
     from projections.views import lines
-    from projections.views.json_types import ExplanationView
+    from projections.views.events import ExplanationView
 
     chain = backend.get(ExplanationView, f"/explain/{part(options.subject)}", at=options.at)
     show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
@@ -142,7 +144,7 @@ def _explain(options: argparse.Namespace, backend: Backend) -> int:
 
 def _create(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.reads import text
-    from projections.views.json_types import CreatedView
+    from projections.views.topics import CreatedView
 
     if not options.dry_run and options.data is not None:
         raise common.Misuse("a stopped service creates nothing: --data needs --dry-run")
@@ -168,7 +170,7 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
 
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
     from controller.cli.backend import part
-    from projections.views.json_types import DeletedView
+    from projections.views.topics import DeletedView
 
     def run() -> int:
         gone = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
@@ -191,7 +193,7 @@ def _check_known(names: list[str], options: argparse.Namespace, backend: Backend
     """Raise Misuse for a config that neither Kafka nor the topic has: Kafka would accept its deletion silently."""
     from controller.cli.backend import part
     from controller.machine.configs.table import BY_NAME
-    from projections.views.json_types import TopicView
+    from projections.views.topics import TopicView
 
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:

@@ -10,11 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from controller.brokers.kraft.log.batches import BrokenBatch
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
-from controller.brokers.kraft.migration.adopting import COMMAND, Adopted, adopted
-from controller.brokers.kraft.migration.kafka_folder import (
+from controller.brokers.kraft.adopting import COMMAND, Adopted, adopted
+from controller.brokers.kraft.kafka_folder import (
     HAND_BACK,
     KafkaFolder,
     copy_metadata_log,
@@ -23,6 +20,9 @@ from controller.brokers.kraft.migration.kafka_folder import (
     refuse_if_in_use,
     write_folder,
 )
+from controller.brokers.kraft.log.batches import BrokenBatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord
+from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.brokers.kraft.quorum.raft.voters import VoterHistory

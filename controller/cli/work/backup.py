@@ -14,7 +14,6 @@ import os
 import secrets
 import shutil
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -22,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from controller.cli.arguments import complain
+from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
 from events.catalog import EVENT_VERSION, MetadataAdopted, QuorumEpochBegun, Recorded
 from events.codec import EventDecodeError
@@ -88,7 +88,7 @@ def _backup(options: argparse.Namespace) -> None:
             lambda: None,
         )
         there = set(starts_in(place))
-        added, size, progress = 0, 0, _progress(end)
+        added, size, progress = 0, 0, progress_to(end)
         while (manifest := archiver.step(end)) is not None:
             if manifest.start not in there:
                 added += manifest.end - manifest.start
@@ -110,7 +110,7 @@ def _recover(options: argparse.Namespace) -> None:
     history = secrets.token_hex(8)
     with _work_folder(data) as fresh:
         with closing(_new_log(fresh, about.cluster_id)) as log:
-            last = recovered(log, place, manifests, at, history, _progress(manifests[-1].end if manifests else 0))
+            last = recovered(log, place, manifests, at, history, progress_to(manifests[-1].end if manifests else 0))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
     _report(data, about.cluster_id, about.history, history, last)
@@ -169,10 +169,3 @@ def _led_kafka_brokers(log: RocksDbLog) -> bool:
 def _report(data: Path, cluster_id: str, before: str, history: str, last: Recorded) -> None:
     print(f"{data} has cluster {cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
     print(f"it starts a new history {history} (before: {before}), which needs an archive of its own")
-
-
-def _progress(end: int) -> Callable[[int], object]:
-    """Prints the progress on a terminal."""
-    if not sys.stderr.isatty():
-        return lambda _: None
-    return lambda done: print(f"\r{done:,} of {end:,} events", end="" if done < end else "\n", file=sys.stderr)

@@ -12,10 +12,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from controller.brokers.kraft.quorum.client import (
+    QuorumClient,
+    QuorumError,
+    QuorumStatus,
+    all_limits,
+    running_nodes,
+    wait_until_stopped,
+)
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
-from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError, Standing
-from controller.brokers.kraft.quorum.leaving import all_limits, running, stays_away
-from controller.brokers.kraft.quorum.raft.voters import Place
+from controller.brokers.kraft.quorum.raft.voters import Address
 from controller.cli import serve as flags
 from controller.cli.arguments import complain
 from controller.cli.output import table
@@ -29,7 +35,7 @@ from projections.text.moments import iso
 REFUSED = 1
 
 
-def _places(text: str) -> list[Place]:
+def _places(text: str) -> list[Address]:
     parts = (each.strip().rpartition(":") for each in text.split(","))
     return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
@@ -99,26 +105,26 @@ async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
         raise QuorumError(
             f"node {node_id} is not a voter, and has no registration that blocks upgrades; voters: {voting}"
         )
-    runs = node_id in running(quorum) and options.data is None
+    runs = node_id in running_nodes(quorum) and options.data is None
     if leaver is not None:
-        runs = runs and (await client.stand()).priorities.get(node_id) is None
+        runs = runs and (await client.status()).priorities.get(node_id) is None
         await client.remove(found.cluster_id, quorum, leaver)
         left = ", ".join(str(each.replica_id) for each in voters if each != leaver)
         print(f"node {node_id} is no longer a voter; the voters are {left}", flush=True)
     if runs:
-        await stays_away(client, node_id)
+        await wait_until_stopped(client, node_id)
     if found_limits is not None:
-        await client.free(node_id, {*found_limits, *await client.features()})
+        await client.unblock_upgrades(node_id, {*found_limits, *await client.features()})
         print(f"the registration of node {node_id} no longer blocks upgrades")
 
 
 async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
-    status = await client.stand()
+    status = await client.status()
     part = status.quorum
     since = "" if status.led_since_ms is None else f" since {iso(status.led_since_ms)}"
     print(f"leader {part.leader_id}{since}, epoch {part.leader_epoch}, high watermark {part.high_watermark}")
     print("\n".join(table(("NODE", "DIRECTORY", "ROLE", "LOG END", "LAG", "CAUGHT UP", "PRIORITY"), _rows(status))))
-    present = running(part).union(each.replica_id for each in part.current_voters)
+    present = running_nodes(part).union(each.replica_id for each in part.current_voters)
     try:
         found_limits = await all_limits(client)
     except QuorumError as error:  # the user may describe the quorum, but not read the metadata log
@@ -132,7 +138,7 @@ async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
         print("Free each with: topicwright leave --id NODE")
 
 
-def _rows(status: Standing) -> Iterator[tuple[object, ...]]:
+def _rows(status: QuorumStatus) -> Iterator[tuple[object, ...]]:
     part = status.quorum
     replicas = (*part.current_voters, *part.observers)
     end = max(each.log_end_offset for each in replicas)  # the leader's, which may have left the voters

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from controller.cli.arguments import complain
 from controller.cli.backend import Backend, HttpBackend, Refusal, http_address, read_access
 from controller.cli.context import BackendError
 from controller.cli.folder import holds_log, open_log, partitions_in
-from controller.cli.output import harmless
+from controller.cli.output import harmless, progress_to
 from controller.cli.reads import common
 from controller.cli.reads.common import DONE, FOUND
 from events.codec import EventDecodeError, decode_event
@@ -46,7 +46,7 @@ from projections.store.archived.bases import wrong_state
 from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 from projections.text.moments import iso
-from projections.views import to_json
+from projections.views.events import event_view
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -137,7 +137,7 @@ def _lines_of(proof: Proof) -> list[str]:
             lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
             continue
         try:
-            view = to_json.event(decode_event(event.offset, event.value))
+            view = event_view(decode_event(event.offset, event.value))
             lines.append(f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}")
         except EventDecodeError as error:
             lines.append(f"{error}: written by a newer release?")
@@ -234,13 +234,6 @@ def report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str
     since = "".join(f", and its first {head.size} match the saved head" for head in heads)
     print(f"{log}: {size} events match its head{since}{more}; root {root}")
     return DONE
-
-
-def progress_to(size: int) -> Callable[[int], object]:
-    """Prints the progress on a terminal."""
-    if not sys.stderr.isatty():
-        return lambda _: None
-    return lambda done: print(f"\r{done:,} of {size:,} events", end="" if done < size else "\n", file=sys.stderr)
 
 
 def prove(options: argparse.Namespace, backend: Backend) -> int:

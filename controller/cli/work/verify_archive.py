@@ -21,11 +21,20 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import replace
 
 from controller.cli.arguments import complain
+from controller.cli.output import progress_to
 from controller.cli.reads.common import FOUND
-from controller.cli.work.verify import progress_to, report
+from controller.cli.work.verify import report
 from events.catalog import EVENT_VERSION, HeadSigned, Recorded
 from events.logs.archive.base import Base, download_base, offsets_of_bases, read_base
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, read_chain, read_stored
+from events.logs.archive.manifest import (
+    ArchiveDamaged,
+    Manifest,
+    Stored,
+    archive_status,
+    read_chain,
+    read_stored,
+    status_changes,
+)
 from events.logs.archive.segment import SegmentIndexBuilder
 from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.log import LogCorrupted, LogError
@@ -122,7 +131,7 @@ def _wrong(
         path, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: base.cluster_id
     )
     with closing(log):
-        log.note(note(replace(archive_status(log), url=place.url)))
+        log.put_state(status_changes(replace(archive_status(log), url=place.url)))
         try:
             check_tree(log, base, place)
         except ArchiveDamaged as error:

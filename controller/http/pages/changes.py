@@ -17,11 +17,12 @@ from controller.http.errors import HttpRequest, Refused, refused
 from controller.http.pages.frame import flags
 from controller.http.pages.reads import topic_page
 from controller.http.pages.site import FOLLOW, Site
-from controller.http.paths import overviews, writes
+from controller.http.paths import reads, writes
 from controller.http.requests import At, body_of, caller_of, read_form
 from controller.machine.errors import ErrorCode
-from projections.views.json_types import CreatedView, ErrorView
-from projections.views.overview_types import PoliciesView
+from projections.views.overviews import PoliciesView
+from projections.views.topics import CreatedView
+from projections.views.view import ErrorView
 
 EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")
@@ -32,7 +33,7 @@ _NO_CLUSTER: Final = "To see the policies and what they refused, this user needs
 async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     found: PoliciesView | None = None
     if site.allows(request, "Describe"):
-        found = await site.call(overviews.policies, request, at=at)
+        found = await site.call(reads.policies, request, at=at)
     return await site.page(
         request,
         "policies.html",
@@ -54,7 +55,7 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
     status = 200  # also of a dry run that is refused: that is its result
     try:
         body = body_of(_create_fields(filled), writes.CreateBody)
-        answer = await writes.create(site.api, site.changes, request, body, is_dry)
+        answer = await writes.create(site.changes, request, body, is_dry)
         result = answer.content
     except Refused as refusal:
         error, status = refusal.error, 200 if is_dry else refusal.status
@@ -89,10 +90,10 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
     match filled.get("do"):
         case "grow":
             grown = body_of({"num_partitions": _number(filled, "num_partitions")}, writes.AlterBody)
-            await writes.alter(site.api, site.changes, request, name, grown)
+            await writes.alter(site.changes, request, name, grown)
         case "configs":
             configs = {key: value or None for key, value in _configs(filled).items()}
-            await writes.alter(site.api, site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
+            await writes.alter(site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
         case "delete":
             if filled.get("typed") != name:
                 raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name {name!r}")

@@ -14,23 +14,24 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest
-from controller.http.pages.drawn import waterfall
-from controller.http.pages.frame import flags
+from controller.http.pages.frame import flags, waterfall
 from controller.http.pages.site import FOLLOW, Site, page
-from controller.http.paths import log_heads, overviews, reads
+from controller.http.paths import log_heads, reads
 from controller.http.paths import topics as topic_lists
 from controller.http.requests import At, Cursor, From, Limit, To
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
 from projections.store.tree import TreeBehind
-from projections.views import json_types, overview_types
-from projections.views.overview_types import DifferenceView, QuorumView
+from projections.text.names import OUTCOMES, STATUSES
+from projections.views.brokers import BrokersView
+from projections.views.events import EventsView, ExplanationView, TopicTimelineView
+from projections.views.overviews import BrokerDetailView, DifferenceView, QuorumView, SummaryView
+from projections.views.requests import RequestsView, RequestView
+from projections.views.topics import TopicConfigsView, TopicsView, TopicView
+from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
-OUTCOMES = (
-    "rejected", "waiting", "timed-out", "failed", "created", "deleted", "partitions-added", "configs-changed", "done",
-)  # fmt: skip
 PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX = 100, 100, 20
 """How many partitions, topics of a request, and causes in a history are on one page."""
 CONFIG_SOURCES = {
@@ -48,8 +49,8 @@ _NO_CLUSTER = "To see brokers, waiting topics and all requests, this user needs 
 async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     if not site.allows(request, "Describe"):
         return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
-    summary: overview_types.SummaryView = await site.call(overviews.summary, request, at=at)
-    brokers: json_types.BrokersView = await site.call(reads.brokers, request, at=at)
+    summary: SummaryView = await site.call(reads.summary, request, at=at)
+    brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
         with suppress(TreeBehind, LogError):
@@ -72,7 +73,7 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
 async def topics(
     site: Site,
     request: HttpRequest,
-    found: json_types.TopicsView,
+    found: TopicsView,
     name: str | None,
     status: str | None,
     principal: str | None,
@@ -85,6 +86,7 @@ async def topics(
         "follow": FOLLOW if sees_all and cursor is None else "",
         "command": ("topics", *((name,) if name else ()), *flags(status=status, principal=principal)),
         "page": found,
+        "statuses": STATUSES,
         "some_hidden": not sees_all,
     }
 
@@ -110,16 +112,16 @@ async def topic_page(
     partition: int = 0,
     *,
     status: int = 200,
-    error: json_types.ErrorView | None = None,
+    error: ErrorView | None = None,
     filled: Mapping[str, str] = MappingProxyType({}),
 ) -> Response[bytes]:
     """The page of one topic. After a refused change it shows the `error` and the form as it was `filled` in."""
-    one: json_types.TopicView = await site.call(reads.topic, request, name=name, at=at)
-    configs: overview_types.TopicConfigsView | None = None
+    one: TopicView = await site.call(topic_lists.topic, request, name=name, at=at)
+    configs: TopicConfigsView | None = None
     if site.allows(request, "DescribeConfigs", topic=name):
-        configs = await site.call(reads.topic_configs, request, name=name, at=at)
-    timeline: overview_types.TopicTimelineView = await site.call(
-        overviews.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
+        configs = await site.call(topic_lists.topic_configs, request, name=name, at=at)
+    timeline: TopicTimelineView = await site.call(
+        topic_lists.topic_timeline, request, name=name, at=at, limit=FOLDS_MAX, cursor=cursor
     )
     may = {each: site.allows(request, each, topic=name) for each in ("Alter", "AlterConfigs", "Delete")}
     return await site.page(
@@ -149,11 +151,11 @@ async def topic_events(name: FromPath[str], at: At = None) -> Redirect:
     return Redirect(f"/events?{urlencode({'topic': name, **({'at': at} if at else {})})}", status_code=303)
 
 
-@page("/requests", overviews.requests, "requests.html", limit=50)
+@page("/requests", reads.requests, "requests.html", limit=50)
 async def requests(
     site: Site,
     request: HttpRequest,
-    found: overview_types.RequestsView,
+    found: RequestsView,
     cursor: str | None,
     since: str | None,
     until: str | None,
@@ -174,11 +176,9 @@ async def requests(
 
 @page("/requests/{request_id:str}", reads.request_, "request.html")
 async def request_(
-    site: Site, request: HttpRequest, one: json_types.RequestView, request_id: str, at: str | None
+    site: Site, request: HttpRequest, one: RequestView, request_id: str, at: str | None
 ) -> dict[str, Any]:
-    chain: json_types.ExplanationView = await site.call(
-        reads.explanation, request, subject=request_id, at=at, of="request"
-    )
+    chain: ExplanationView = await site.call(reads.explanation, request, subject=request_id, at=at, of="request")
     return {
         "command": ("requests", request_id),
         "follow": f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW,
@@ -191,25 +191,25 @@ async def request_(
 
 @page("/explain/{subject:str}", reads.explanation, "explain.html")
 async def explanation(
-    _site: Site, _request: HttpRequest, chain: json_types.ExplanationView, subject: str, **_: object
+    _site: Site, _request: HttpRequest, chain: ExplanationView, subject: str, **_: object
 ) -> dict[str, Any]:
     return {"command": ("explain", subject), "chain": chain}
 
 
 @page("/brokers", reads.brokers, "brokers.html")
-async def brokers(site: Site, _: HttpRequest, found: json_types.BrokersView, at: str | None) -> dict[str, Any]:
+async def brokers(site: Site, _: HttpRequest, found: BrokersView, at: str | None) -> dict[str, Any]:
     loads = site.api.store.durable_tallies.brokers if at is None else {}
     return {"as_of": found.as_of, "follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
 
 
-@page("/brokers/{broker_id:int}", overviews.broker, "broker.html")
+@page("/brokers/{broker_id:int}", reads.broker, "broker.html")
 async def broker(
-    _site: Site, _request: HttpRequest, one: overview_types.BrokerDetailView, broker_id: int, **_: object
+    _site: Site, _request: HttpRequest, one: BrokerDetailView, broker_id: int, **_: object
 ) -> dict[str, Any]:
     return {"as_of": one.as_of, "follow": FOLLOW, "command": ("brokers", str(broker_id)), "one": one}
 
 
-@page("/quorum", overviews.quorum, "quorum.html")
+@page("/quorum", reads.quorum, "quorum.html")
 async def quorum(_site: Site, _request: HttpRequest, found: QuorumView) -> dict[str, Any]:
     here = next((one for one in found.voters if one.node_id == found.node_id), None)
     command = () if here is None else ("quorum", "--bootstrap-controller", f"{here.host}:{here.port}")
@@ -220,7 +220,7 @@ async def quorum(_site: Site, _request: HttpRequest, found: QuorumView) -> dict[
 async def events(
     _site: Site,
     _request: HttpRequest,
-    found: json_types.EventsView,
+    found: EventsView,
     topic: str | None,
     request_id: str | None,
     kind: str | None,
@@ -248,7 +248,7 @@ async def diff(
 ) -> Response[bytes]:
     found: DifferenceView | None = None
     if since is not None:  # else the form alone, which asks for it
-        found = await site.call(overviews.diff, request, since=since, until=until, limit=limit, cursor=cursor)
+        found = await site.call(reads.diff, request, since=since, until=until, limit=limit, cursor=cursor)
     command = ("diff", since, *((until,) if until else ())) if since else ()
     return await site.page(
         request, "diff.html", command=command, found=found, sees_all=site.allows(request, "Describe")

@@ -22,21 +22,18 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from markupsafe import Markup
 
 from controller.access.authorizer import Operation
-from controller.controller_api import ControllerApi
 from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error
-from controller.http.pages import drawn
-from controller.http.pages.frame import Density, Frame, density_of
+from controller.http.pages.frame import Density, Frame, bar_length, density_of, replicas
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading, cacheable
 from controller.http.requests import FormTokens, caller_of
-from projections.queries import overviews
-from projections.queries.overviews import Window
-from projections.queries.query import NoTopic, Questions
+from projections.queries.events import Window, timeline_page
+from projections.queries.query import NoTopic
 from projections.text.moments import BadMoment, iso
 from projections.text.names import escaped
 from projections.views import lines
-from projections.views.json_types import AsOfView
+from projections.views.view import AsOfView
 
 FOLLOW: Final = "/v1/events/follow"
 HTML: Final = "text/html"
@@ -79,15 +76,14 @@ class Site:
     """The pages of one service."""
 
     def __init__(self, dependencies: Mapping[str, Any]) -> None:
-        self.api: ControllerApi = dependencies["controller_api"]
+        reader: Reader = dependencies["reader"]
+        self.api = reader.api
         self.changes: Changes = dependencies["changes"]
         self.tokens = FormTokens()
-        self._queries: Questions = dependencies["queries"]
-        self._reading: Reading = dependencies["reading"]
+        self._queries, self._reading = reader.queries, reader.reading
         self._templates = templates()
         undecoded: Any = _Undecoded(self._reading)
-        reader = Reader(self.api, self._queries, undecoded)
-        self._dependencies = {**dependencies, "reading": undecoded, "reader": reader}
+        self._dependencies = {**dependencies, "reader": Reader(self.api, self._queries, undecoded)}
         self._density: tuple[float, Density | None] | None = None
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
@@ -161,7 +157,7 @@ class Site:
     async def _refresh_density(self, request: HttpRequest) -> None:
         now = asyncio.get_running_loop().time()
         if self.allows(request, "Describe") and (self._density is None or now - self._density[0] > DENSITY_MAX_AGE_S):
-            timeline = await self._reading.run(overviews.timeline, self._queries, Window(limit=SPANS))
+            timeline = await self._reading.run(timeline_page, self._queries, Window(limit=SPANS))
             self._density = now, density_of(timeline)
 
 
@@ -256,7 +252,7 @@ def templates() -> Environment:
         finalize=_printed,
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
-    environment.globals.update(drawn=drawn, lines=lines)
+    environment.globals.update(lines=lines, bar_length=bar_length, replicas=replicas)
     return environment
 
 

@@ -15,8 +15,7 @@ from litestar.params import FromQuery, QueryParameter
 
 from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import Reader, need_cluster, need_topic
-from controller.http.query_threads import Reading
+from controller.http.permissions import Reader
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, OFFSET_MAX, Head, Proof
@@ -37,9 +36,7 @@ from projections.store.tree import TreeBehind
 
 NewestHead = Callable[[Query, int], Head]
 """The head to prove an event of a partition against, given the event's offset."""
-_Api = NamedDependency[ControllerApi]
-_Queries = NamedDependency[Questions]
-_Reading = NamedDependency[Reading]
+_Reader = NamedDependency[Reader]
 _Sign = NamedDependency[Sign]
 _Partition = Annotated[
     int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Which partition, if the log has partitions")
@@ -50,9 +47,7 @@ _From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, descript
 @get("/log/head")
 async def log_head(
     request: HttpRequest,
-    controller_api: _Api,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     sign: _Sign,
     partition: _Partition = None,
     since: Annotated[
@@ -62,18 +57,15 @@ async def log_head(
 ) -> Response[Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
-    need_cluster(controller_api, request)
-    return await reading.answer(
-        head_since, part_of(queries, partition), controller_api.controller.now_ms(), since, sign
-    )
+    reader.need(request)
+    now_ms = reader.api.controller.now_ms()
+    return await reader.reading.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
 
 
 @get("/log/proof")
 async def log_proof(
     request: HttpRequest,
-    controller_api: _Api,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     newest_head: NamedDependency[NewestHead],
     offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
     topic: FromQuery[str | None] = None,
@@ -90,31 +82,27 @@ async def log_proof(
     service, or with a head of the log."""
     if [offset, topic, request_id].count(None) != 2:
         raise refused(400, ErrorCode.INVALID_REQUEST, "give exactly one of offset, topic and request")
-    if topic is not None:
-        need_topic(controller_api, request, topic)
-    elif request_id is not None:
-        await Reader(controller_api, queries, reading).need_request(request, request_id)
+    if request_id is not None:
+        await reader.need_request(request, request_id)
     else:
-        need_cluster(controller_api, request)
+        reader.need(request, topic)
     wanted = ProofRequest(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
-    return await reading.answer(prove, queries, wanted, newest_head)
+    return await reader.answer(prove, wanted, newest_head)
 
 
 @get("/log/leaves")
 async def log_leaves(
     request: HttpRequest,
-    controller_api: _Api,
-    queries: _Queries,
-    reading: _Reading,
+    reader: _Reader,
     start: _From = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
     partition: _Partition = None,
 ) -> Response[Leaves]:
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
-    need_cluster(controller_api, request)
-    return await reading.answer(leaves, part_of(queries, partition), start, limit)
+    reader.need(request)
+    return await reader.reading.answer(leaves, part_of(reader.queries, partition), start, limit)
 
 
 def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:

@@ -1,4 +1,4 @@
-"""Reads as JSON: topics, requests, brokers, events and explanations, now or at any point in time."""
+"""Reads as JSON: requests, events, explanations, brokers, overviews, differences, now or at any point in time."""
 
 from __future__ import annotations
 
@@ -11,94 +11,114 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
+from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
-from controller.http.permissions import Reader, may_describe, need_topic
+from controller.http.permissions import Reader, SealedCursors, may_describe, may_show_request
 from controller.http.requests import (
     OFFSET_MAX,
     At,
     Cursor,
     EventOrder,
     EventType,
+    From,
+    FromMoment,
     FromOffset,
     Limit,
     Partition,
+    To,
     caller_of,
 )
-from projections.queries import responses
+from controller.machine.readiness import progress_text
+from projections.queries import overviews
+from projections.queries.differences import difference
+from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
-from projections.queries.query import NoTopic, NotThere, Questions
-from projections.views import json_types
-from projections.views.overview_types import TopicConfigsView
+from projections.queries.query import NoTopic, NotThere
+from projections.queries.requests import RequestFilter, request_at, requests_page
+from projections.queries.topics import Counted
+from projections.text.names import Outcome
+from projections.views.brokers import BrokersView
+from projections.views.events import EventsView, ExplanationView, TimelineView
+from projections.views.overviews import (
+    BrokerDetailView,
+    DifferenceView,
+    PoliciesView,
+    QuorumView,
+    SummaryView,
+    WaitingView,
+)
+from projections.views.requests import RequestsView, RequestView
+from projections.views.view import view_of
 
 NDJSON, SERVER_SENT = "application/x-ndjson", "text/event-stream"
+SPANS_MAX = 500
+WAITING_SHOWN_MAX = 20
 _Reader = NamedDependency[Reader]
 
 
-@get("/topics/{name:str}")
-async def topic(
-    name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.TopicView]:
-    """One topic with its partitions."""
-    reader.need(request, name)
-    part = reader.queries.of_topic(name)
-    newest, end, live = part.newest_named(name), part.end(), reader.api.cluster.live
-    if at is not None or newest is None:
-        return await reader.reading.answer(responses.topic_at, part, name, at)
-    return await reader.reading.answer(responses.topic, part, newest, live, end)
-
-
-@get("/topics/{name:str}/configs")
-async def topic_configs(
-    name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[TopicConfigsView]:
-    """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
-    need_topic(reader.api, request, name, "DescribeConfigs")
-    part = reader.queries.of_topic(name)
-    newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
-    if at is not None or newest is None:
-        return await reader.reading.answer(responses.topic_configs_at, part, name, at)
-    return await reader.reading.answer(responses.topic_configs, part, newest.configs, settings, end)
-
-
-@get("/topics/{name:str}/events")
-async def topic_events(
-    name: FromPath[str],
+@get("/requests")
+async def requests(
     request: HttpRequest,
     reader: _Reader,
-    start: FromOffset = 0,
-    limit: Limit = 100,
-    kind: EventType = None,
-    order: EventOrder = "oldest",
-    cursor: Cursor = None,
+    principal: FromQuery[str | None] = None,
+    outcome: Annotated[
+        Outcome | None,
+        QueryParameter(description="Outcome of a topic of the request; `done` without topics"),
+    ] = None,
+    rule: Annotated[str | None, QueryParameter(description="Rule that refused a topic of the request")] = None,
+    api: Annotated[str | None, QueryParameter(description="Kafka API, such as CreateTopics, or `HTTP`")] = None,
+    host: Annotated[str | None, QueryParameter(description="Address of the client")] = None,
+    since: From = None,
+    until: To = None,
     at: At = None,
-) -> Response[json_types.EventsView]:
-    """The events of a topic name: of every topic that ever had it, and of refused requests."""
-    reader.need(request, name)
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[RequestsView]:
+    """Requests of clients, newest first, in pages.
 
-    def page(queries: Questions) -> json_types.EventsView:
-        found = responses.events(
-            queries, start, limit, name, None, None, cursor, kind=kind, newest=order == "newest", at=at
-        )
-        return responses.topic_events(queries, found, name)
-
-    return await reader.answer(page)
+    Callers without Describe on the cluster see their own requests, and requests all of whose topics they may describe.
+    A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
+    """
+    caller = caller_of(request)
+    which = RequestFilter(principal, outcome, rule, api, host)
+    window = Window(since, until, at, limit, cursor)
+    return await reader.answer(requests_page, which, window, partial(may_show_request, reader.api, caller))
 
 
 @get("/requests/{request_id:str}")
 async def request_(
     request_id: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[json_types.RequestView]:
+) -> Response[RequestView]:
     """One request with the outcome of each topic."""
     await reader.need_request(request, request_id)
-    return await reader.answer(responses.request, request_id, at)
+    return await reader.answer(request_at, request_id, at)
 
 
-@get("/brokers")
-async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[json_types.BrokersView]:
-    """All brokers, live and fenced, and the settings that decisions depend on."""
-    reader.need(request)
-    return await reader.answer(responses.brokers, at)
+@get("/explain/{subject:str}")
+async def explanation(
+    subject: FromPath[str],
+    request: HttpRequest,
+    reader: _Reader,
+    at: At = None,
+    of: Annotated[
+        Literal["topic", "request"] | None,
+        QueryParameter(description="Whether the subject is a topic or a request; default: a topic if there is one"),
+    ] = None,
+) -> Response[ExplanationView]:
+    """Explain a topic or a request: its chain of events, as text."""
+    if of == "topic":
+        reader.need(request, subject)
+    if of != "request" and may_describe(reader.api, request, subject):
+        with suppress(NoTopic):
+            return await reader.answer(explain_topic, subject, at)
+        if of == "topic" or not await reader.may_see_request(request, subject):
+            raise nothing_to_explain(subject)
+    try:
+        await reader.need_request(request, subject)
+        return await reader.answer(explain_request, subject, at)
+    except NotThere:
+        raise nothing_to_explain(subject) from None
 
 
 @get("/events")
@@ -114,17 +134,16 @@ async def events(
     partition: Partition = None,
     cursor: Cursor = None,
     at: At = None,
-) -> Response[json_types.EventsView]:
+) -> Response[EventsView]:
     """Events in order: all, or those of a topic, a request, or a type.
 
     If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
     partition of the topic.
     """
     reader.need(request, topic)
+    which = EventFilter(topic, request_id, () if kind is None else (kind,))
     newest = order == "newest"
-    return await reader.answer(
-        responses.events, start, limit, topic, request_id, partition, cursor, kind=kind, newest=newest, at=at
-    )
+    return await reader.answer(events_page, which, start, limit, partition, cursor, newest=newest, at=at)
 
 
 @get("/events/follow", media_type=NDJSON)
@@ -150,27 +169,93 @@ async def follow(
     return Stream(lines, headers={"content-type": media_type, "cache-control": "no-store"})
 
 
-@get("/explain/{subject:str}")
-async def explanation(
-    subject: FromPath[str],
+@get("/timeline")
+async def timeline(
     request: HttpRequest,
     reader: _Reader,
+    since: From = None,
+    until: To = None,
     at: At = None,
-    of: Annotated[
-        Literal["topic", "request"] | None,
-        QueryParameter(description="Whether the subject is a topic or a request; default: a topic if there is one"),
-    ] = None,
-) -> Response[json_types.ExplanationView]:
-    """Explain a topic or a request: its chain of events, as text."""
-    if of == "topic":
-        reader.need(request, subject)
-    if of != "request" and may_describe(reader.api, request, subject):
-        with suppress(NoTopic):
-            return await reader.answer(explain_topic, subject, at)
-        if of == "topic" or not await reader.may_see_request(request, subject):
-            raise nothing_to_explain(subject)
-    try:
-        await reader.need_request(request, subject)
-        return await reader.answer(explain_request, subject, at)
-    except NotThere:
-        raise nothing_to_explain(subject) from None
+    spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
+) -> Response[TimelineView]:
+    """Events over time: the time from the first to the last event, in spans of equal length."""
+    reader.need(request)
+    return await reader.answer(timeline_page, Window(since, until, at, spans))
+
+
+@get("/brokers")
+async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[BrokersView]:
+    """All brokers, live and fenced, and the settings that decisions depend on."""
+    reader.need(request)
+    return await reader.answer(overviews.brokers, at)
+
+
+@get("/brokers/{broker_id:int}")
+async def broker(
+    broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
+) -> Response[BrokerDetailView]:
+    """One broker, with its newest events."""
+    reader.need(request)
+    load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
+    return await reader.answer(overviews.broker, broker_id, at, load)
+
+
+@get("/summary")
+async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[SummaryView]:
+    """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
+    reader.need(request)
+    return await reader.answer(overviews.summary, at, now_of(reader.api) if at is None else None)
+
+
+def now_of(api: ControllerApi) -> overviews.Now:
+    """What the live service knows for its summary."""
+    status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
+    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
+    waiting = tuple(
+        view_of(WaitingView, topic, waits_for=progress_text(topic, cluster))
+        for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
+    )
+    return overviews.Now(counted, status.requests_open, waiting)
+
+
+@get("/policies")
+async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[PoliciesView]:
+    """The policies for new topics, and the refusals of the last day by rule and by principal."""
+    reader.need(request)
+    return await reader.answer(overviews.policies, at, reader.api.policies)
+
+
+@get("/diff")
+async def diff(
+    request: HttpRequest,
+    reader: _Reader,
+    cursors: NamedDependency[SealedCursors],
+    since: FromMoment,
+    until: To = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[DifferenceView]:
+    """The differences between two points in time: topics by name, in pages. The first page has brokers, settings and
+    permissions too, if the caller may describe the cluster."""
+    caller = caller_of(request)
+    api = reader.api
+    return await reader.answer(
+        difference,
+        since,
+        until,
+        cursors.open(cursor),
+        limit,
+        partial(api.allows, caller, "Describe"),
+        with_cluster=api.allows(caller, "Describe"),
+        place=cursors.seal,
+    )
+
+
+@get("/quorum")
+async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
+    """Voters, leader, and since when it leads, as this voter sees them; 404 if this service is not a voter."""
+    reader.need(request)
+    api = reader.api
+    if api.quorum is None:
+        raise NotThere("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")
+    return api.quorum()

@@ -1,7 +1,7 @@
-"""The list of topics: all or those of a kind, in the order of their names or by age, now and as they were.
+"""Topics as JSON: lists by name or by age, and one topic with its configs and events, now or at any point in time.
 
-A page looks at so many topics and no more, whatever it may show. Where it ends among names that are hidden from its
-reader the place is sealed (`controller.http.permissions`).
+A page of a list examines a bounded number of topics. If it ends among names that are hidden from the caller, its cursor
+is sealed (`controller.http.permissions`).
 """
 
 from __future__ import annotations
@@ -13,20 +13,51 @@ from typing import Annotated, Literal
 
 from litestar import Response, get
 from litestar.di import NamedDependency
-from litestar.params import FromQuery, QueryParameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some
-from controller.http.requests import OFFSET_MAX, At, Cursor, Limit, caller_of
+from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some, need_topic
+from controller.http.requests import (
+    OFFSET_MAX,
+    At,
+    Cursor,
+    EventOrder,
+    EventType,
+    FromOffset,
+    Limit,
+    caller_of,
+)
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
-from projections.queries import responses
-from projections.queries.listing import Listing, Place, cursor_of
+from projections.queries.events import (
+    EventFilter,
+    Listing,
+    Place,
+    Window,
+    cursor_of,
+    topic_events_page,
+    topic_timeline_page,
+)
 from projections.queries.query import Ends, Questions
-from projections.queries.topic_lists import TopicFilter, WantedStatus, by_age, by_name, glob
-from projections.views import json_types
+from projections.queries.topics import (
+    TopicFilter,
+    by_age,
+    by_name,
+    configs_of,
+    configs_of_topic_at,
+    current_topic,
+    glob,
+    newest_at,
+    summaries,
+    topic_at,
+    topics_at,
+    topics_page,
+)
+from projections.text.names import WantedStatus
+from projections.views.events import EventsView, TopicTimelineView
+from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
 
 TOPICS_PER_SLICE = 100
 """Topics read from the live store before the event loop gets its turn."""
@@ -43,13 +74,14 @@ Glob = Annotated[
     ),
 ]
 Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: last created first")]
+_Reader = NamedDependency[Reader]
 _After = Annotated[str | None, QueryParameter(description="Continue after this name, or `next_after` of the last page")]
 
 
 @get("/topics")
 async def topics(
     request: HttpRequest,
-    reader: NamedDependency[Reader],
+    reader: _Reader,
     cursors: NamedDependency[SealedCursors],
     name: Glob = None,
     status: FromQuery[WantedStatus | None] = None,
@@ -62,7 +94,7 @@ async def topics(
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
-) -> Response[json_types.TopicsView]:
+) -> Response[TopicsView]:
     """Topics by name (with `.` sorted as `_`) or newest first, in pages.
 
     A page examines a bounded number of topics, so it may have fewer than `limit` and still a `next_cursor`.
@@ -73,12 +105,69 @@ async def topics(
         raise refused(400, ErrorCode.INVALID_REQUEST, "after: not allowed with cursor or order=newest")
     if order == "newest":
         if at is not None:
-            return await page.in_the_past(at, responses.newest_at, cursor)
+            return await page.in_the_past(at, newest_at, cursor)
         return await page.by_age(_place(reader.queries, cursor))
     beyond = cursors.open(after if cursor is None else cursor)
     if at is not None:
-        return await page.in_the_past(at, partial(responses.topics_at, place=cursors.seal), beyond)
+        return await page.in_the_past(at, partial(topics_at, place=cursors.seal), beyond)
     return await page.by_name(beyond, cursors.seal)
+
+
+@get("/topics/{name:str}")
+async def topic(name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None) -> Response[TopicView]:
+    """One topic with its partitions."""
+    reader.need(request, name)
+    part = reader.queries.of_topic(name)
+    newest, end, live = part.newest_named(name), part.end(), reader.api.cluster.live
+    if at is not None or newest is None:
+        return await reader.reading.answer(topic_at, part, name, at)
+    return await reader.reading.answer(current_topic, part, newest, live, end)
+
+
+@get("/topics/{name:str}/configs")
+async def topic_configs(
+    name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
+) -> Response[TopicConfigsView]:
+    """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
+    need_topic(reader.api, request, name, "DescribeConfigs")
+    part = reader.queries.of_topic(name)
+    newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
+    if at is not None or newest is None:
+        return await reader.reading.answer(configs_of_topic_at, part, name, at)
+    return await reader.reading.answer(configs_of, part, newest.configs, settings, end)
+
+
+@get("/topics/{name:str}/events")
+async def topic_events(
+    name: FromPath[str],
+    request: HttpRequest,
+    reader: _Reader,
+    start: FromOffset = 0,
+    limit: Limit = 100,
+    kind: EventType = None,
+    order: EventOrder = "oldest",
+    cursor: Cursor = None,
+    at: At = None,
+) -> Response[EventsView]:
+    """The events of a topic name: of every topic that ever had it, and of refused requests."""
+    reader.need(request, name)
+
+    which = EventFilter(name, None, () if kind is None else (kind,))
+    return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
+
+
+@get("/topics/{name:str}/timeline")
+async def topic_timeline(
+    name: FromPath[str],
+    request: HttpRequest,
+    reader: _Reader,
+    at: At = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Response[TopicTimelineView]:
+    """The history of a topic, grouped by cause, newest first."""
+    reader.need(request, name)
+    return await reader.answer(topic_timeline_page, name, Window(None, None, at, limit, cursor))
 
 
 class _Page:
@@ -90,13 +179,11 @@ class _Page:
         self._request = request
         self._which = which
         self._limit = limit
-        self._found: list[json_types.TopicSummary] = []
+        self._found: list[TopicSummary] = []
         self._end: Ends = reader.queries.end()
         self._live = reader.api.cluster.live
 
-    async def in_the_past(
-        self, at: str, listed: Callable[..., json_types.TopicsView], after: str | None
-    ) -> Response[json_types.TopicsView]:
+    async def in_the_past(self, at: str, listed: Callable[..., TopicsView], after: str | None) -> Response[TopicsView]:
         if not may_describe_some(self._api, self._request):
             self._end = await self._reader.reading.run(self._queries.end, at)
             return await self._answer(None)
@@ -107,7 +194,7 @@ class _Page:
 
         return await self._reader.answer(listed, at, after, self._limit, is_visible, which=self._which)
 
-    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[json_types.TopicsView]:
+    async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
         if not may_describe_some(self._api, self._request):
             return await self._answer(None)
         for _ in range(SLICES_MAX):
@@ -122,7 +209,7 @@ class _Page:
         is_visible = may_describe(self._api, self._request, after)
         return await self._answer(after if is_visible else sealed(shard_key(after)))
 
-    async def by_age(self, place: Place) -> Response[json_types.TopicsView]:
+    async def by_age(self, place: Place) -> Response[TopicsView]:
         if not may_describe_some(self._api, self._request):
             return await self._answer(None)
         for _ in range(SLICES_MAX):
@@ -139,17 +226,20 @@ class _Page:
         """Add the visible ones. Returns True if the page is full and more topics follow."""
         seen = [one for one in topics if self._which.matches_name(one.name) and self._may_describe(one.name)]
         if seen:
-            found = await self._reader.reading.run(responses.summaries, self._queries, seen, self._live, self._which)
+            found = await self._reader.reading.run(self._summaries, seen)
             self._found += found
         is_full = len(self._found) > self._limit
         del self._found[self._limit :]
         return is_full
 
+    def _summaries(self, topics: list[Topic]) -> list[TopicSummary]:
+        return summaries(self._queries.rows(topics), self._live, self._which)
+
     def _may_describe(self, name: str) -> bool:
         return may_describe(self._api, self._request, name)
 
-    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[json_types.TopicsView]:
-        return await self._reader.answer(responses.topics, self._found, after, self._end, cursor)
+    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[TopicsView]:
+        return await self._reader.answer(topics_page, self._found, after, self._end, cursor)
 
 
 def _pattern(name: str | None) -> Pattern | None:

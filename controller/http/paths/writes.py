@@ -1,27 +1,33 @@
-"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol."""
+"""Changes over HTTP: create, alter and delete topics, with the same commands as the Kafka protocol; and simulated
+brokers. A path of a simulated broker answers at once with the broker's new settings, before the controller reacts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import starmap
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 import msgspec
-from litestar import Response, delete, patch, post
+from litestar import Response, delete, patch, post, put
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
+from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
 from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, Refused, refused, status_of
+from controller.http.permissions import need_cluster
 from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicId, TopicName
-from projections.views import to_json
-from projections.views.json_types import AlteredView, CreatedView, DeletedView
+from projections.views.brokers import SimulatedBrokerView
+from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted, refusal
+from projections.views.view import view_of
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
 
@@ -55,7 +61,6 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/topics", status_code=201, operation_class=described(CreateBody))
 async def create_topic(
     request: HttpRequest,
-    controller_api: _Api,
     changes: _Changes,
     validate_only: Annotated[
         bool, QueryParameter(description="Dry run: validate, and show the replicas that the topic would get")
@@ -65,13 +70,14 @@ async def create_topic(
 
     201 if it is complete, 200 for a dry run, 202 if it was created but was not complete within the timeout.
     """
-    return await create(controller_api, changes, request, await read_body(request, CreateBody), validate_only)
+    return await create(changes, request, await read_body(request, CreateBody), validate_only)
 
 
 async def create(
-    api: ControllerApi, changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
+    changes: Changes, request: HttpRequest, body: CreateBody, validate_only: bool
 ) -> Response[CreatedView]:
     """The response to a create. Raises Refused."""
+    api = changes.api
     command = create_command(
         body,
         new_topic_ids(1)[0],
@@ -83,9 +89,9 @@ async def create(
         command, lambda submitted: api.submit([submitted], 0 if validate_only else body.timeout_ms)
     )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
-        raise Refused(status_of(answer.code), to_json.refusal(answer))
+        raise Refused(status_of(answer.code), refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
-    view = to_json.created(answer, api.cluster.live, validate_only)
+    view = created(answer, api.cluster.live, validate_only)
     return Response(view, status_code=status, headers={} if validate_only else location_of(body.name))
 
 
@@ -93,17 +99,17 @@ async def create(
 async def delete_topic(
     name: FromPath[str],
     request: HttpRequest,
-    controller_api: _Api,
     changes: _Changes,
 ) -> DeletedView:
     """Delete a topic. Its history remains in the log."""
-    denied = controller_api.denial_of_delete(caller_of(request), name)
+    api = changes.api
+    denied = api.denial_of_delete(caller_of(request), name)
     command = DeleteTopic(topic=TopicName(name), denied=denied, **changes.stamps(request))
-    known = controller_api.topic(name)
-    answer = await changes.answer(command, lambda submitted: controller_api.submit_change([submitted]))
+    known = api.topic(name)
+    answer = await changes.answer(command, lambda submitted: api.submit_change([submitted]))
     if answer.code:
-        raise Refused(status_of(answer.code), to_json.refusal(answer))
-    return to_json.deleted(answer, known)
+        raise Refused(status_of(answer.code), refusal(answer))
+    return deleted(answer, known)
 
 
 def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> CreateTopic:
@@ -154,24 +160,24 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def alter_topic(
     name: FromPath[str],
     request: HttpRequest,
-    controller_api: _Api,
-    changes: NamedDependency[Changes],
+    changes: _Changes,
     validate_only: Annotated[bool, QueryParameter(description="Dry run: validate, and change nothing")] = False,
 ) -> AlteredView:
     """Change the configs of a topic, or add partitions to it."""
-    return await alter(controller_api, changes, request, name, await read_body(request, AlterBody), validate_only)
+    return await alter(changes, request, name, await read_body(request, AlterBody), validate_only)
 
 
 async def alter(
-    api: ControllerApi, changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
+    changes: Changes, request: HttpRequest, name: str, body: AlterBody, validate_only: bool = False
 ) -> AlteredView:
     """The response to a change. Raises Refused."""
+    api = changes.api
     stamps = changes.stamps(request, is_dry_run=validate_only)
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
     if answer.code:
-        raise Refused(status_of(answer.code), to_json.refusal(answer))
-    return to_json.altered(answer, api.topic(name), validate_only)
+        raise Refused(status_of(answer.code), refusal(answer))
+    return altered(answer, api.topic(name), validate_only)
 
 
 def _command(
@@ -193,3 +199,98 @@ def _command(
 def _op(name: str, value: str | float | bool | None) -> ConfigOp:
     text = config_text(value)
     return ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text)
+
+
+DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
+RACK_CHARACTERS_MAX = 249
+
+
+class SimulatedBrokerState(Protocol):
+    """The settings of a simulated broker."""
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+    @property
+    def rack(self) -> str: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def delay_ms(self) -> int: ...
+
+
+@runtime_checkable
+class BrokerControl(Protocol):
+    """Simulated brokers: those of this process, or in a gateway those of the workers.
+
+    All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
+    """
+
+    @property
+    def by_id(self) -> Mapping[BrokerId, SimulatedBrokerState]: ...
+    def add(self, rack: str | None = None) -> SimulatedBrokerState: ...
+    def stop_broker(self, broker_id: int) -> None: ...
+    def start_broker(self, broker_id: int) -> None: ...
+    def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
+
+
+_Brokers = NamedDependency[BrokerControl]
+
+
+class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A broker to add. The default rack is one of three in turn."""
+
+    rack: Annotated[str, msgspec.Meta(min_length=1, max_length=RACK_CHARACTERS_MAX)] | None = None
+
+
+class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the broker waits before it applies a durable event."""
+
+    delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
+
+
+@post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
+async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerView:
+    """Add a broker, with the next free id."""
+    need_cluster(controller_api, request, "Alter")
+    body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
+    if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
+        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
+    return _broker_view(brokers.add(body.rack))
+
+
+@post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
+async def stop(
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+) -> SimulatedBrokerView:
+    """Stop a broker: it is fenced, and its partitions elect other leaders."""
+    need_cluster(controller_api, request, "Alter")
+    brokers.stop_broker(broker_id)
+    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+
+
+@post("/simulated/brokers/{broker_id:int}/start", status_code=200)
+async def start(
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+) -> SimulatedBrokerView:
+    """Start a broker: it catches up and rejoins the ISRs."""
+    need_cluster(controller_api, request, "Alter")
+    brokers.start_broker(broker_id)
+    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+
+
+@put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
+async def delay(
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+) -> SimulatedBrokerView:
+    """Delay when a broker applies events."""
+    need_cluster(controller_api, request, "Alter")
+    body = await read_body(request, DelayBody)
+    try:
+        brokers.set_delay(broker_id, body.delay_ms)
+    except ValueError as error:
+        raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
+    return _broker_view(brokers.by_id[BrokerId(broker_id)])
+
+
+def _broker_view(broker: SimulatedBrokerState) -> SimulatedBrokerView:
+    return view_of(SimulatedBrokerView, broker)

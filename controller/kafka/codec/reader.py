@@ -75,6 +75,9 @@ CODES: Final[dict[Kind, str]] = {
 }
 """`struct` codes of kinds of fixed size."""
 
+_UNUSED: Final = "_"
+"""The variable of fields that no message declares."""
+
 READ_FAILURES: Final = (Malformation, IndexError, struct.error)
 """Raised by compiled readers for malformed bytes."""
 
@@ -121,8 +124,9 @@ class _ReaderSource(Source):
         """Reads an entity into the variable `target`."""
         values: list[tuple[str, str]] = []
         for field in layout.fields:
-            variable = self.variable("v")
-            values.append((field.name, variable))
+            variable = self.variable("v") if field.is_used else _UNUSED
+            if field.is_used:
+                values.append((field.name, variable))
             self._path.append(field.name)
             self._field(field, layout.flexible, variable)
             self._path.pop()
@@ -149,11 +153,11 @@ class _ReaderSource(Source):
         """Unpacks the fields of fixed size that have gathered."""
         if not self._run:
             return
-        codes = "".join(CODES[kind] for _, kind, _ in self._run)
+        codes = "".join(f"{SIZES[kind]}x" if target is _UNUSED else CODES[kind] for target, kind, _ in self._run)
         unpack = self.constant("u", struct.Struct(">" + codes).unpack_from)
         size = sum(SIZES[kind] for _, kind, _ in self._run)
-        targets = ", ".join(target for target, _, _ in self._run)
-        self.add(f"{targets}, = {unpack}(b, o); o += {size}", path=self._run[0][2])
+        targets = "".join(f"{target}, " for target, _, _ in self._run if target is not _UNUSED)
+        self.add(f"{targets}{'= ' if targets else ''}{unpack}(b, o); o += {size}", path=self._run[0][2])
         self._run.clear()
 
     def _length(self, flexible: bool, of_string: bool = False) -> None:

@@ -1,8 +1,11 @@
 """The layout of each version on the wire, taken from kio's entity classes.
 
 kio (PyPI) generates one dataclass for each entity and version from Kafka's own schema. This module turns such a class
-and our `Message` into a `Layout`: the fields in the order of the wire, each with its kind, under our names. Versions
-that kio does not have come from `controller.kafka.codec.schema_own`, whose classes are written the same way.
+and our `Message` into a `Layout`: the fields in the order of the wire, each with its kind, under our names. `OWN` has
+the versions that kio lacks, each as the changes to a version that kio has.
+
+A message declares only the fields that Topicwright uses. A field that it does not declare is skipped by readers, and
+writers write Kafka's default.
 
 `reader` and `writer` compile layouts to functions.
 """
@@ -16,11 +19,13 @@ import re
 import sys
 import types
 import typing
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final, Literal
 
 import msgspec
 
-from controller.kafka.messages import APIS, Message
+from controller.kafka.messages import APIS, ZERO_UUID, ApiKey, Message
 
 Direction = Literal["request", "response"]
 
@@ -65,20 +70,23 @@ SIZES: Final[dict[Kind, int]] = {
 class Field(msgspec.Struct, frozen=True):
     """One field of an entity in one version.
 
-    `kind` is None for an entity, whose layout is then `entity`. `default` is the value left unwritten if `tag` is set.
+    `kind` is None for an entity, whose layout is then `entity`. `is_used` is False if the message does not declare the
+    field. `default` is left unwritten if `tag` is set, and is written for a field that is not used.
     """
 
     name: str
     kind: Kind | None
-    entity: Layout | None
-    is_array: bool
-    nullable: bool
-    tag: int | None
-    default: object
+    entity: Layout | None = None
+    is_array: bool = False
+    nullable: bool = False
+    tag: int | None = None
+    default: object = None
+    is_used: bool = True
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """An entity in one version: the message that holds it, and its fields in the order of the wire."""
+    """An entity in one version: the message that holds it (`Message` itself if none is declared), and its fields in the
+    order of the wire. Tagged fields that are not used are left out: readers skip unknown tags."""
 
     message: type[Message]
     flexible: bool
@@ -107,31 +115,75 @@ class Schema(msgspec.Struct, frozen=True):
     flexible_header: bool
 
 
+Changes = Mapping[str, tuple[Field, ...]]
+"""The fields that take the place of a field, by its name."""
+
+
+def _without(*names: str) -> Changes:
+    return dict.fromkeys(names, ())
+
+
+_VERSION_5: Final[Changes] = {
+    "client_software_version": (
+        Field("client_software_version", "string"),
+        Field("cluster_id", "string", nullable=True),
+        Field("node_id", "int32"),
+    )
+}
+
+OWN: Final[Mapping[tuple[int, int], tuple[ApiKey, int, Changes, Changes]]] = {
+    (ApiKey.CREATE_TOPICS, 0): (
+        ApiKey.CREATE_TOPICS,
+        2,
+        _without("validate_only"),
+        _without("throttle_time_ms", "error_message"),
+    ),
+    (ApiKey.CREATE_TOPICS, 1): (ApiKey.CREATE_TOPICS, 2, {}, _without("throttle_time_ms")),
+    (ApiKey.DELETE_TOPICS, 0): (ApiKey.DELETE_TOPICS, 1, {}, _without("throttle_time_ms")),
+    (ApiKey.DESCRIBE_CONFIGS, 0): (
+        ApiKey.DESCRIBE_CONFIGS,
+        1,
+        _without("include_synonyms"),
+        {"config_source": (Field("is_default", "bool"),), "synonyms": ()},
+    ),
+    (ApiKey.API_VERSIONS, 5): (ApiKey.API_VERSIONS, 4, _VERSION_5, {}),
+    (ApiKey.UNREGISTER_CONTROLLER, 0): (
+        ApiKey.UNREGISTER_BROKER,
+        0,
+        {"broker_id": (Field("controller_id", "int32"),)},
+        {},
+    ),
+}
+"""The versions that kio lacks: a version that it has, with the changes to its request and to its response.
+
+Old ones: Kafka 4.0 dropped them (KIP-896), and kafka-go and old settings of sarama still send them. Sources: KIP-4 for
+CreateTopics and DeleteTopics v0, KIP-133 for DescribeConfigs v0, and the message definitions of Kafka 3.9. New ones:
+those of Kafka 4.4 (KIP-1242, KIP-1312), whose messages kio 0.6.5 does not have, from its message definitions.
+"""
+
+
 def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
     """The schema of one message; `api_key` and `version` must be in the table of `controller.kafka.messages`."""
     api = APIS[api_key]
     assert api.min_version <= version <= api.max_version, (api.name, version)
-    entity = load_entity(api_key, version, direction)
-    message = api.request if direction == "request" else api.response
+    kio_api, kio_version, *changes = OWN.get((api_key, version), (api_key, version, {}, {}))
+    entity = load_entity(kio_api, kio_version, direction)
+    is_request = direction == "request"
     header_version = entity.__header_schema__.__version__
     return Schema(
-        layout=_layout(entity, message), flexible_header=header_version == (2 if direction == "request" else 1)
+        layout=_layout(entity, api.request if is_request else api.response, changes[0 if is_request else 1]),
+        flexible_header=header_version == (2 if is_request else 1),
     )
 
 
 def load_entity(api_key: int, version: int, direction: Direction) -> Any:
-    """kio's class of a message, or that of `schema_own`."""
+    """kio's class of a message."""
     api_name = APIS[api_key].name
-    class_name = f"{api_name}{direction.capitalize()}"
     folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
     _import_kio()
-    try:
-        # By path, not through kio.index, which takes 0.2 s to import.
-        module = importlib.import_module(f"kio.schema.{folder}.v{version}.{direction}")
-    except ModuleNotFoundError:
-        module = importlib.import_module("controller.kafka.codec.schema_own")
-        class_name += f"V{version}"
-    return getattr(module, class_name)
+    # By path, not through kio.index, which takes 0.2 s to import.
+    module = importlib.import_module(f"kio.schema.{folder}.v{version}.{direction}")
+    return getattr(module, f"{api_name}{direction.capitalize()}")
 
 
 @functools.cache
@@ -146,32 +198,54 @@ def _import_kio() -> None:
             sys.modules.pop("hypothesis", None)
 
 
-def _layout(entity: Any, message: type[Message]) -> Layout:
+def _layout(entity: Any, message: type[Message], changes: Changes) -> Layout:
     ours = {field.name: field for field in msgspec.structs.fields(message)}
-    fields = [_field(field, ours) for field in dataclasses.fields(entity)]
+    fields: list[Field] = []
+    for kio_field in dataclasses.fields(entity):
+        is_time = kio_field.metadata.get("kafka_type", "").startswith(_MILLISECONDS)
+        name = kio_field.name + "_ms" if is_time else kio_field.name
+        fields += changes[name] if name in changes else (_field(name, kio_field, ours.get(name), changes),)
+    tagged = (field for field in fields if field.tag is not None and field.is_used)
     return Layout(
         message=message,
         flexible=entity.__flexible__,
         fields=tuple(field for field in fields if field.tag is None),
-        tagged=tuple(sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)),
+        tagged=tuple(sorted(tagged, key=lambda field: field.tag or 0)),
     )
 
 
-def _field(kio_field: dataclasses.Field[Any], ours: dict[str, msgspec.structs.FieldInfo]) -> Field:
+def _field(
+    name: str, kio_field: dataclasses.Field[Any], own: msgspec.structs.FieldInfo | None, changes: Changes
+) -> Field:
     kio_kind = kio_field.metadata.get("kafka_type", "")
-    own = ours[kio_field.name + "_ms" if kio_kind.startswith(_MILLISECONDS) else kio_field.name]
     type_, nullable, is_array = unwrap(kio_field.type)
-    is_entity = dataclasses.is_dataclass(type_)
+    kind = None if dataclasses.is_dataclass(type_) else _KINDS[kio_kind]
+    # kio reads the zero id and the time -1 as None; here they are plain values.
+    nullable = nullable and kio_kind != "uuid" and not kio_kind.startswith("datetime")
     return Field(
-        name=own.name,
-        kind=None if is_entity else _KINDS[kio_kind],
-        entity=_layout(type_, unwrap(own.type)[0]) if is_entity else None,
+        name=name,
+        kind=kind,
+        entity=None if kind else _layout(type_, Message if own is None else unwrap(own.type)[0], changes),
         is_array=is_array,
-        # kio reads the zero id and the time -1 as None; here they are plain values.
-        nullable=nullable and kio_kind != "uuid" and not kio_kind.startswith("datetime"),
+        nullable=nullable,
         tag=kio_field.metadata.get("tag"),
-        default=own.default,
+        default=_default(kio_field, kind, nullable, is_array) if own is None else own.default,
+        is_used=own is not None,
     )
+
+
+def _default(kio_field: dataclasses.Field[Any], kind: Kind | None, nullable: bool, is_array: bool) -> object:
+    """Kafka's default, as it is written."""
+    default = kio_field.default
+    if isinstance(default, timedelta):
+        return default // timedelta(milliseconds=1)
+    if is_array or nullable:
+        return (() if is_array else None) if default is dataclasses.MISSING else default
+    if default is dataclasses.MISSING:
+        return {"string": "", "bytes": b"", "uuid": ZERO_UUID}.get(kind or "", 0)
+    if default is None:  # kio's form of the zero id and of the time -1
+        return ZERO_UUID if kind == "uuid" else -1
+    return default
 
 
 def unwrap(type_: Any) -> tuple[Any, bool, bool]:

@@ -57,7 +57,8 @@ class _Source(Source):
     def entity(self, layout: Layout, variable: str, sink: str) -> None:
         """Writes the entity in `variable`; fields may stay in the run."""
         for field in layout.fields:
-            self._field(field, layout.flexible, f"{variable}.{field.name}", sink)
+            value = f"{variable}.{field.name}" if field.is_used else self.constant("D", field.default)
+            self._field(field, layout.flexible, value, sink)
         if layout.tagged:
             self.flush(sink)
             self._tags(layout, variable, sink)

@@ -1,6 +1,6 @@
 """Messages about who may do what: SASL, ACLs, quotas, SCRAM credentials, delegation tokens."""
 
-from controller.kafka.messages.message import Message
+from controller.kafka.messages.message import Message, Outcome
 
 # SaslHandshake (17): the client names a SASL mechanism (KIP-43); with v1, SaslAuthenticate follows (KIP-152).
 
@@ -26,11 +26,9 @@ class SaslAuthenticateRequest(Message, frozen=True, kw_only=True):
         return "SaslAuthenticateRequest(hidden)"
 
 
-class SaslAuthenticateResponse(Message, frozen=True, kw_only=True):
+class SaslAuthenticateResponse(Outcome, frozen=True, kw_only=True):
     """`session_lifetime_ms` is 0 for a session that does not expire."""
 
-    error_code: int = 0
-    error_message: str | None = None
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0  # v1+
 
@@ -38,30 +36,27 @@ class SaslAuthenticateResponse(Message, frozen=True, kw_only=True):
 # CreateAcls (30): adds ACLs (KIP-140, KIP-290).
 
 
-class AclCreation(Message, frozen=True, kw_only=True):
-    """One ACL, in the codes of Kafka's protocol; see `events.catalog.Acl`."""
+class AclDescription(Message, frozen=True, kw_only=True):
+    """One ACL without its resource, in the codes of Kafka's protocol; see `events.catalog.Acl`."""
 
-    resource_type: int = 0
-    resource_name: str = ""
-    resource_pattern_type: int = 3
     principal: str = ""
     host: str = ""
     operation: int = 0
     permission_type: int = 0
 
 
+class AclCreation(AclDescription, frozen=True, kw_only=True):
+    resource_type: int = 0
+    resource_name: str = ""
+    resource_pattern_type: int = 3
+
+
 class CreateAclsRequest(Message, frozen=True, kw_only=True):
     creations: tuple[AclCreation, ...] = ()
 
 
-class AclCreationResult(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    error_message: str | None = None
-
-
 class CreateAclsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    results: tuple[AclCreationResult, ...] = ()
+    results: tuple[Outcome, ...] = ()
 
 
 # DeleteAcls (31): removes the ACLs that match filters (KIP-140, KIP-290).
@@ -83,26 +78,17 @@ class DeleteAclsRequest(Message, frozen=True, kw_only=True):
     filters: tuple[DeleteAclsFilter, ...] = ()
 
 
-class DeleteAclsMatchingAcl(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    error_message: str | None = None
+class DeleteAclsMatchingAcl(AclDescription, frozen=True, kw_only=True):
     resource_type: int = 0
     resource_name: str = ""
     pattern_type: int = 3
-    principal: str = ""
-    host: str = ""
-    operation: int = 0
-    permission_type: int = 0
 
 
-class DeleteAclsFilterResult(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    error_message: str | None = None
+class DeleteAclsFilterResult(Outcome, frozen=True, kw_only=True):
     matching_acls: tuple[DeleteAclsMatchingAcl, ...] = ()
 
 
 class DeleteAclsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     filter_results: tuple[DeleteAclsFilterResult, ...] = ()
 
 
@@ -113,13 +99,6 @@ class DescribeAclsRequest(DeleteAclsFilter, frozen=True, kw_only=True):
     """One filter, as in DeleteAcls."""
 
 
-class AclDescription(Message, frozen=True, kw_only=True):
-    principal: str = ""
-    host: str = ""
-    operation: int = 0
-    permission_type: int = 0
-
-
 class DescribeAclsResource(Message, frozen=True, kw_only=True):
     resource_type: int = 0
     resource_name: str = ""
@@ -127,10 +106,7 @@ class DescribeAclsResource(Message, frozen=True, kw_only=True):
     acls: tuple[AclDescription, ...] = ()
 
 
-class DescribeAclsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+class DescribeAclsResponse(Outcome, frozen=True, kw_only=True):
     resources: tuple[DescribeAclsResource, ...] = ()
 
 
@@ -160,14 +136,11 @@ class AlterClientQuotasRequest(Message, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
-class AlteredEntryData(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    error_message: str | None = None
+class AlteredEntryData(Outcome, frozen=True, kw_only=True):
     entity: tuple[EntityData, ...] = ()
 
 
 class AlterClientQuotasResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     entries: tuple[AlteredEntryData, ...] = ()
 
 
@@ -199,12 +172,9 @@ class DescribedEntryData(Message, frozen=True, kw_only=True):
     values: tuple[ValueData, ...] = ()
 
 
-class DescribeClientQuotasResponse(Message, frozen=True, kw_only=True):
+class DescribeClientQuotasResponse(Outcome, frozen=True, kw_only=True):
     """`entries` is null after an error."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
     entries: tuple[DescribedEntryData, ...] | None = ()
 
 
@@ -234,14 +204,11 @@ class AlterUserScramCredentialsRequest(Message, frozen=True, kw_only=True):
     upsertions: tuple[ScramCredentialUpsertion, ...] = ()
 
 
-class AlterUserScramCredentialsResult(Message, frozen=True, kw_only=True):
+class AlterUserScramCredentialsResult(Outcome, frozen=True, kw_only=True):
     user: str = ""
-    error_code: int = 0
-    error_message: str | None = None
 
 
 class AlterUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     results: tuple[AlterUserScramCredentialsResult, ...] = ()
 
 
@@ -265,33 +232,22 @@ class CredentialInfo(Message, frozen=True, kw_only=True):
     iterations: int = 0
 
 
-class DescribeUserScramCredentialsResult(Message, frozen=True, kw_only=True):
+class DescribeUserScramCredentialsResult(Outcome, frozen=True, kw_only=True):
     user: str = ""
-    error_code: int = 0
-    error_message: str | None = None
     credential_infos: tuple[CredentialInfo, ...] = ()
 
 
 class DescribeUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = None
     results: tuple[DescribeUserScramCredentialsResult, ...] = ()
 
 
 # CreateDelegationToken (38): a token that replaces a password (KIP-48).
 
 
-class CreatableRenewers(Message, frozen=True, kw_only=True):
-    principal_type: str = ""
-    principal_name: str = ""
-
-
 class CreateDelegationTokenRequest(Message, frozen=True, kw_only=True):
     owner_principal_type: str | None = None  # v3+
     owner_principal_name: str | None = None  # v3+
-    renewers: tuple[CreatableRenewers, ...] = ()
-    max_lifetime_ms: int = 0
 
 
 class CreateDelegationTokenResponse(Message, frozen=True, kw_only=True):
@@ -300,37 +256,9 @@ class CreateDelegationTokenResponse(Message, frozen=True, kw_only=True):
     principal_name: str = ""
     token_requester_principal_type: str = ""  # v3+
     token_requester_principal_name: str = ""  # v3+
-    issue_timestamp_ms: int = 0
-    expiry_timestamp_ms: int = 0
-    max_timestamp_ms: int = 0
-    token_id: str = ""
-    hmac: bytes = b""
-    throttle_time_ms: int = 0
 
 
-# RenewDelegationToken (39): extends the lifetime of a token (KIP-48).
+# RenewDelegationToken (39) and ExpireDelegationToken (40): extend and shorten the lifetime of a token (KIP-48).
 
-
-class RenewDelegationTokenRequest(Message, frozen=True, kw_only=True):
-    hmac: bytes = b""
-    renew_period_ms: int = 0
-
-
-class RenewDelegationTokenResponse(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    expiry_timestamp_ms: int = 0
-    throttle_time_ms: int = 0
-
-
-# ExpireDelegationToken (40): shortens the lifetime of a token (KIP-48).
-
-
-class ExpireDelegationTokenRequest(Message, frozen=True, kw_only=True):
-    hmac: bytes = b""
-    expiry_time_period_ms: int = 0
-
-
-class ExpireDelegationTokenResponse(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    expiry_timestamp_ms: int = 0
-    throttle_time_ms: int = 0
+RenewDelegationTokenRequest = ExpireDelegationTokenRequest = Message
+RenewDelegationTokenResponse = ExpireDelegationTokenResponse = Outcome

@@ -1,6 +1,6 @@
 """Messages about the cluster, its brokers and its controllers; most come from brokers."""
 
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Feature, Listener, Message
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Feature, Listener, Message, Outcome
 
 # ApiVersions (18): the versions of each API that a listener supports (KIP-35, KIP-511, KIP-584, KIP-1242).
 
@@ -37,11 +37,9 @@ class ApiVersionsResponse(Message, frozen=True, kw_only=True):
 
     error_code: int = 0
     api_keys: tuple[ApiVersion, ...] = ()
-    throttle_time_ms: int = 0  # v1+
     supported_features: tuple[SupportedFeatureKey, ...] = ()  # v3+, tag 0
     finalized_features_epoch: int = -1  # v3+, tag 1
     finalized_features: tuple[FinalizedFeatureKey, ...] = ()  # v3+, tag 2
-    zk_migration_ready: bool = False  # v3+, tag 3
 
 
 # DescribeCluster (60): cluster id, controller and brokers (KIP-700), fenced ones from v2.
@@ -67,12 +65,9 @@ class DescribeClusterBroker(Message, frozen=True, kw_only=True):
     is_fenced: bool = False  # v2+
 
 
-class DescribeClusterResponse(Message, frozen=True, kw_only=True):
+class DescribeClusterResponse(Outcome, frozen=True, kw_only=True):
     """`cluster_authorized_operations` is a bit field (KIP-430)."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
     endpoint_type: int = 1  # v1+
     cluster_id: str = ""
     controller_id: int = -1
@@ -91,21 +86,15 @@ class FeatureUpdateKey(Message, frozen=True, kw_only=True):
 
 
 class UpdateFeaturesRequest(Message, frozen=True, kw_only=True):
-    timeout_ms: int = 60000
     feature_updates: tuple[FeatureUpdateKey, ...] = ()
     validate_only: bool = False
 
 
-class UpdatableFeatureResult(Message, frozen=True, kw_only=True):
+class UpdatableFeatureResult(Outcome, frozen=True, kw_only=True):
     feature: str = ""
-    error_code: int = 0
-    error_message: str | None = None
 
 
-class UpdateFeaturesResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+class UpdateFeaturesResponse(Outcome, frozen=True, kw_only=True):
     results: tuple[UpdatableFeatureResult, ...] = ()
 
 
@@ -139,7 +128,6 @@ class BrokerRegistrationRequest(Message, frozen=True, kw_only=True):
 
 
 class BrokerRegistrationResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     broker_epoch: int = -1
 
@@ -158,7 +146,6 @@ class BrokerHeartbeatRequest(Message, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeatResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     is_caught_up: bool = False
     is_fenced: bool = True
@@ -172,11 +159,7 @@ class UnregisterBrokerRequest(Message, frozen=True, kw_only=True):
     broker_id: int = 0
 
 
-class UnregisterBrokerResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-
+UnregisterBrokerResponse = Outcome
 
 # ControllerRegistration (70): a controller registers its endpoints and features (KIP-919).
 
@@ -189,11 +172,7 @@ class ControllerRegistrationRequest(Message, frozen=True, kw_only=True):
     features: tuple[Feature, ...] = ()
 
 
-class ControllerRegistrationResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-
+ControllerRegistrationResponse = Outcome
 
 # UnregisterController (94): removes the registration of a controller (KIP-1312).
 
@@ -202,11 +181,7 @@ class UnregisterControllerRequest(Message, frozen=True, kw_only=True):
     controller_id: int = 0
 
 
-class UnregisterControllerResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-
+UnregisterControllerResponse = Outcome
 
 # AllocateProducerIds (67): a block of producer ids for a broker (KIP-730).
 
@@ -217,7 +192,6 @@ class AllocateProducerIdsRequest(Message, frozen=True, kw_only=True):
 
 
 class AllocateProducerIdsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     producer_id_start: int = 0
     producer_id_len: int = 0
@@ -267,7 +241,6 @@ class AlterPartitionTopicResult(Message, frozen=True, kw_only=True):
 
 
 class AlterPartitionResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     topics: tuple[AlterPartitionTopicResult, ...] = ()
 
@@ -311,6 +284,5 @@ class AssignReplicasDirectoryResult(Message, frozen=True, kw_only=True):
 
 
 class AssignReplicasToDirsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     directories: tuple[AssignReplicasDirectoryResult, ...] = ()

@@ -1,6 +1,6 @@
 """Messages about configs of topics, brokers, groups and the cluster."""
 
-from controller.kafka.messages.message import Message
+from controller.kafka.messages.message import Message, Outcome
 
 # DescribeConfigs (32): values, their sources and synonyms (KIP-133, KIP-226), documentation from v3 (KIP-569).
 
@@ -26,7 +26,7 @@ class DescribeConfigsSynonym(Message, frozen=True, kw_only=True):
 
 
 class DescribeConfigsResourceResult(Message, frozen=True, kw_only=True):
-    """One config. `is_default` is what v0 has in place of `config_source`.
+    """One config, also in CreateTopics from v5. `is_default` is what v0 has in place of `config_source`.
 
     `config_source`: 1 topic, 2 broker, 3 cluster-wide default, 4 broker file, 5 default, 6 logger. `config_type`:
     0 unknown, 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.
@@ -43,16 +43,13 @@ class DescribeConfigsResourceResult(Message, frozen=True, kw_only=True):
     documentation: str | None = None  # v3+
 
 
-class DescribeConfigsResult(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    error_message: str | None = None
+class DescribeConfigsResult(Outcome, frozen=True, kw_only=True):
     resource_type: int = 0
     resource_name: str = ""
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 
 class DescribeConfigsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     results: tuple[DescribeConfigsResult, ...] = ()
 
 
@@ -80,26 +77,20 @@ class AlterConfigsRequest(Message, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
-class AlterConfigsResourceResponse(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    error_message: str | None = None
+class AlterConfigsResourceResponse(Outcome, frozen=True, kw_only=True):
     resource_type: int = 0
     resource_name: str = ""
 
 
 class AlterConfigsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     responses: tuple[AlterConfigsResourceResponse, ...] = ()
 
 
 # IncrementalAlterConfigs (44): changes one config at a time (KIP-339).
 
 
-class IncrementalAlterConfigsRequest(Message, frozen=True, kw_only=True):
-    resources: tuple[AlterConfigsResource, ...] = ()
-    validate_only: bool = False
+class IncrementalAlterConfigsRequest(AlterConfigsRequest, frozen=True, kw_only=True):
+    """Each config has an operation."""
 
 
-class IncrementalAlterConfigsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    responses: tuple[AlterConfigsResourceResponse, ...] = ()
+IncrementalAlterConfigsResponse = AlterConfigsResponse

@@ -17,12 +17,20 @@ OPERATIONS_OMITTED: Final = -(2**31)
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of every request, response and nested entity.
 
-    One class stands for all versions of an entity and holds the union of their fields, named as in Kafka's schema in
-    snake_case. A field that a version lacks is skipped when written and has its default when read. Defaults are those
-    of Kafka's schema, except that a nullable string left out is null.
+    One class stands for all versions of an entity and declares the fields that are used, named as in Kafka's schema in
+    snake_case. A field that a version lacks is skipped when written and has its default when read; one that is not
+    declared is skipped when read and written with Kafka's default. Defaults are those of Kafka's schema, except that a
+    nullable string left out is null. `Message` itself stands for an entity of which nothing is used.
 
     Immutable values without cycles, so the garbage collector need not look at them (`gc=False`).
     """
+
+
+class Outcome(Message, frozen=True, kw_only=True):
+    """The error of a response or of a part of it, 0 for none, and its message."""
+
+    error_code: int = 0
+    error_message: str | None = None
 
 
 class Listener(Message, frozen=True, kw_only=True):
@@ -35,7 +43,7 @@ class Listener(Message, frozen=True, kw_only=True):
 
 
 class NodeEndpoint(Message, frozen=True, kw_only=True):
-    """The endpoint of a leader that a response names (KIP-951, KIP-853)."""
+    """A broker in Metadata, or the leader that a response of the quorum names (KIP-853)."""
 
     node_id: int = 0
     host: str = ""

@@ -1,6 +1,6 @@
 """Messages between the voters of the KRaft quorum, and to change and describe it."""
 
-from controller.kafka.messages.message import ZERO_UUID, LeaderIdAndEpoch, Listener, Message, NodeEndpoint
+from controller.kafka.messages.message import ZERO_UUID, LeaderIdAndEpoch, Listener, Message, NodeEndpoint, Outcome
 
 # Vote (52): a candidate requests votes (KIP-595), or pre-votes (KIP-996).
 
@@ -119,8 +119,6 @@ class FetchPartition(Message, frozen=True, kw_only=True):
     current_leader_epoch: int = -1
     fetch_offset: int = 0
     last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    partition_max_bytes: int = 0
     replica_directory_id: bytes = ZERO_UUID
     high_watermark: int = 9223372036854775807
 
@@ -131,29 +129,16 @@ class FetchTopic(Message, frozen=True, kw_only=True):
     topic_id: bytes = ZERO_UUID
 
 
-class ForgottenTopic(Message, frozen=True, kw_only=True):
-    topic: str = ""
-    partitions: tuple[int, ...] = ()
-    topic_id: bytes = ZERO_UUID
-
-
 class ReplicaState(Message, frozen=True, kw_only=True):
     replica_id: int = -1
-    replica_epoch: int = -1
 
 
 class FetchRequest(Message, frozen=True, kw_only=True):
     cluster_id: str | None = None
     replica_id: int = -1
     max_wait_ms: int = 0
-    min_bytes: int = 0
     max_bytes: int = 2147483647
-    isolation_level: int = 0
-    session_id: int = 0
-    session_epoch: int = -1
     topics: tuple[FetchTopic, ...] = ()
-    forgotten_topics_data: tuple[ForgottenTopic, ...] = ()
-    rack_id: str = ""
     replica_state: ReplicaState = ReplicaState()
 
 
@@ -167,22 +152,14 @@ class FetchSnapshotId(Message, frozen=True, kw_only=True):
     epoch: int = -1
 
 
-class AbortedTransaction(Message, frozen=True, kw_only=True):
-    producer_id: int = 0
-    first_offset: int = 0
-
-
 class FetchPartitionData(Message, frozen=True, kw_only=True):
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
-    last_stable_offset: int = -1
     log_start_offset: int = -1
     diverging_epoch: EpochEndOffset = EpochEndOffset()
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
     snapshot_id: FetchSnapshotId = FetchSnapshotId()
-    aborted_transactions: tuple[AbortedTransaction, ...] | None = ()
-    preferred_read_replica: int = -1
     records: bytes | None = None
 
 
@@ -193,9 +170,7 @@ class FetchableTopicResponse(Message, frozen=True, kw_only=True):
 
 
 class FetchResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
-    session_id: int = 0
     responses: tuple[FetchableTopicResponse, ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
@@ -239,7 +214,6 @@ class ResponseTopicSnapshot(Message, frozen=True, kw_only=True):
 
 
 class FetchSnapshotResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     topics: tuple[ResponseTopicSnapshot, ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()
@@ -269,15 +243,13 @@ class QuorumReplica(Message, frozen=True, kw_only=True):
     replica_directory_id: bytes = ZERO_UUID
 
 
-class DescribeQuorumPartitionResult(Message, frozen=True, kw_only=True):
+class DescribeQuorumPartitionResult(Outcome, frozen=True, kw_only=True):
     partition_index: int = 0
-    error_code: int = 0
     leader_id: int = 0
     leader_epoch: int = 0
     high_watermark: int = 0
     current_voters: tuple[QuorumReplica, ...] = ()
     observers: tuple[QuorumReplica, ...] = ()
-    error_message: str | None = None
 
 
 class DescribeQuorumTopicResult(Message, frozen=True, kw_only=True):
@@ -290,10 +262,8 @@ class QuorumNode(Message, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...] = ()
 
 
-class DescribeQuorumResponse(Message, frozen=True, kw_only=True):
-    error_code: int = 0
+class DescribeQuorumResponse(Outcome, frozen=True, kw_only=True):
     topics: tuple[DescribeQuorumTopicResult, ...] = ()
-    error_message: str | None = None
     nodes: tuple[QuorumNode, ...] = ()
 
 
@@ -309,10 +279,8 @@ class AddRaftVoterRequest(Message, frozen=True, kw_only=True):
     ack_when_committed: bool = True  # v1+
 
 
-class AddRaftVoterResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+class AddRaftVoterResponse(Outcome, frozen=True, kw_only=True):
+    pass
 
 
 # RemoveRaftVoter (81): removes a voter from the quorum (KIP-853).
@@ -324,10 +292,8 @@ class RemoveRaftVoterRequest(Message, frozen=True, kw_only=True):
     voter_directory_id: bytes = ZERO_UUID
 
 
-class RemoveRaftVoterResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+class RemoveRaftVoterResponse(Outcome, frozen=True, kw_only=True):
+    pass
 
 
 # UpdateRaftVoter (82): updates the endpoints of a voter and its supported kraft.version (KIP-853).
@@ -355,6 +321,5 @@ class CurrentLeader(Message, frozen=True, kw_only=True):
 
 
 class UpdateRaftVoterResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
     current_leader: CurrentLeader = CurrentLeader()

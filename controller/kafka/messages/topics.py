@@ -1,6 +1,7 @@
 """Messages about topics: create, delete, describe, reassign, elect leaders."""
 
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Message
+from controller.kafka.messages.configs import DescribeConfigsResourceResult
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Message, NodeEndpoint, Outcome
 
 # Metadata (3): the brokers, the controller and the topics, and auto-creation (KIP-361).
 
@@ -23,15 +24,8 @@ class MetadataRequest(Message, frozen=True, kw_only=True):
     include_cluster_authorized_operations: bool = False  # v8 to v10
 
 
-class MetadataResponseBroker(Message, frozen=True, kw_only=True):
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None  # v1+
-
-
 class MetadataResponsePartition(Message, frozen=True, kw_only=True):
-    """One partition; `leader_id` is -1 if there is no leader."""
+    """One partition in Metadata or DescribeTopicPartitions; `leader_id` is -1 if there is no leader."""
 
     error_code: int = 0
     partition_index: int = 0
@@ -40,10 +34,13 @@ class MetadataResponsePartition(Message, frozen=True, kw_only=True):
     replica_nodes: tuple[int, ...] = ()
     isr_nodes: tuple[int, ...] = ()
     offline_replicas: tuple[int, ...] = ()  # v5+
+    eligible_leader_replicas: tuple[int, ...] | None = ()  # DescribeTopicPartitions only, as the next
+    last_known_elr: tuple[int, ...] | None = ()
 
 
 class MetadataResponseTopic(Message, frozen=True, kw_only=True):
-    """One topic or an error; from v12 a null name if the requested id is unknown."""
+    """One topic or an error, in Metadata or DescribeTopicPartitions; from v12 of Metadata a null name if the requested
+    id is unknown."""
 
     error_code: int = 0
     name: str | None = None
@@ -54,8 +51,7 @@ class MetadataResponseTopic(Message, frozen=True, kw_only=True):
 
 
 class MetadataResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0  # v3+
-    brokers: tuple[MetadataResponseBroker, ...] = ()
+    brokers: tuple[NodeEndpoint, ...] = ()
     cluster_id: str | None = None  # v2+
     controller_id: int = -1  # v1+
     topics: tuple[MetadataResponseTopic, ...] = ()
@@ -97,25 +93,13 @@ class CreateTopicsRequest(Message, frozen=True, kw_only=True):
     validate_only: bool = False  # v1+
 
 
-class CreatableTopicConfigs(Message, frozen=True, kw_only=True):
-    """One config of a created topic. `config_source`: 1 topic, 4 broker file, 5 default."""
-
-    name: str = ""  # v5+
-    value: str | None = None  # v5+
-    read_only: bool = False  # v5+
-    config_source: int = -1  # v5+
-    is_sensitive: bool = False  # v5+
-
-
-class CreatableTopicResult(Message, frozen=True, kw_only=True):
+class CreatableTopicResult(Outcome, frozen=True, kw_only=True):
     name: str = ""
     topic_id: bytes = ZERO_UUID  # v7+
-    error_code: int = 0
-    error_message: str | None = None  # v1+
     topic_config_error_code: int = 0  # v5+, tag 0
     num_partitions: int = -1  # v5+
     replication_factor: int = -1  # v5+
-    configs: tuple[CreatableTopicConfigs, ...] | None = ()  # v5+
+    configs: tuple[DescribeConfigsResourceResult, ...] | None = ()  # v5+
 
 
 class CreateTopicsResponse(Message, frozen=True, kw_only=True):
@@ -139,13 +123,11 @@ class DeleteTopicsRequest(Message, frozen=True, kw_only=True):
     topic_names: tuple[str, ...] = ()  # v0 to v5
 
 
-class DeletableTopicResult(Message, frozen=True, kw_only=True):
+class DeletableTopicResult(Outcome, frozen=True, kw_only=True):
     """The outcome for one topic; a null name (v6+) if the requested id is unknown."""
 
     name: str | None = None
     topic_id: bytes = ZERO_UUID  # v6+
-    error_code: int = 0
-    error_message: str | None = None  # v5+
 
 
 class DeleteTopicsResponse(Message, frozen=True, kw_only=True):
@@ -174,10 +156,8 @@ class CreatePartitionsRequest(Message, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
-class CreatePartitionsTopicResult(Message, frozen=True, kw_only=True):
+class CreatePartitionsTopicResult(Outcome, frozen=True, kw_only=True):
     name: str = ""
-    error_code: int = 0
-    error_message: str | None = None
 
 
 class CreatePartitionsResponse(Message, frozen=True, kw_only=True):
@@ -207,34 +187,10 @@ class DescribeTopicPartitionsRequest(Message, frozen=True, kw_only=True):
     cursor: Cursor | None = None
 
 
-class DescribeTopicPartitionsResponsePartition(Message, frozen=True, kw_only=True):
-    """One partition; `leader_id` is -1 if there is no leader."""
-
-    error_code: int = 0
-    partition_index: int = 0
-    leader_id: int = 0
-    leader_epoch: int = -1
-    replica_nodes: tuple[int, ...] = ()
-    isr_nodes: tuple[int, ...] = ()
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
-    offline_replicas: tuple[int, ...] = ()
-
-
-class DescribeTopicPartitionsResponseTopic(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    name: str | None = None
-    topic_id: bytes = ZERO_UUID
-    is_internal: bool = False
-    partitions: tuple[DescribeTopicPartitionsResponsePartition, ...] = ()
-    topic_authorized_operations: int = OPERATIONS_OMITTED
-
-
 class DescribeTopicPartitionsResponse(Message, frozen=True, kw_only=True):
     """One page; `next_cursor` is null on the last."""
 
-    throttle_time_ms: int = 0
-    topics: tuple[DescribeTopicPartitionsResponseTopic, ...] = ()
+    topics: tuple[MetadataResponseTopic, ...] = ()
     next_cursor: Cursor | None = None
 
 
@@ -248,14 +204,11 @@ class TopicPartitions(Message, frozen=True, kw_only=True):
 
 class ElectLeadersRequest(Message, frozen=True, kw_only=True):
     topic_partitions: tuple[TopicPartitions, ...] | None = ()
-    timeout_ms: int = 60000
     election_type: int = 0
 
 
-class ElectionPartitionResult(Message, frozen=True, kw_only=True):
+class ElectionPartitionResult(Outcome, frozen=True, kw_only=True):
     partition_id: int = 0
-    error_code: int = 0
-    error_message: str | None = None
 
 
 class ReplicaElectionResult(Message, frozen=True, kw_only=True):
@@ -264,7 +217,6 @@ class ReplicaElectionResult(Message, frozen=True, kw_only=True):
 
 
 class ElectLeadersResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     replica_election_results: tuple[ReplicaElectionResult, ...] = ()
     error_code: int = 0
 
@@ -283,15 +235,12 @@ class ReassignableTopic(Message, frozen=True, kw_only=True):
 
 
 class AlterPartitionReassignmentsRequest(Message, frozen=True, kw_only=True):
-    timeout_ms: int = 60000
     topics: tuple[ReassignableTopic, ...] = ()
     allow_replication_factor_change: bool = True
 
 
-class ReassignablePartitionResponse(Message, frozen=True, kw_only=True):
+class ReassignablePartitionResponse(Outcome, frozen=True, kw_only=True):
     partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = None
 
 
 class ReassignableTopicResponse(Message, frozen=True, kw_only=True):
@@ -299,10 +248,7 @@ class ReassignableTopicResponse(Message, frozen=True, kw_only=True):
     partitions: tuple[ReassignablePartitionResponse, ...] = ()
 
 
-class AlterPartitionReassignmentsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+class AlterPartitionReassignmentsResponse(Outcome, frozen=True, kw_only=True):
     responses: tuple[ReassignableTopicResponse, ...] = ()
     allow_replication_factor_change: bool = True
 
@@ -318,7 +264,6 @@ class ListPartitionReassignmentsTopics(Message, frozen=True, kw_only=True):
 class ListPartitionReassignmentsRequest(Message, frozen=True, kw_only=True):
     """A null `topics` means all."""
 
-    timeout_ms: int = 60000
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
 
 
@@ -335,7 +280,5 @@ class OngoingTopicReassignment(Message, frozen=True, kw_only=True):
 
 
 class ListPartitionReassignmentsResponse(Message, frozen=True, kw_only=True):
-    throttle_time_ms: int = 0
     error_code: int = 0
-    error_message: str | None = None
     topics: tuple[OngoingTopicReassignment, ...] = ()

@@ -78,13 +78,15 @@ class ConnectionCounts:
     """Counts the open connections of all listeners of a process, Kafka's and HTTP's; `left` undoes `admit`.
 
     `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
-    `total_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
+    `descriptors_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
     """
 
     def __init__(
-        self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, total_max: int = UNLIMITED
+        self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, descriptors_max: int = UNLIMITED
     ) -> None:
-        self.total_max = total_max
+        self.descriptors_per_connection = 1
+        """2 in front of a target cluster: a forwarded request has a connection of its own to a broker."""
+        self._descriptors_max = descriptors_max
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
         self._by_host: Counter[str] = Counter()
@@ -93,6 +95,10 @@ class ConnectionCounts:
     @property
     def total(self) -> int:
         return self._total
+
+    @property
+    def total_max(self) -> int:
+        return self._descriptors_max // self.descriptors_per_connection
 
     @property
     def is_over(self) -> bool:

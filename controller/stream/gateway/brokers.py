@@ -102,27 +102,27 @@ class GatewayBrokers:
 class GatewayCluster:
     """The target cluster, reached at the brokers that `cluster` knows, with the credentials `security`."""
 
-    def __init__(self, cluster: Callable[[], Cluster], security: Security, look_every_s: float) -> None:
-        self.trouble: str | None = "not reached yet"
+    def __init__(self, cluster: Callable[[], Cluster], security: Security, poll_interval_s: float) -> None:
+        self.error: str | None = "not reached yet"
         """Why the cluster is unreachable; None if it is reachable."""
         self._cluster = cluster
         self._security = security
-        self._look_every_s = look_every_s
+        self._poll_interval_s = poll_interval_s
         self._log = structlog.get_logger("topicwright")
         self._reached: ReachedCluster | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     async def reached(self) -> ReachedCluster:
         """Wait for the cluster. Raises SettingsError for wrong credentials."""
         where = "the target cluster"
         self._reached = await reached(where, self._reach, ClusterUnreachable)
-        self._looking = asyncio.create_task(self._poll(), name="look at the cluster")
+        self._polling = asyncio.create_task(self._poll(), name="poll-cluster")
         return self._reached
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
         if self._reached is not None:
             self._reached.link.close()
 
@@ -137,13 +137,13 @@ class GatewayCluster:
         while True:
             try:
                 await self._reached.link.refresh_api_versions()
-                trouble = None
+                why = None
             except (ClusterUnreachable, NotAuthenticated) as error:
-                trouble = str(error)
-            if (trouble is None) != (self.trouble is None):
-                self._log.warning("the cluster is lost" if trouble else "the cluster is back", why=trouble)
-            self.trouble = trouble
-            await asyncio.sleep(self._look_every_s)
+                why = str(error)
+            if (why is None) != (self.error is None):
+                self._log.warning("the cluster is lost" if why else "the cluster is back", why=why)
+            self.error = why
+            await asyncio.sleep(self._poll_interval_s)
 
 
 def addresses_of(cluster: Cluster) -> list[str]:

@@ -77,12 +77,22 @@ def node_id_of(gateway_id: str) -> int:
 
 
 class Members:
-    """The live gateways, by the heartbeats that this one receives. `clock` returns seconds."""
+    """The live gateways, by the heartbeats in `topic` that this one receives, and sends. `clock` returns seconds.
 
-    def __init__(self, own: Announcement, *, session_s: float, clock: Callable[[], float]) -> None:
+    Without an own heartbeat for a session timeout this gateway has lost Kafka.
+    """
+
+    def __init__(
+        self, own: Announcement, producer: Producing, topic: str, *, session_s: float, clock: Callable[[], float]
+    ) -> None:
         self.own = own
-        self.session_s = session_s
+        self.topic = topic
+        self.error: str | None = None
+        """Why Kafka counts as lost; None if it does not."""
+        self._producer = producer
+        self._session_s = session_s
         self._clock = clock
+        self._log = structlog.get_logger("topicwright")
         self._latest: dict[str, tuple[float, Announcement]] = {}
         self._began = clock()
 
@@ -116,45 +126,32 @@ class Members:
         """The live gateways, including this one, in the same order at all of them."""
         latest = self._latest.get(self.own.gateway_id)
         newest = self._clock() if latest is None else latest[0]
-        others = [each for at, each in self._latest.values() if newest - at < self.session_s]
+        others = [each for at, each in self._latest.values() if newest - at < self._session_s]
         return sorted([*(each for each in others if each.gateway_id != self.own.gateway_id), self.own], key=_gateway_id)
-
-
-def node_of(gateway: Announcement, listener: str | None) -> Node:
-    """The node of a gateway for clients of a listener."""
-    return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
-
-
-class Heartbeats:
-    """Sends the heartbeats of this gateway, one of `members`, to `topic`. Without an own heartbeat for a session
-    timeout it has lost Kafka."""
-
-    def __init__(self, members: Members, producer: Producing, topic: str) -> None:
-        self.members = members
-        self.topic = topic
-        self.trouble: str | None = None
-        """Why Kafka counts as lost; None if it does not."""
-        self._producer = producer
-        self._log = structlog.get_logger("topicwright")
 
     def announce(self, leaving: bool = False) -> None:
         """Send a heartbeat, or say that the gateway leaves, and check whether Kafka is lost."""
         self._check_kafka()
-        own = replace(self.members.own, leaving=leaving)
+        own = replace(self.own, leaving=leaving)
         try:
             self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), _nothing_more)
         except NotProduced as error:
             self._log.warning("announcement not sent", why=str(error))
 
     def _check_kafka(self) -> None:
-        silent_s = self.members.silent_s()
-        if silent_s <= self.members.session_s:
-            if self.trouble is not None:
+        silent_s = self.silent_s()
+        if silent_s <= self._session_s:
+            if self.error is not None:
                 self._log.info("kafka is back")
-            self.trouble = None
-        elif self.trouble is None:
-            self.trouble = "this gateway does not receive its own heartbeats from Kafka"
+            self.error = None
+        elif self.error is None:
+            self.error = "this gateway does not receive its own heartbeats from Kafka"
             self._log.warning("kafka is lost", silent_s=round(silent_s, 1))
+
+
+def node_of(gateway: Announcement, listener: str | None) -> Node:
+    """The node of a gateway for clients of a listener."""
+    return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
 
 
 def _nothing_more(offset: int, error: KafkaError | None) -> None:

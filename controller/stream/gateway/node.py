@@ -14,11 +14,11 @@ Constraints:
 - A command that raises before it is sent fails alone (`controller.engine.faults`).
 - An event that cannot be read or applied ends the process: it would show another state than the decided one.
 
-`GatewayGate` applies what depends on earlier commands: mutation quotas (KIP-599), and refusals of the same kind.
-Workers decide each command alone, so the gateway stamps a command that exceeds its requester's quota, by the decision
-that it expects. A command that would be refused like others just now is answered and counted without being sent. Each
-gateway counts for itself, so with N gateways a user has up to N times its quota. Create-topic policies are the
-workers': what they refuse uses up quota, and is recorded each time.
+Some results depend on earlier commands: mutation quotas (KIP-599), and refusals of the same kind. Workers decide each
+command alone, so the gateway stamps a command that exceeds its requester's quota, by the decision that it expects. Its
+state of the topic's partition may lag: the workers decide. A command that would be refused like others just now is
+answered and counted without being sent. Each gateway counts for itself, so with N gateways a user has up to N times its
+quota. Create-topic policies are the workers': what they refuse uses up quota, and is recorded each time.
 
 `BrokerConfigCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
 others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
@@ -31,18 +31,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 import structlog
 from msgspec.structs import replace
 
-from controller.access.mutation_quotas import MutationQuotas, Quotas
+from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
+from controller.engine.decider import QuotaLimits
 from controller.engine.faults import Faults
 from controller.engine.replies import PendingRequest, Replies
 from controller.engine.stamps import Stamps
-from controller.machine.access.quotas import mutations
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import (
     AlterResourceConfigs,
@@ -60,7 +59,7 @@ from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
 from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.members import Heartbeats
+from controller.stream.gateway.members import Members
 from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
@@ -84,13 +83,13 @@ class BrokerConfigCopies:
         """The partitions that lagged at the last heartbeat."""
         self._arrived = asyncio.Event()
 
-    def learn(self) -> None:
+    def on_events(self) -> None:
         """Partitions were read further."""
         if not self._lagging():
             self._arrived.set()
 
     def heartbeat(self) -> None:
-        """Duplicate to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
+        """Copy to partitions that lag for the second heartbeat in a row. Failures are retried at the next one."""
         lagging = self._lagging()
         if lagging and lagging == self._lagged:
             with suppress(NotProduced):
@@ -98,7 +97,7 @@ class BrokerConfigCopies:
         self._lagged = lagging
 
     async def everywhere(self, within_s: float) -> None:
-        """Duplicate to all partitions, and wait until they have the configs or the time is up."""
+        """Copy to all partitions, and wait until they have the configs or the time is up."""
         lagging = self._lagging()
         if lagging:
             self._arrived.clear()
@@ -117,51 +116,18 @@ class BrokerConfigCopies:
         return tuple(number for number, each in enumerate(clusters) if each.configs_of_brokers() != first)
 
 
-class GatewayGate:
-    """Checks commands on their way to the workers."""
-
-    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords) -> None:
-        self._replies = replies
-        self._quotas = quotas
-        self._refusals = refusals
-
-    def passed(self, state: State, quotas: Quotas, command: TopicCommand) -> TopicCommand | tuple[Answer, ...]:
-        """The command to send, or the answers to one that is only counted.
-
-        `state` is the gateway's state of the topic's partition, which may lag: the workers decide.
-        """
-        expected = _expected(state, command)
-        if expected is None:
-            return command
-        if expected.refusal is not None:
-            return command if self._refusals.is_recorded(command, expected) else expected.answers
-        changes = mutations(state, command, expected) if quotas else 0
-        wait_ms, is_refused = self._quotas.charge(quotas, command, changes) if changes else (0, False)
-        if wait_ms:
-            self._replies.throttle(command.request_id, wait_ms)
-        if not is_refused:
-            return command
-        return self._over_quota(state, replace(command, throttle_ms=wait_ms))
-
-    def _over_quota(self, state: State, stamped: Any) -> TopicCommand | tuple[Answer, ...]:
-        """Over quota: sent until there are too many of them to record each."""
-        expected = _expected(state, stamped)
-        if expected is None or expected.refusal is None or self._refusals.is_recorded(stamped, expected):
-            return stamped  # type: ignore[no-any-return]
-        return expected.answers
-
-
-def _expected(state: State, command: Any) -> Decision | None:
-    """The workers' likely decision if policies and cluster agree; None if deciding raises, which the workers record."""
+def _expected(state: State, command: AnyCommand) -> Decision:
+    """The workers' likely decision if policies and cluster agree; an empty one if deciding raises, which the workers
+    record."""
     try:
         decision = decide(state, command)
         if decision.needs_approval:
             agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
             decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
     except Exception:
-        return None
+        return Decision()
     # Refusals that the workers would truncate are counted here: the commands topic would have them in full.
-    return decision if decision.refusal is None or is_short(command) else replace(decision, events=())
+    return decision if decision.refusal is None or is_short(command) else replace(decision, events=())  # type: ignore[arg-type]
 
 
 GRACE_S = 1.0
@@ -180,7 +146,7 @@ class GatewayNode:
         self,
         partitions: Sequence[PartitionState],
         topics: Topics,
-        presence: Heartbeats,
+        members: Members,
         producer: Producing,
         *,
         boot_id: str,
@@ -203,8 +169,8 @@ class GatewayNode:
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._committed = committed
-        self._gate = GatewayGate(self.replies, quotas or MutationQuotas(), self.refusals)
-        self._presence = presence
+        self._limits = QuotaLimits(self.replies, quotas or MutationQuotas())
+        self._members = members
         self._sender = CommandSender(
             producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
         )
@@ -226,7 +192,7 @@ class GatewayNode:
     @property
     def storage_error(self) -> str | None:
         """Why nothing can be recorded; None if it can."""
-        return self._presence.trouble
+        return self._members.error
 
     def status(self) -> ControllerStatus:
         """The state of this gateway and of all its partitions."""
@@ -246,9 +212,9 @@ class GatewayNode:
         for command in commands:
             assert isinstance(command, TopicCommand | ClusterCommand), "brokers do not report to gateways"
             try:
-                self._send_if_passed(command)
+                self._send(command)
             except Exception as error:
-                self.replies.resolve(self._faults.note(command, error))  # type: ignore[arg-type]
+                self.replies.resolve(self._faults.record(command, error))  # type: ignore[arg-type]
         if any(isinstance(command, AlterResourceConfigs) for command in commands):
             return asyncio.ensure_future(self._in_all_partitions(pending.future))
         return pending.future
@@ -277,17 +243,18 @@ class GatewayNode:
         for command in commands:
             self._sender.send_unanswered(command, range(len(self.partitions)))
 
-    def _send_if_passed(self, command: TopicCommand | ClusterCommand) -> None:
+    def _send(self, command: TopicCommand | ClusterCommand) -> None:
         home = home_of(command, len(self.partitions))
         if isinstance(command, ClusterCommand):
             self._sender.send(command, home)
             return
-        quotas = self.partitions[CLUSTER_PARTITION].state.cluster.quotas
-        passed = self._gate.passed(self.partitions[home].state, quotas, command)
-        if isinstance(passed, TopicCommand):
-            self._sender.send(passed, home)
+        quotas, state = self.partitions[CLUSTER_PARTITION].state.cluster.quotas, self.partitions[home].state
+        to_send, expected = self._limits.decide(state, quotas, command, _expected)  # type: ignore[arg-type]
+        assert isinstance(to_send, TopicCommand), "it is the same command, perhaps with a throttle time"
+        if expected.refusal is None or self.refusals.is_recorded(to_send, expected):
+            self._sender.send(to_send, home)
         else:
-            for answer in passed:
+            for answer in expected.answers:
                 self.replies.resolve(answer)
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
@@ -317,9 +284,7 @@ class GatewayNode:
     @property
     def caught_up(self) -> bool:
         """True once this gateway has read what existed at its start, knows the other gateways, and has the settings."""
-        return (
-            not self._unread and self._presence.members.has_own_heartbeat and bool(self.store.durable_cluster.release)
-        )
+        return not self._unread and self._members.has_own_heartbeat and bool(self.store.durable_cluster.release)
 
     def take(self, batch: FollowedEvents) -> None:
         """Apply a batch of records, and answer the waiting requests."""
@@ -334,7 +299,7 @@ class GatewayNode:
             self.fail(error)
             return
         self._unread -= batch.ended
-        self._copies.learn()
+        self._copies.on_events()
         for number, decision in accepted:
             for answer in decision.answers:
                 self.replies.resolve(answer)
@@ -342,8 +307,8 @@ class GatewayNode:
                 self._sender.decided((number, decision.source_offset), decision.fault)
 
     def _accept(self, record: Record) -> tuple[int, Accepted] | None:
-        if record.topic == self._presence.topic:
-            self._presence.members.on_heartbeat(record.value)
+        if record.topic == self._members.topic:
+            self._members.on_heartbeat(record.value)
             return None
         accepted = self.partitions[record.partition].accept(record.offset, record.value)
         return None if accepted is None else (record.partition, accepted)

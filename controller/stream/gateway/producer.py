@@ -103,7 +103,7 @@ class CommandProducer:
             done(offset, error)
 
 
-FAULTS_KEPT_MAX = 1000
+STORED_FAULTS_MAX = 1000
 """Limit of stored faults of unacknowledged commands; a worker may decide a command before its acknowledgement
 arrives."""
 
@@ -172,7 +172,7 @@ class CommandSender:
         """Send a command without a waiting client to partitions. Raises NotProduced."""
         value = encode_command(command)
         for number in numbers:
-            self._producer.produce(self._topic, number, b"", value, _note_loss)
+            self._producer.produce(self._topic, number, b"", value, _log_loss)
 
     def is_unacknowledged(self, request_id: RequestId, topic: TopicName) -> bool:
         """True if Kafka has not acknowledged a command yet."""
@@ -185,7 +185,7 @@ class CommandSender:
             self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)
         elif fault and self._unacknowledged:
             self._faults[place] = fault
-            if len(self._faults) > FAULTS_KEPT_MAX:
+            if len(self._faults) > STORED_FAULTS_MAX:
                 self._faults.pop(next(iter(self._faults)))
 
     def _acknowledged(self, place: _Place, owner: _Owner) -> None:
@@ -197,6 +197,6 @@ class CommandSender:
             self._in_flight[place] = owner
 
 
-def _note_loss(offset: int, error: KafkaError | None) -> None:
+def _log_loss(offset: int, error: KafkaError | None) -> None:
     if error is not None:
         structlog.get_logger("topicwright").warning("unanswered command lost", why=error.str())

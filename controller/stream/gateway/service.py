@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -20,13 +19,10 @@ import structlog
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
-from controller.apis.tables import cluster_listener
 from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
 from controller.http.metrics import Metrics
-from controller.http.server import HttpServer
-from controller.serving.archiving import dropping, head_signer
-from controller.serving.broker_listeners import BrokerListeners
+from controller.serving.archiving import archive_store, dropping, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
@@ -41,23 +37,21 @@ from controller.serving.process import (
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.follower import Follower
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.gateway.producer import CommandProducer
-from controller.stream.log.folder import archive_of, lock_folder
+from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.topics import (
     KafkaUnreachable,
     RequiredTopics,
     TopicWatch,
     offset_ranges,
+    offsets_consumer,
     prepare_gateways_topic,
     prepare_topics,
 )
 from controller.stream.log.transport import NO_SECURITY, Topics
-from events.logs.archive.store import ArchiveStore
-from projections.queries.proving import unsigned
 
 POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -98,32 +92,42 @@ class GatewayService:
         """`ranges` are the record offsets in each partition of the events topic. Raises LogError and OSError for an
         unusable data folder, and SettingsError."""
         self.options = options
+        settings = options.settings
         self._topics = topics
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
-        self._signer = head_signer(options.settings)
+        self._signer = head_signer(settings)
         self._clients = ClientListeners(
-            options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
+            settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
-        archive = archive_of(options.settings)
-        self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
-        self._archives = archives = [archive and archive(number) for number in range(topics.partitions)]
-        self._partitions = self._open_partitions(archives, ranges)
-        interval = options.settings.log_snapshot_interval_events
+        self._archives = [archive_store(settings, number) for number in range(topics.partitions)]
+        self._topic_watch = TopicWatch(options.properties, topics, is_archived=self._archives[0] is not None)
+        self._partitions = self._open_partitions(ranges)
+        interval = settings.log_snapshot_interval_events
         self._snapshots = [
-            PartitionSnapshots(each, interval, of) for each, of in zip(self._partitions, archives, strict=True)
+            each.snapshots(interval, of) for each, of in zip(self._partitions, self._archives, strict=True)
         ]
         self._is_following = False
         self._cluster: GatewayCluster | None = None
 
-    def _open_partitions(
-        self, archives: Sequence[ArchiveStore | None], ranges: Sequence[tuple[int, int]]
-    ) -> list[PartitionState]:
+    def _open_partitions(self, ranges: Sequence[tuple[int, int]]) -> list[PartitionState]:
         opened: list[PartitionState] = []
+        topics = self._topics
+        memory = Memory.share(self.options.settings.store_cache_bytes, topics.partitions)
         try:
-            for number, archive in enumerate(archives):
-                first, end = ranges[number]
-                opened.append(self._open_partition(number, archive, first))
+            for number, (archive, (first, end)) in enumerate(zip(self._archives, ranges, strict=True)):
+                opened.append(
+                    PartitionState.open(
+                        self.options.data,
+                        number,
+                        cluster_id=topics.cluster_id,
+                        topic_id=topics.events_id,
+                        answers=True,
+                        memory=memory,
+                        archive=archive,
+                        first_record=first,
+                    )
+                )
                 opened[-1].check_end(end)
         except BaseException:
             for each in opened:
@@ -131,70 +135,42 @@ class GatewayService:
             raise
         return opened
 
-    def _open_partition(self, number: int, archive: ArchiveStore | None, first_record: int) -> PartitionState:
-        topics = self._topics
-        return PartitionState.open(
-            self.options.data,
-            number,
-            cluster_id=topics.cluster_id,
-            topic_id=topics.events_id,
-            answers=True,
-            memory=Memory.share(self.options.settings.store_cache_bytes, topics.partitions),
-            archive=archive,
-            first_record=first_record,
-        )
-
     async def start(self) -> None:
         """Listen, follow, and accept requests once everything is read. Raises OSError for an unavailable address."""
-        options, settings, entrance = self.options, self.options.settings, self._clients
-        self._ports = BrokerListeners(options.data, settings.cluster_broker_ports, entrance.listening)
-        await entrance.listening.start()
-        await self._ports.start()
+        options, settings, clients = self.options, self.options.settings, self._clients
+        await clients.listen()
+        await clients.listen_for_cluster(options.data)
         self._make_node()
         gateway = StreamGateway(
             self.node,
-            self._presence.members,
-            advertised=entrance.advertised,
-            authorizer=entrance.authorizer(),
+            self._members,
+            advertised=clients.advertised,
+            authorizer=clients.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
         gateway.static_configs = settings.static_configs()
-        gateway.archive_error = lambda: self._topic_watch.trouble
-        self.http = HttpServer(
-            gateway,
-            GatewayBrokers(self.node),
-            self.node.query(),
-            self.metrics,
-            tls=entrance.http_tls,
-            logins=entrance.http_logins(),
-            reach=entrance.reach,
-            counts=entrance.counts,
-            sign=unsigned if self._signer is None else self._signer.signed,
+        gateway.archive_error = lambda: self._topic_watch.error
+        await clients.start_http(gateway, GatewayBrokers(self.node), self.node.query(), self._signer)
+        self._members.own = replace(
+            self._members.own, http=f"{reachable(options.http.host)}:{clients.http_address.port}"
         )
-        self._http_address = Address(options.http.host, await self.http.start(options.http.host, options.http.port))
-        members = self._presence.members
-        members.own = replace(members.own, http=f"{reachable(options.http.host)}:{self._http_address.port}")
-        self.metrics.watch(self._gauges)
-        self.metrics.watch(self._topic_watch.gauges)
+        for gauges in (clients.gauges, self._gauges, self._topic_watch.gauges):
+            self.metrics.watch(gauges)
         self._follow()
         await self._caught_up()
-        await self._open(gateway, dict(settings.api_versions_max))
+        await self._open(gateway)
         # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
         sys.setswitchinterval(SWITCH_S)
 
-    async def _open(self, gateway: StreamGateway, versions_max: dict[str, int]) -> None:
+    async def _open(self, gateway: StreamGateway) -> None:
         """Accept requests, including those that a target cluster's brokers answer."""
-        listening = self._clients.listening
         if not gateway.cluster.settings.has_target_cluster:
-            listening.open(gateway, versions_max)
+            await self._clients.open(gateway)
             return
         every_s = self.options.settings.cluster_watch_interval_ms / 1000
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
-        gateway.brokers_error = lambda: cluster.trouble and f"the cluster cannot be reached: {cluster.trouble}"
-        reached = await cluster.reached()
-        handlers = partial(cluster_listener, link=reached.link)
-        self._ports.open(gateway, versions_max, handlers)
-        listening.open(gateway, versions_max, handlers)
+        gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
+        self._clients.open_for_cluster(gateway, (await cluster.reached()).link)
 
     def _make_node(self) -> None:
         settings, advertised = self.options.settings, self._clients.advertised
@@ -207,13 +183,18 @@ class GatewayService:
             http="",
             endpoints=self._clients.listening.advertised,
         )
-        members = Members(own, session_s=settings.gateway_session_timeout_ms / 1000, clock=time.monotonic)
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
-        self._presence = Heartbeats(members, self._producer, settings.stream_gateways_topic)
+        self._members = Members(
+            own,
+            self._producer,
+            settings.stream_gateways_topic,
+            session_s=settings.gateway_session_timeout_ms / 1000,
+            clock=time.monotonic,
+        )
         self.node = GatewayNode(
             self._partitions,
             self._topics,
-            self._presence,
+            self._members,
             self._producer,
             boot_id=os.urandom(16).hex(),  # others read self._process
             clock_ms=wall_ms,
@@ -230,14 +211,14 @@ class GatewayService:
         self._is_following = True
         self._background = Background(self.node.fail)
         self._background.begin(self._announce())
-        for each, place in zip(self._partitions, self._archives, strict=True):
-            if place is not None:
-                self._background.begin(dropping(each.log, self.options.settings, wall_ms, place).run())
+        for each, archive in zip(self._partitions, self._archives, strict=True):
+            if archive is not None:
+                self._background.begin(dropping(each.log, self.options.settings, wall_ms, archive).run())
         self._background.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:
         while True:
-            self._presence.announce()
+            self._members.announce()
             if self.node.caught_up:
                 self._clients.draw_login_secret(self.node)
             self.node.heartbeat()
@@ -256,11 +237,9 @@ class GatewayService:
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
     def _gauges(self) -> list[tuple[str, str, float]]:
-        members = self._presence.members
+        members = self._members
         ignored = sum(each.reader.ignored for each in self._partitions)
-        open_now = self._clients.listening.connections + self._ports.connections
         return [
-            ("connections", "Kafka connections that are open.", open_now),
             ("gateways_live", "Live gateways, as this one sees them.", len(members.live())),
             ("kafka_silent_seconds", "Since this gateway received its own heartbeat from Kafka.", members.silent_s()),
             ("records_ignored", "Records of the events topic that did not count.", ignored),
@@ -274,7 +253,7 @@ class GatewayService:
     @property
     def ready_line(self) -> str:
         """The line to print once requests are accepted."""
-        return self._clients.ready_line(self._http_address)
+        return self._clients.ready_line()
 
     def reload(self) -> None:
         """Reload certificates and users (SIGHUP)."""
@@ -282,30 +261,23 @@ class GatewayService:
 
     async def stop(self) -> None:
         """Stop accepting, wait for decisions, send a final heartbeat, and close."""
-        if not self._is_following:  # it never came to follow anything
-            await self._clients.listening.stop(0)
-            await self._ports.stop(0)
-            self._clients.users.close()
-            self._close_snapshots()
-            for each in self._partitions:
-                each.close()
-            return
-        self.node.stop_accepting()
-        await asyncio.gather(self._clients.listening.stop(DRAIN_S), self._ports.stop(0), self.http.stop())
+        if self._is_following:
+            self.node.stop_accepting()
+        await self._clients.stop(DRAIN_S if self._is_following else 0)
         if self._cluster is not None:
             await self._cluster.stop()
-        await self._background.stop()
-        self.node.refusals.stop()
-        self._presence.announce(leaving=True)
-        await self._producer.stop()
-        await self._follower.stop()
-        self._close_snapshots()
-        self.node.close()
-        self._clients.users.close()
-
-    def _close_snapshots(self) -> None:
-        for each in self._snapshots:
-            each.close()
+        if self._is_following:
+            await self._background.stop()
+            self.node.refusals.stop()
+            self._members.announce(leaving=True)
+            await self._producer.stop()
+            await self._follower.stop()
+        for snapshots in self._snapshots:
+            snapshots.close()
+        if self._is_following:
+            self.node.close()
+        for partition in self._partitions:
+            partition.close()
 
 
 def _gateway_id(data: Path) -> str:
@@ -340,4 +312,4 @@ def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     settings = options.settings
     topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
-    return topics, offset_ranges(options.properties, topics.events, topics.partitions)
+    return topics, offset_ranges(offsets_consumer(options.properties), topics.events, topics.partitions)

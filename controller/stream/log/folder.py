@@ -16,11 +16,9 @@ from typing import IO
 
 import structlog
 
-from controller.serving.archiving import archive_store
-from controller.settings.load import ServeSettings
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import Base, bases, download_base
-from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, within
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived.bases import check_tree
@@ -51,8 +49,8 @@ def lock_folder(folder: Path) -> IO[str]:
 
 
 NO_ARCHIVE = "no log.archive.url is set"
-ArchiveOf = Callable[[int], ArchiveStore]
-"""The archive of each partition."""
+ArchiveOf = Callable[[int], ArchiveStore | None]
+"""The archive of each partition; None without one."""
 
 
 class FirstRecordsDeleted(LogCorrupted):
@@ -64,14 +62,6 @@ class FirstRecordsDeleted(LogCorrupted):
             f"{why_no_base or 'the newest is older'}. Set log.archive.url to where workers archive, or restore the "
             "topic"
         )
-
-
-def archive_of(settings: ServeSettings) -> ArchiveOf | None:
-    """The archives of the partitions under `log.archive.url`; None without it. Raises SettingsError."""
-    url = settings.log_archive_url
-    if archive_store(settings) is None or url is None:
-        return None
-    return lambda partition: open_store(within(url, f"partition-{partition:05}"))
 
 
 def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, topic_id: str) -> str:

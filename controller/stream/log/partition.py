@@ -25,13 +25,14 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
+from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
 from controller.stream.log.codec import decode_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
 from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
 from events.codec import decode_event
-from events.logs.archive.manifest import archive_status, note
+from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import START, PartitionReader, Position
 from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
@@ -172,7 +173,7 @@ class PartitionState:
             raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
-            log.note(note(replace(archive_status(log), url=archive.url)))
+            log.put_state(status_changes(replace(archive_status(log), url=archive.url)))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
@@ -214,7 +215,7 @@ class PartitionState:
             self._recent = RecentRequests()
             start = max(0, self.log.next_offset - RECENT_EVENTS)
             for number, value in self.log.read(start):
-                self._recent.note(decode_event(number, value))
+                self._recent.add(decode_event(number, value))
 
     def is_duplicate(self, command: TopicCommand | ClusterCommand) -> bool:
         """True if a command is a duplicate of one decided recently; after `detect_duplicates`."""
@@ -253,10 +254,14 @@ class PartitionState:
             self._is_ahead = False
             self._stored = kafka_offset
         elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
-            self.log.note({POSITION: self._position()})
+            self.log.put_state({POSITION: self._position()})
             self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
+
+    def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
+        """Take snapshots of the partition from now on, and copy missing ones from an archive."""
+        return LogSnapshots(self.log, interval_events, lambda: self.store, archive=archive)
 
     def close(self) -> None:
         """Close the folder; uncommitted events are lost."""
@@ -266,7 +271,7 @@ class PartitionState:
         self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:
-                self._recent.note(record)
+                self._recent.add(record)
 
     def _position(self) -> bytes:
         return _encode(StoredPosition(self.topic_id, self.reader.position))

@@ -39,7 +39,7 @@ class RecentRequests:
         """Ordered by offset."""
         self._forgot_at = 0
 
-    def note(self, record: Recorded) -> None:
+    def add(self, record: Recorded) -> None:
         """Record the partition's newest event."""
         cause = record.cause
         if cause.command in _OF_CLIENTS:

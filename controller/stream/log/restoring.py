@@ -26,7 +26,7 @@ from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import StoredPosition, stored_position
-from controller.stream.log.topics import RequiredTopics, offset_ranges, prepare_topics
+from controller.stream.log.topics import RequiredTopics, offset_ranges, offsets_consumer, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, Position, encode_record
@@ -72,7 +72,8 @@ def restore_topic(
         if len({(log.cluster_id, reached.topic_id) for log, reached in sources}) > 1:
             raise NotRestored("the folders are of different events topics: name those of one")
         topics = prepare_topics(properties, required, Path(os.devnull))
-        commands, _ = (offset_ranges(properties, each, topics.partitions) for each in (topics.commands, topics.events))
+        consumer = offsets_consumer(properties)
+        commands, _ = (offset_ranges(consumer, each, topics.partitions) for each in (topics.commands, topics.events))
         written = [
             _ToRestore(log, reached.position, *_next_source(reached.position, *there))
             for (log, reached), there in zip(sources, commands, strict=True)

@@ -8,7 +8,7 @@ A process refuses to start if an existing topic does not match; it never changes
 Watch. If a topic is deleted and recreated, by an operator or by auto-creation, it is another log, so deciding must
 stop. Idle processes would not notice for minutes, so `TopicWatch` polls topic ids. A topic counts as deleted if two
 polls in a row do not find it. If the events topic has lost its first records, running processes continue, but none can
-start with an empty folder: `trouble` reports this. Other errors of Kafka are logged once, and polling continues.
+start with an empty folder: `error` reports this. Other errors of Kafka are logged once, and polling continues.
 
 All functions block, so call them in a thread.
 """
@@ -23,12 +23,11 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
     NewTopic,
-    OffsetSpec,
 )
 
 from controller.settings.load import ServeSettings, SettingsError
@@ -101,9 +100,7 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
 
 def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
-    factor = required.replication_factor
-    if factor < 1:
-        factor = max(1, min(DEFAULT_REPLICAS_MAX, brokers))
+    factor = _factor(required.replication_factor, brokers)
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
@@ -123,13 +120,20 @@ def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, da
             "If Kafka lost the topic, stop all workers and gateways and write the events back with "
             "`topicwright restore-topic`. Otherwise choose another folder with --data, or remove this one"
         )
-    for name, future in admin.create_topics(missing, operation_timeout=TIMEOUT_S).items():
+    _create(admin, missing)
+
+
+def _factor(required: int, brokers: int) -> int:
+    return required if required > 0 else max(1, min(DEFAULT_REPLICAS_MAX, brokers))
+
+
+def _create(admin: AdminClient, topics: list[NewTopic]) -> None:
+    for name, future in admin.create_topics(topics, operation_timeout=TIMEOUT_S).items():
         try:
             future.result(TIMEOUT_S + 1)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue  # another process was first; its topic is checked like any other
-            raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # else another process was first
+                raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
 
 
 def _described(admin: AdminClient, names: Sequence[str]) -> list[Any]:
@@ -206,17 +210,17 @@ def _silent() -> logging.Logger:
     return logger
 
 
-def offset_ranges(properties: Mapping[str, Any], topic: str, partitions: int) -> list[tuple[int, int]]:
+def offsets_consumer(properties: Mapping[str, Any]) -> Consumer:
+    """The client for `offset_ranges`. It is a consumer because AdminClient.list_offsets of confluent-kafka 2.16 frees
+    memory twice when it times out, which ends the process."""
+    settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted"}
+    return Consumer({**properties, **settings}, logger=_silent())
+
+
+def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple[int, int]]:
     """The earliest and latest offset of each partition. Raises KafkaUnreachable, TopicsMismatch."""
-    admin = AdminClient(dict(properties), logger=_silent())
-    places = [TopicPartition(topic, number) for number in range(partitions)]
-    earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     try:
-        first, end = (
-            admin.list_offsets(dict.fromkeys(places, each), request_timeout=TIMEOUT_S) for each in (earliest, latest)
-        )
-        found = [(first[place].result(TIMEOUT_S + 1), end[place].result(TIMEOUT_S + 1)) for place in places]
-        return [(one.offset, other.offset) for one, other in found]
+        return [consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S) for each in range(partitions)]
     except KafkaException as error:
         raise _classified(error.args[0]) from error
 
@@ -227,29 +231,20 @@ GATEWAYS_RETENTION_MS = 3_600_000
 def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
     """Create the topic of the gateways' addresses if it is missing; for a `replication_factor` of -1 see
     RequiredTopics. Raises KafkaUnreachable, TopicsMismatch."""
-    admin = AdminClient(dict(properties))
+    admin = AdminClient(dict(properties), logger=_silent())
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:
-        raise KafkaUnreachable(f"Kafka does not answer: {error.args[0].str()}") from error
-    if name in there.topics:
-        return
-    factor = replication_factor if replication_factor > 0 else min(DEFAULT_REPLICAS_MAX, len(there.brokers))
-    configs = {
-        "cleanup.policy": "delete",
-        "retention.ms": str(GATEWAYS_RETENTION_MS),
-        "segment.ms": str(GATEWAYS_RETENTION_MS),
-    }
-    made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
-    try:
-        made[name].result(TIMEOUT_S + 1)
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise TopicsMismatch(f"topic {name} cannot be created: {error.args[0].str()}") from error
+        raise _classified(error.args[0]) from error
+    if name not in there.topics:
+        retention = {"retention.ms": str(GATEWAYS_RETENTION_MS), "segment.ms": str(GATEWAYS_RETENTION_MS)}
+        factor = _factor(replication_factor, len(there.brokers))
+        configs = {"cleanup.policy": "delete", **retention}
+        _create(admin, [NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
 
 
 POLL_INTERVAL_S = 5.0
-MISSED_MAX = 2  # a single miss may be a broker with stale metadata
+MISSES_MAX = 2  # a single miss may be a broker with stale metadata
 
 
 class TopicGone(Exception):
@@ -261,7 +256,7 @@ class TopicWatch:
 
     def __init__(self, properties: Mapping[str, Any], topics: Topics, *, is_archived: bool) -> None:
         """`is_archived`: a process with an empty folder starts from the archive, so Kafka need not have all records."""
-        self.trouble: str | None = None
+        self.error: str | None = None
         """A problem that does not stop running processes; None if there is none."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
@@ -269,20 +264,20 @@ class TopicWatch:
         self._deleted = 0
         self._ids = {topics.events: topics.events_id}
         """The expected topic ids; the first poll adds that of the commands topic."""
-        self._missed: dict[str, int] = {}
+        self._misses: dict[str, int] = {}
 
     async def watch(self, fail: Callable[[TopicGone], None]) -> None:
         """Poll until cancelled, or until a topic is gone: then call `fail`."""
         admin: AdminClient | None = None
+        consumer: Consumer | None = None
         logged = ""
         while True:
             try:
-                admin = admin or AdminClient(self._properties)
+                admin, consumer = admin or AdminClient(self._properties), consumer or offsets_consumer(self._properties)
                 for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
-                    self.learn(name, topic_id)
-                ranges = await asyncio.to_thread(
-                    offset_ranges, self._properties, self._topics.events, self._topics.partitions
-                )
+                    self.check_id(name, topic_id)
+                events, partitions = self._topics.events, self._topics.partitions
+                ranges = await asyncio.to_thread(offset_ranges, consumer, events, partitions)
                 self.check_first_records([first for first, _ in ranges])
             except TopicGone as gone:
                 fail(gone)
@@ -294,27 +289,27 @@ class TopicWatch:
                     log.warning("cannot poll the topics of the log", why=f"{why}: {error}", exc_info=error)
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    def learn(self, name: str, topic_id: str | None) -> None:
+    def check_id(self, name: str, topic_id: str | None) -> None:
         """Check a polled topic id, None if the topic is missing. Raises TopicGone."""
-        self._missed[name] = self._missed.get(name, 0) + 1 if topic_id is None else 0
-        if self._missed[name] >= MISSED_MAX:
+        self._misses[name] = self._misses.get(name, 0) + 1 if topic_id is None else 0
+        if self._misses[name] >= MISSES_MAX:
             raise TopicGone(f"topic {name} was deleted: {self._remedy(name)}")
         if topic_id is not None and self._ids.setdefault(name, topic_id) != topic_id:
             raise TopicGone(f"topic {name} was deleted and recreated: {self._remedy(name)}")
 
     def check_first_records(self, firsts: Sequence[int]) -> None:
-        """Check the earliest offset of each partition of the events topic, and set `trouble`."""
+        """Check the earliest offset of each partition of the events topic, and set `error`."""
         self._deleted = sum(firsts)
         if self._is_archived or not self._deleted:
-            self.trouble = None
-        elif self.trouble is None:
+            self.error = None
+        elif self.error is None:
             partitions = ", ".join(str(number) for number, first in enumerate(firsts) if first)
-            self.trouble = (
+            self.error = (
                 f"topic {self._topics.events} has lost its first records (of partitions {partitions}): a process with "
                 "an empty folder cannot start. Restore the topic while the folders of workers still have all events "
                 "(`topicwright restore-topic`), or set log.archive.url and wait until the archive has a base"
             )
-            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.trouble)
+            structlog.get_logger("topicwright").warning("the events topic lacks its first records", why=self.error)
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted

@@ -26,7 +26,7 @@ READ_TIMEOUT_S = 30.0
 """Kafka counts as unreadable after this time without an existing record."""
 _RECORDS_PER_READ = 5000
 _CLOSE_S = 3.0  # aiokafka waits for brokers that are gone
-_TROUBLES = (KafkaError, ConsumerStoppedError)
+_ERRORS = (KafkaError, ConsumerStoppedError)
 """The second is raised to a reader whose client is closed."""
 
 Values = list[tuple[int, bytes]]
@@ -103,7 +103,7 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
         if not closing.done():
             closing.cancel()
         elif not closing.cancelled() and (error := closing.exception()) is not None:
-            structlog.get_logger("topicwright").debug("a Kafka client did not close", why=_said(error))
+            structlog.get_logger("topicwright").debug("a Kafka client did not close", why=_text(error))
 
 
 class KafkaTransport:
@@ -139,8 +139,8 @@ class KafkaTransport:
                 if placed.offset != expected:
                     first = -1
                 begun, expected = begun + count, expected + count
-        except _TROUBLES as error:
-            raise KafkaUnavailable(_said(error)) from error
+        except _ERRORS as error:
+            raise KafkaUnavailable(_text(error)) from error
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
@@ -152,8 +152,8 @@ class KafkaTransport:
                 reader.seek(there, start)
                 async for portion in _portions(reader, there, start, end):
                     yield portion
-            except _TROUBLES as error:
-                raise KafkaUnavailable(_said(error)) from error
+            except _ERRORS as error:
+                raise KafkaUnavailable(_text(error)) from error
 
     async def events_range(self, partition: int) -> tuple[int, int]:
         return await self._range(self._events, partition)
@@ -165,8 +165,8 @@ class KafkaTransport:
         try:
             producer = await self._opened_producer()
             sent = await producer.send(self._topics.commands, value, key or None, partition=partition)
-        except _TROUBLES as error:
-            raise KafkaUnavailable(_said(error)) from error
+        except _ERRORS as error:
+            raise KafkaUnavailable(_text(error)) from error
         return asyncio.ensure_future(_offset_of(sent))
 
     async def close(self) -> None:
@@ -184,8 +184,8 @@ class KafkaTransport:
         try:
             reader = await self._opened_reader()
             begin, end = await asyncio.gather(reader.beginning_offsets([there]), reader.end_offsets([there]))
-        except _TROUBLES as error:
-            raise KafkaUnavailable(_said(error)) from error
+        except _ERRORS as error:
+            raise KafkaUnavailable(_text(error)) from error
         return begin[there], end[there]
 
     async def _opened_producer(self) -> AIOKafkaProducer:
@@ -242,9 +242,9 @@ async def _portions(reader: AIOKafkaConsumer, there: TopicPartition, start: int,
 async def _offset_of(sent: asyncio.Future[Any]) -> int:
     try:
         return int((await sent).offset)
-    except _TROUBLES as error:
-        raise KafkaUnavailable(_said(error)) from error
+    except _ERRORS as error:
+        raise KafkaUnavailable(_text(error)) from error
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

@@ -113,7 +113,7 @@ class Engine:
         clock_ms: Callable[[], int],
         judge: PolicyJudge | None = None,
         cluster_of: Callable[[int], DryRunner | None] = lambda _: None,
-        archive: ArchiveOf | None = None,
+        archive: ArchiveOf = lambda _: None,
         memory: Memory = MEMORY,
     ) -> None:
         self.active: set[int] = set()
@@ -163,9 +163,9 @@ class Engine:
                 for partition in sorted(partitions):
                     if not await self._claim_partition(partition, still):
                         return False
-            except KafkaUnavailable as trouble:
-                await self._release(str(trouble))
-                raise Lost(str(trouble)) from trouble
+            except KafkaUnavailable as error:
+                await self._release(str(error))
+                raise Lost(str(error)) from error
             if not still():
                 return False
             for partition in sorted(partitions):
@@ -224,14 +224,14 @@ class Engine:
         return True
 
     async def _open(self, partition: int, first_record: int) -> PartitionState:
-        cluster_id, topic_id, archive = self._topics.cluster_id, self._topics.events_id, self._archive
+        archive = self._archive(partition)
         opening = partial(
             PartitionState.open,
             self.data,
             partition,
-            cluster_id=cluster_id,
-            topic_id=topic_id,
-            archive=archive and archive(partition),
+            cluster_id=self._topics.cluster_id,
+            topic_id=self._topics.events_id,
+            archive=archive,
             memory=self._memory,
             first_record=first_record,
         )
@@ -305,10 +305,10 @@ class Engine:
                 for state, expected, batch, appending in batches:
                     if await appending != expected:
                         await self._find_own(state, expected, batch.values)
-            except KafkaUnavailable as trouble:
+            except KafkaUnavailable as error:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
-                await self._release(str(trouble))
-                raise Lost(str(trouble)) from trouble
+                await self._release(str(error))
+                raise Lost(str(error)) from error
             for state, _, batch, _ in batches:
                 state.commit()
                 for fault in batch.faults:

@@ -1,4 +1,4 @@
-"""The tasks of a partition's owner besides deciding: deadlines, brokers, reviews of topics, and its history.
+"""The tasks of a partition's owner besides deciding: deadlines, brokers, reconciling, and its history.
 
 All of it becomes commands, which go through the commands topic like a client's; only what brokers report synchronously
 about a command's events is decided together with it. After a failover the new owner resends these commands from the
@@ -7,7 +7,7 @@ partition's state alone. Broker commands concern every topic, so each owner subm
 History. The owner archives its partition in a place of its own under `log.archive.url`. The next owner continues where
 the archive ends, and a replaced owner finds out at its next check (`events.logs.archive.writing`). Archived events
 behind a snapshot leave the worker's folder at once, except the newest ones, by which duplicate commands are detected:
-deciding needs no older ones. After each such drop the next base is written beside the archive, so a base holds the
+deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 """
 
@@ -28,16 +28,16 @@ from controller.engine.reconciler import Reconciler
 from controller.engine.stamps import Stamps
 from controller.machine.commands.commands import AnyCommand, ReconcileTopics
 from controller.machine.partitions.blocks import Span
-from controller.serving.archiving import Archiving, Keeping, sign_heads
+from controller.serving.archiving import Archiving, Retention, sign_heads
 from controller.settings.load import ServeSettings
 from controller.stream.log.codec import encode_command, key_of
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.log.recent_requests import RECENT_EVENTS
 from controller.stream.log.transport import KafkaUnavailable, Transport
 from controller.stream.worker.partition_brokers import PartitionCluster
 from events.catalog import Recorded
 from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
+from events.logs.archive.manifest import Writer
 from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
@@ -53,24 +53,21 @@ class PartitionHistory:
     def __init__(
         self,
         partition: PartitionState,
-        place: ArchiveStore,
+        store: ArchiveStore,
         settings: ServeSettings,
-        boot: str,
-        where: str,
+        writer: Writer,
         clock_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
         retained_events: int = RECENT_EVENTS,
     ) -> None:
-        """`boot` is unique to the process, `where` is for display."""
-        self._partition, self._position = partition, place
+        self._partition, self._store = partition, store
         self._lines = structlog.get_logger("topicwright")
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
-        log = partition.log
         self._interval = settings.log_snapshot_interval_events
-        self._snapshots = PartitionSnapshots(partition, self._interval)
-        keeping = Keeping(ms=0, events=retained_events)
-        self._archiving = Archiving(log, settings, boot, where, clock_ms, place, keeping, self._next_base)
+        self._snapshots = partition.snapshots(self._interval)
+        retention = Retention(ms=0, events=retained_events)
+        self._archiving = Archiving(partition.log, settings, clock_ms, store, retention, writer, self._next_base)
         self._background = Background(fail)
 
     def begin(self) -> None:
@@ -86,9 +83,9 @@ class PartitionHistory:
         await self._background.stop()
 
     @property
-    def trouble(self) -> str | None:
-        """Why nothing is archived; None if all is well."""
-        return self._archiving.trouble
+    def error(self) -> str | None:
+        """Why nothing can be archived; None if all is well."""
+        return self._archiving.error
 
     def _next_base(self, rest: Callable[[], None]) -> Callable[[], None] | None:
         log = self._partition.log
@@ -96,15 +93,15 @@ class PartitionHistory:
             return None
         base = base_of(log, self._partition.topic_id, self._partition.committed_position.kafka_offset)
         pairs = log.frozen_pairs()
-        return lambda: self._put(base, pairs, rest)
+        return lambda: self._store_base(base, pairs, rest)
 
-    def _put(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
+    def _store_base(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
         """Store a base, unless the previous owner stored one with as few events."""
         with closing(pairs):  # type: ignore[type-var]
-            newest = next(bases(self._position, base.cluster_id, base.topic_id), None)
+            newest = next(bases(self._store, base.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
-                size = write_base(self._position, base, resting(pairs, rest)).size
-                upload_snapshots(self._position, self._partition.log, lambda offsets: too_many(offsets, self._interval))
+                size = write_base(self._store, base, resting(pairs, rest)).size
+                upload_snapshots(self._store, self._partition.log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base stored", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
 
@@ -126,7 +123,7 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """Kafka rejected commands: the partitions must be claimed again."""
     on_failure: Callable[[BaseException], None]
     """A bug: the process must end."""
-    history: Callable[[PartitionState], PartitionHistory] | None = None
+    history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None
     """Archives a partition; None without an archive."""
     signer: HeadSigner | None = None
     """Signs tree heads; None without a key."""
@@ -143,7 +140,7 @@ class PartitionSink:
         self._state = partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
-        self._observed = self._put = 0
+        self._submitted = self._acknowledged = 0
         self._last_offset = -1
         self._stamps = Stamps("", context.clock_ms, partition.last_ms)
         self._wake = asyncio.Event()
@@ -151,7 +148,7 @@ class PartitionSink:
         """Set and replaced whenever commands are submitted or decided."""
         background = Background(context.on_failure)
         self.background, self.stop = background.begin, background.stop
-        self.reviews = Reconciler(lambda: self.store, self._review, self.decided, self.background)
+        self.reconciler = Reconciler(lambda: self.store, self._reconcile, self.decided, self.background)
         self.background(self._submit_all())
 
     @property
@@ -164,8 +161,8 @@ class PartitionSink:
         return bool(self._state.state.waiting)
 
     def is_reconciled(self) -> bool:
-        """True if every topic was reviewed since the last broker change."""
-        return self.reviews.idle
+        """True if every topic was reconciled since the last broker change."""
+        return self.reconciler.idle
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The time for a command: not earlier than the partition's newest event."""
@@ -181,13 +178,13 @@ class PartitionSink:
     def submit_internal(self, command: AnyCommand) -> None:
         """Submit a command to the partition."""
         self._outbox.append(command)
-        self._observed += 1
+        self._submitted += 1
         self._wake.set()
 
     async def decided(self) -> None:
         """Wait until all commands submitted so far are decided."""
-        observed = self._observed
-        while self._put < observed:
+        submitted = self._submitted
+        while self._acknowledged < submitted:
             await self._progress.wait()
         offset = self._last_offset
         while self._decided <= offset:
@@ -198,8 +195,8 @@ class PartitionSink:
         self._decided = self._state.reader.next_source
         self._poke()
 
-    def _review(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
-        request_id = self.new_request_id("review")
+    def _reconcile(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
+        request_id = self.new_request_id("reconcile")
         self.submit_internal(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
 
     async def _submit_all(self) -> None:
@@ -209,18 +206,18 @@ class PartitionSink:
             outbox, self._outbox = self._outbox, []
             try:
                 await self._submit(outbox)
-            except KafkaUnavailable as trouble:
-                self._context.on_rejected(f"Kafka rejected commands: {trouble}")
+            except KafkaUnavailable as error:
+                self._context.on_rejected(f"Kafka rejected commands: {error}")
                 return
-            self._put += len(outbox)
+            self._acknowledged += len(outbox)
             self._poke()
 
     async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
         transport = self._context.transport()
-        putting = [
+        appending = [
             await transport.put(self.partition, key_of(command).encode(), encode_command(command)) for command in outbox
         ]
-        self._last_offset = max([self._last_offset, *await asyncio.gather(*putting)])
+        self._last_offset = max([self._last_offset, *await asyncio.gather(*appending)])
 
     def _poke(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()
@@ -233,9 +230,9 @@ class _PartitionTasks:
     def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
         self.sink = PartitionSink(context, partition)
         self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.submit_internal)
-        self.reviews = self.sink.reviews
+        self.reconciler = self.sink.reconciler
         self.brokers = context.make_brokers(partition)
-        self.history = None if context.history is None else context.history(partition)
+        self.history = context.history(partition)
         if self.history is not None:
             self.history.begin()
         if context.signer is not None:
@@ -243,7 +240,7 @@ class _PartitionTasks:
             self.sink.background(sign_heads(self.sink, part, context.signer, context.signing_interval_s))
         self.deadlines.begin(partition.state.waiting)
         self.brokers.start(self.sink)
-        self.reviews.sweep()
+        self.reconciler.sweep()
 
     def on_events(self, records: Sequence[Recorded]) -> None:
         self.sink.on_events()
@@ -252,13 +249,13 @@ class _PartitionTasks:
         if records:
             self.deadlines.on_events(records)
             self.brokers.on_events(records)
-            self.reviews.on_events(records)
+            self.reconciler.on_events(records)
 
     async def end(self) -> None:
         if self.history is not None:
             await self.history.end()
         self.deadlines.stop()
-        self.reviews.stop()
+        self.reconciler.stop()
         await self.brokers.stop()
         await self.sink.stop()
 
@@ -291,17 +288,16 @@ class OwnerTasks:
         return brokers if isinstance(brokers, PartitionCluster) else None
 
     @property
-    def trouble(self) -> str | None:
+    def error(self) -> str | None:
         """Why decisions cannot be applied to the target cluster; None if they can, or without one."""
         brokers = [tasks.brokers for tasks in self._tasks.values()]
-        troubles = [each.error for each in brokers if isinstance(each, PartitionCluster) and each.error]
-        return troubles[0] if troubles else None
+        return next((each.error for each in brokers if isinstance(each, PartitionCluster) and each.error), None)
 
     @property
     def not_archived(self) -> int:
         """The number of partitions that cannot be archived."""
         histories = [tasks.history for tasks in self._tasks.values()]
-        return sum(1 for history in histories if history is not None and history.trouble)
+        return sum(1 for history in histories if history is not None and history.error)
 
     @property
     def deadlines(self) -> int:

@@ -13,26 +13,26 @@ that nobody owns.) The topics that hold the log are not managed: deleting them w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.cluster.target_cluster import RECENT_EVENTS, TargetCluster, WatchTimes
+from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
 from controller.brokers.port import CommandSink, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
 from controller.machine.errors import ErrorCode
-from controller.serving.reach_cluster import ReachedCluster, watch_times
+from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
 from events.logs.events_topic import partition_of
-from events.names import CLUSTER_SHARD, BrokerId, Offset, ShardKey, TopicName, shard_key
+from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
 
 
 class PartitionBrokers(SimulatedBrokers):
@@ -126,14 +126,7 @@ class PartitionCluster(TargetCluster):
         def owns(topic: TopicName) -> bool:
             return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
 
-        def history(shard: ShardKey) -> Iterator[Recorded]:
-            events = partition.log
-            return (decode_event(offset, events.read_one(offset)) for offset in events.shard_offsets(shard))
-
-        def recent() -> Iterator[Recorded]:
-            events, end = partition.log, partition.log.durable_offset
-            return (decode_event(offset, value) for offset, value in events.read(max(0, end - RECENT_EVENTS), end))
-
+        history, recent = log_readers(partition.log)
         super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:

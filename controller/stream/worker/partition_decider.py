@@ -43,7 +43,7 @@ _ROOM_BYTES = 1 << 16
 """Space in a record besides its events and answers."""
 
 
-AtOnce = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
+ImmediateCommands = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
 
 class Sourced(msgspec.Struct, frozen=True, gc=False):
@@ -92,10 +92,10 @@ class PartitionDecider:
         partitions: int,
         judge: PolicyJudge | None,
         cluster: DryRunner | None,
-        immediate_commands: AtOnce,
+        immediate_commands: ImmediateCommands,
     ) -> None:
         self._partition = partition
-        self._at_once = immediate_commands
+        self._immediate_commands = immediate_commands
         self._partitions = partitions
         self._judge = judge
         self._cluster = cluster
@@ -190,7 +190,7 @@ class PartitionDecider:
         except Exception as error:
             return _fault(command, sourced, error)
         batch.records += records
-        for reported in self._at_once(records):
+        for reported in self._immediate_commands(records):
             decision, values = self._decided_with_it(batch, sourced, reported, decision, values)
         answers = encode_answers(decision, partition.state.topics)
         batch.values.append(encode_record(Decided(partition.reader.epoch, sourced.offset, values, answers)))

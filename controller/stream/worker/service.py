@@ -13,7 +13,8 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,32 +23,39 @@ import structlog
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import Security
 from controller.engine.background import Background
+from controller.engine.faults import LogRateLimiter, place_of, trace_of
 from controller.engine.reports import Reports
 from controller.engine.stamps import Stamps
 from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
-from controller.serving.archiving import head_signer
+from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, connection_counts, is_open, reach_of
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.folder import archive_of, lock_folder
+from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, TopicWatch, prepare_topics
-from controller.stream.log.transport import NO_SECURITY, KafkaTransport, Topics
+from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
 from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
 from controller.stream.worker.partition_brokers import partition_clusters
-from controller.stream.worker.status import WorkerStatus
+from controller.stream.worker.partition_decider import Duplicate, Fault
+from events.catalog import Recorded
+from events.logs.archive.manifest import Writer
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it cannot do either. Then
 it exits without leaving, and its session expires."""
+
+POLL_INTERVAL_S = 2.0  # of figures for people
+POLL_TIMEOUT_S = 5.0
+"""Kafka counts as lost if it does not answer a poll in this time."""
 
 MakeDriver = Callable[[Engine, Group], Driver]
 
@@ -74,6 +82,109 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         return {**self.security.properties, "bootstrap.servers": self.bootstrap}
 
 
+class WorkerStatus:
+    """The log lines, metrics and readiness of a worker. Implements `engine.Watcher`.
+
+    `doing` says why nothing is decided, as far as the worker knows; None while its partitions are claimed. `poll` asks
+    Kafka regularly for the ends of the commands partitions, which also shows whether Kafka answers.
+    """
+
+    def __init__(self, reports: Reports) -> None:
+        self.doing: str | None = "starting"
+        self._reports = reports
+        self._log = structlog.get_logger("topicwright")
+        self._log_limiter = LogRateLimiter()
+        self._engine: Engine | None = None
+        self._tasks: OwnerTasks | None = None
+        self._unreachable: str | None = None
+        self._claims = self._commands = self._faults = self._copies = self._losses = 0
+        self._ends: dict[int, int] = {}
+        """The offset of the next command of each owned partition, as of the last poll."""
+
+    def show(self, engine: Engine, tasks: OwnerTasks) -> None:
+        """Show these from now on."""
+        self._engine, self._tasks = engine, tasks
+
+    def why_not_ready(self) -> str | None:
+        """Why nothing is decided; None if commands are decided."""
+        error = self._tasks.error if self._tasks is not None else None
+        return self.doing or self._unreachable or (error and f"the cluster cannot be reached: {error}")
+
+    def gauges(self) -> Iterable[tuple[str, str, float]]:
+        active = [] if self._engine is None else sorted(self._engine.active)
+        behind = 0
+        for partition in active:
+            assert self._engine is not None
+            behind += max(0, self._ends.get(partition, 0) - self._engine.next_source(partition))
+        yield "ready", "1 when commands are decided.", float(self.why_not_ready() is None)
+        yield "partitions_owned", "Partitions that this worker decides.", len(active)
+        yield "commands_decided", "Commands decided since the start.", self._commands
+        yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
+        yield "commands_duplicate", "Duplicates of recently decided commands, which are skipped.", self._copies
+        yield "commands_behind", "Undecided commands, as of the last poll, every 2 s.", behind
+        paused = 0 if self._tasks is None else self._tasks.not_archived
+        yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
+        yield "claims", "Partitions claimed since the start.", self._claims
+        yield "losses", "Times that partitions were lost and claimed again.", self._losses
+
+    async def poll(self, engine: Engine) -> None:
+        """Poll Kafka until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            try:
+                for partition in sorted(engine.active) or [0]:
+                    _, end = await asyncio.wait_for(engine.transport.commands_range(partition), POLL_TIMEOUT_S)
+                    self._ends[partition] = end
+                self._unreachable = None
+            except (KafkaUnavailable, TimeoutError) as error:
+                why = f"Kafka does not answer: {error or 'no answer in time'}"
+                if self._unreachable is None:
+                    self._log.warning("Kafka lost", why=why)
+                self._unreachable = why
+
+    # --- what the engine reports
+
+    def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
+        self._claims += 1
+        self._log.info("partition claimed", partition=partition, epoch=epoch, read=read, ms=round(seconds * 1000))
+
+    def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
+        self._commands += commands
+        self._reports.committed(commands, len(records), seconds)
+        self._reports.decided(records)
+
+    def skipped(self, fault: Fault) -> None:
+        """Of similar faults one a minute is logged."""
+        self._faults += 1
+        error = fault.error
+        suppressed = self._log_limiter.passes(fault.partition if error is None else place_of(error))
+        if suppressed is not None:
+            self._log.error(
+                "command skipped",
+                partition=fault.partition,
+                offset=fault.offset,
+                why=fault.why,
+                suppressed=suppressed,
+                trace=None if error is None else trace_of(error),
+            )
+
+    def duplicate(self, copy: Duplicate) -> None:
+        self._copies += 1
+        self._log.info(
+            "duplicate command skipped",
+            partition=copy.partition,
+            offset=copy.offset,
+            command=copy.what,
+            request=copy.request_id,
+            topic=copy.topic,
+        )
+
+    def lost(self, why: str) -> None:
+        self._losses += 1
+        self.doing = f"partitions are being claimed again: {why}"
+        self._log.warning("partitions lost, claiming them again", why=why)
+
+
 class Worker:
     """The parts of one `worker` process. Locks the folder. Raises FolderLocked, PolicyLoadError and SettingsError."""
 
@@ -92,7 +203,7 @@ class Worker:
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
         reach = reach_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, self._trouble, metrics, options.release, reach)
+        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, reach)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None
@@ -179,8 +290,8 @@ class Worker:
         )
         return partition_clusters(self._cluster, topics, settings)
 
-    def _trouble(self) -> str | None:
-        return None if self._topic_watch is None else self._topic_watch.trouble
+    def _topics_error(self) -> str | None:
+        return None if self._topic_watch is None else self._topic_watch.error
 
     def _wait_for(self, why: str) -> None:
         self._status.doing = why
@@ -192,13 +303,11 @@ class Worker:
             self._status.lost(why)
             driver.claim_again()
 
-        def archive_tasks(partition: PartitionState) -> PartitionHistory:
-            assert archive is not None
-            place = archive(partition.partition)
-            where = f"the worker at {self._address}"
-            return PartitionHistory(partition, place, settings, writer, where, wall_ms, self.fail)
+        def history(partition: PartitionState) -> PartitionHistory | None:
+            store = archive_store(settings, partition.partition)
+            of = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
+            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms, self.fail)
 
-        archive = archive_of(settings)
         tasks = OwnerTasks(
             WorkerContext(
                 partitions=topics.partitions,
@@ -208,7 +317,7 @@ class Worker:
                 make_brokers=make_brokers,
                 on_rejected=on_rejected_commands,
                 on_failure=self.fail,
-                history=None if archive is None else archive_tasks,
+                history=history,
                 signer=self._signer,
                 signing_interval_s=settings.log_signing_interval_ms / 1000,
             )
@@ -224,11 +333,13 @@ class Worker:
             clock_ms=wall_ms,
             judge=self._policies,
             cluster_of=tasks.cluster_of,
-            archive=archive,
+            archive=partial(archive_store, settings),
             memory=Memory.share(settings.store_cache_bytes, topics.partitions),
         )
         self._status.show(engine, tasks)
-        topic_watch = self._topic_watch = TopicWatch(options.properties, topics, is_archived=archive is not None)
+        topic_watch = self._topic_watch = TopicWatch(
+            options.properties, topics, is_archived=archive_store(settings) is not None
+        )
         self.metrics.watch(topic_watch.gauges)
         for task in (self._status.poll(engine), topic_watch.watch(self.fail)):
             self._background.begin(task)

@@ -1,4 +1,4 @@
-"""Copies beside an archive, from which empty folders start: bases of whole partitions, and snapshots.
+"""Copies in an archive, from which empty folders start: bases of whole partitions, and snapshots.
 
     bases/OFFSET.json                what it is of, and its parts (`Base`), written last
     bases/OFFSET-HASH.part           a piece of its file, of at most PART_BYTES

@@ -104,7 +104,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_requests(self, store: ArchiveStore) -> str | None:
         """The name of an object with its requests, None if there is none yet. Raises ArchiveAway."""
-        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # somebody may have put a copy beside it
+        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # there may be copies under other names
         there = filter(own.fullmatch, store.names(_REQUESTS_FOLDER))
         return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
 
@@ -228,9 +228,9 @@ def archive_status(log: StateKeys) -> ArchiveStatus:
     return ArchiveStatus() if value is None else _decoded(value, ArchiveStatus)
 
 
-def note(what: ArchiveStatus) -> dict[bytes, bytes]:
+def status_changes(status: ArchiveStatus) -> dict[bytes, bytes]:
     """The state key that records it."""
-    return {ARCHIVE_KEY: msgspec.msgpack.encode(what)}
+    return {ARCHIVE_KEY: msgspec.msgpack.encode(status)}
 
 
 def manifest_changes(manifest: Manifest) -> dict[bytes, bytes]:

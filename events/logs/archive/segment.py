@@ -238,8 +238,8 @@ def pack_segment(
 
 
 def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, bytes]]) -> pa.RecordBatch:
-    shown = batch.column(VALUE).to_pylist()
-    rest = [None if value == one else value for one, (_, value) in zip(shown, records, strict=True)]
+    visible = batch.column(VALUE).to_pylist()
+    rest = [None if value == one else value for one, (_, value) in zip(visible, records, strict=True)]
     arrays = [*batch.columns, pa.array(rest, pa.binary())]
     return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, CANONICAL])
 

@@ -122,7 +122,7 @@ def _refuse_secrets(scheme: str, parts: SplitResult) -> None:
 
 
 def _no_place(url: str) -> BadArchiveUrl:
-    return BadArchiveUrl(f"{_shown(url)!r} is not a place for an archive: use {FORM}")
+    return BadArchiveUrl(f"{_without_secrets(url)!r} is not a place for an archive: use {FORM}")
 
 
 def within(url: str, name: str) -> str:
@@ -136,7 +136,7 @@ def is_inside(store: ArchiveStore, folder: Path) -> bool:
     return isinstance(store, Folder) and Path(store.url).resolve().is_relative_to(folder.resolve())
 
 
-def _shown(url: str) -> str:
+def _without_secrets(url: str) -> str:
     """The URL without query, fragment and user info."""
     return re.sub(r"//.*@", "//(hidden)@", re.split("[?#]", url, maxsplit=1)[0], flags=re.DOTALL)[:200]
 
@@ -228,7 +228,7 @@ class Bucket:
     def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
         """Call with the filesystem and the path in it, connecting first if necessary. Raises ArchiveAway,
         FileNotFoundError."""
-        import pyarrow as pa  # what only looks whether something is archived goes without it
+        import pyarrow as pa  # optional without an archive
         from pyarrow import fs
 
         try:

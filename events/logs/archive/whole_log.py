@@ -123,9 +123,6 @@ class WholeLog:
             raise classify(error, self._path) from error
         return value
 
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        return self._read(Database.get_views, [STATE + key for key in keys])
-
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         self._readable()
         lower, upper = log.key_range(STATE + prefix, None if start_after is None else STATE + start_after)

@@ -59,7 +59,7 @@ class Archiver:
         assert segment_events.bit_count() == 1, "a segment is a subtree"
         self._log, self._store, self._writer = log, store, writer
         self._columns, self._root, self._rest = columns, root, rest
-        self._known, self._stretch = known, segment_events
+        self._known, self._segment = known, segment_events
         self._about: ArchiveInfo | None = None
         self._found: Iterator[int] = iter(())
         self.next_offset = 0
@@ -93,7 +93,7 @@ class Archiver:
         start = next(self._found, None)
         if start is not None:
             return self._adopted(about, start)
-        stop = (self.next_offset // self._stretch + 1) * self._stretch
+        stop = (self.next_offset // self._segment + 1) * self._segment
         if end is not None:
             stop = min(stop, end)
         if stop > self._log.durable_offset or stop <= self.next_offset:

@@ -32,7 +32,7 @@ from projections.replay.spark.options import RANGE_EVENTS, read_range
 from projections.text.wording import many
 
 CHECKS: Mapping[str, str] = {one.name: one.demand for one in invariants()}
-"""The invariants by name, with what each demands."""
+"""The invariants by name, with the requirement of each."""
 SETTLE_MS = 1000
 """How long the reconciler may write no event while it still works through the topics."""
 COLUMNS = (
@@ -152,7 +152,7 @@ def offset_runs(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Tabl
 def _table(found: Sequence[Found], wanted: Sequence[Invariant]) -> Table:
     counts = {one.check: many(one.times, "violation") for one in found}
     rows = [(one.name, counts.get(one.name, "ok"), one.demand) for one in wanted]
-    return Table(("CHECK", "FOUND", "WHAT IT DEMANDS"), rows)
+    return Table(("CHECK", "FOUND", "REQUIREMENT"), rows)
 
 
 def _lines(checked: Checked, count: int) -> Iterator[str]:

@@ -21,7 +21,7 @@ from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.outcome import Options, Outcome
 from projections.views import lines
-from projections.views.json_types import ExplanationView
+from projections.views.events import ExplanationView
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

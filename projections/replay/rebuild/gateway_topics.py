@@ -53,7 +53,7 @@ class GatewayTopics:
         after: str | None = None
         while True:
             query = {"limit": str(_PAGE)} | ({} if after is None else {"after": after})
-            page = self._got(f"/topics?{urlencode(query)}")
+            page = self._got(f"/v1/topics?{urlencode(query)}")
             if page is None:
                 raise self._strange("there are no topics to ask for")
             for summary in page["topics"]:
@@ -66,7 +66,7 @@ class GatewayTopics:
 
     def one(self, name: str) -> Shown | None:
         """One topic, None if it is not there."""
-        found = self._got(f"/topics/{quote(name, safe='')}")
+        found = self._got(f"/v1/topics/{quote(name, safe='')}")
         try:
             return None if found is None else _shown(found)
         except (KeyError, TypeError, ValueError) as error:

@@ -38,7 +38,7 @@ from projections.text.moments import iso
 from projections.text.names import error_word
 from projections.text.wording import many
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.requests import RequestTopicRow, fold_request_topic
+from projections.views.requests import RequestTopicView, fold_request_topic
 
 REQUESTS = pa.schema(
     [
@@ -222,7 +222,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], tuple[ob
 class _Open(msgspec.Struct):
     """A request for a topic that is not answered yet, with its client and time."""
 
-    row: RequestTopicRow
+    row: RequestTopicView
     principal: str
     client_id: str | None
     api: str

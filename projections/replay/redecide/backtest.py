@@ -279,7 +279,7 @@ def run_backtest(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
     done = backtest(session, ref, ends, tried)
     rows = [{**msgspec.to_builtins(one), "of_asks": done.requests} for one in done.counts]
-    about = {**offsets_row(ends), "asks": done.requests, "otherwise": done.changed()}
+    about = {**offsets_row(ends), "requests": done.requests, "otherwise": done.changed()}
     return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
 
 

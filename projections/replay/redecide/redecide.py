@@ -74,7 +74,7 @@ def run_redecide(session: SparkSession, ref: Ref, options: Options) -> Outcome:
         rows=[msgspec.to_builtins(one) for one in again.first],
         found=again.differences > 0,
         lines=[f"{words}: {again.differences} decided otherwise", *_lines(again, options.limit)],
-        about={**offsets_row(ends), "asks": again.requests, "otherwise": again.differences, "release": release},
+        about={**offsets_row(ends), "requests": again.requests, "otherwise": again.differences, "release": release},
     )
 
 

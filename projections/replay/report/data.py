@@ -94,7 +94,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One invariant: what it demands, how many violations there are, and the first of them in words."""
+    """One invariant: its requirement, the number of violations, and a text of each of the first ones."""
 
     name: str
     demands: str

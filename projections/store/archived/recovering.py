@@ -14,7 +14,7 @@ from datetime import datetime
 from events.catalog import Cause, Recorded
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import was_requested
-from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Manifest, note, read_stored
+from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Manifest, read_stored, status_changes
 from events.logs.archive.segment import SegmentFile
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
@@ -46,7 +46,7 @@ def recover(
 
     Raises ArchiveError, LogError, CannotApply.
     """
-    recorder, more = Recorder(log, TopicStore(log)), note(ArchiveStatus(history=history))
+    recorder, more = Recorder(log, TopicStore(log)), status_changes(ArchiveStatus(history=history))
     last: Recorded | None = None
     count = 0
     for record, value in _until(archived(place, manifests), at):

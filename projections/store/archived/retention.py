@@ -23,7 +23,14 @@ from msgspec.structs import replace
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.external_decision import indexed_under
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, Stored, archive_status, note, requests_changes
+from events.logs.archive.manifest import (
+    ArchiveDamaged,
+    Manifest,
+    Stored,
+    archive_status,
+    requests_changes,
+    status_changes,
+)
 from events.logs.archive.segment import pairs_file
 from events.logs.archive.store import ArchiveAway, ArchiveStore
 from events.logs.log import EventLog
@@ -130,7 +137,9 @@ class IndexCleanup:
     def forget(self) -> None:
         """Make readers find the requests in the archive."""
         if self._put:
-            self._log.note({**self._put, **note(replace(archive_status(self._log), forgotten=self.manifest.end))})
+            self._log.put_state(
+                {**self._put, **status_changes(replace(archive_status(self._log), forgotten=self.manifest.end))}
+            )
 
     def slices(self, runs: Iterable[Run]) -> Iterator[Callable[[], None]]:
         """Steps that remove the segment from the indexes, each about `EVENTS_PER_SLICE` events. `runs` come from the
@@ -140,7 +149,7 @@ class IndexCleanup:
         keys = iter(self._keys)
         while batch := list(islice(keys, EVENTS_PER_SLICE)):
             yield partial(self._log.forget, (), batch)
-        yield lambda: self._log.note(note(replace(archive_status(self._log), cleaned=self.manifest.end)))
+        yield lambda: self._log.put_state(status_changes(replace(archive_status(self._log), cleaned=self.manifest.end)))
 
 
 def _slices(runs: Iterable[Run]) -> Iterator[list[Run]]:

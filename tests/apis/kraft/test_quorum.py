@@ -21,7 +21,7 @@ from controller.kafka.messages.quorum import (
     FetchResponse,
     ReplicaState,
 )
-from controller.serving.real_brokers import real_broker_listener
+from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint
 
 
@@ -63,7 +63,7 @@ def test_not_controller_without_leadership() -> None:
         Mock(replication=SimpleNamespace(leads=False, registered=None)),
         Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
     )
-    table = real_broker_listener(brokers, "C", api, {})
+    table = kraft_broker_listener(brokers, "C", api, {})
     said = set[int]()
     for key, handler in table.items():
         response: Any = APIS[key].response
@@ -85,7 +85,7 @@ def test_quorum_apis_work_without_leadership(key: ApiKey) -> None:
         return f"of {request}"
 
     brokers = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
-    table = real_broker_listener(brokers, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
+    table = kraft_broker_listener(brokers, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
     answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
     assert asyncio.run(_answer(answer)) == "of it"
 
@@ -99,7 +99,7 @@ def test_add_raft_voter_rejects_a_registered_broker(node_id: int, cluster_id: st
     api = Mock(
         advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=SimpleNamespace(brokers={1: object()})
     )
-    handler = real_broker_listener(brokers, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
+    handler = kraft_broker_listener(brokers, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
     wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
     answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
     assert answered.error_code == code

@@ -1,21 +1,16 @@
-"""A Kafka cluster of three brokers for all tests of this folder. Each test uses its own topic names and undoes what it
-does to brokers."""
+"""A Kafka cluster of three brokers for all tests of this folder, and Topicwright in front of it. Each test uses its own
+topic names and undoes what it does to brokers."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
-
-TRANSACTIONS: dict[str, Any] = {
-    "transaction_state_log_replication_factor": "1",
-    "transaction_state_log_min_isr": "1",
-    "transaction_state_log_num_partitions": "1",
-}
+from tests.brokers.cluster.served import in_front_of
+from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
+from tests.support.topicwright import Topicwright
 
 
 @pytest.fixture(scope="package")
@@ -23,6 +18,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
     """Three brokers, the first also the controller. Their policy refuses names that begin with `refused`."""
     folder = tmp_path_factory.mktemp("cluster") / "kafka"
     with reference_kafka(folder, broker_session_timeout_ms="6000", **TRANSACTIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
+def server(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """Topicwright in front of the cluster, with the settings of `served`."""
+    with in_front_of(kafka, tmp_path_factory.mktemp("served")) as running:
         yield running
 
 

@@ -28,6 +28,7 @@ from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold
 from tests.machine.walks import decisions
 from tests.support.reference_kafka import ReferenceKafka
+from tests.support.stream import stream
 from tests.support.topicwright import Topicwright, topicwright
 
 T = TypeVar("T")
@@ -42,6 +43,20 @@ def in_front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterato
     with topicwright(folder, {**SETTINGS, **more}, brokers=f"cluster:{kafka.bootstrap}") as server:
         yield server
     check_log(server.data)
+
+
+@contextmanager
+def in_front_by(way: str, kafka: ReferenceKafka, folder: Path, names: str, **settings: str) -> Iterator[Topicwright]:
+    """Topicwright before the cluster by `serve`, or a `gateway` of a worker whose log is in the cluster, in topics that
+    begin with `names`."""
+    if way == "serve":
+        with in_front_of(kafka, folder, **settings) as server:
+            yield server
+        return
+    own = {key: value for key, value in SETTINGS.items() if key != "node.id"}
+    own |= {key.replace("_", "."): value for key, value in settings.items()}
+    with stream(folder, kafka.bootstrap, names, own, brokers="cluster") as running:
+        yield running.gateways[0]
 
 
 def check_log(data: Path) -> None:

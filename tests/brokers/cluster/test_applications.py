@@ -1,12 +1,13 @@
 """Kafka Connect, MirrorMaker 2, Kafka Streams and Spark, which know no other address than Topicwright's, work with the
-cluster behind it: the same through `serve` and through a gateway of workers."""
+cluster behind it: some through `serve`, some through a gateway of workers. The other tests of this folder send the same
+requests both ways."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +22,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 from pyspark.sql import SparkSession
 
-from tests.brokers.cluster.served import SETTINGS, create, in_front_of, seen, types, until
+from tests.brokers.cluster.served import create, in_front_by, seen, types, until
 from tests.support import tools
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
-from tests.support.stream import stream
 from tests.support.topicwright import Topicwright
 
 SOURCES = tools.ROOT / "tests/clients/java/applications"
@@ -65,28 +65,28 @@ class InFront:
         assert "TopicCreated" in types(self.server, topic), topic
 
 
-@pytest.fixture(scope="module", params=["serve", "gateway"])
+@pytest.fixture(scope="module")
 def gateway(
     request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[InFront]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "rules.toml").write_text(RULES)
-    settings = {
-        **{key: value for key, value in SETTINGS.items() if key != "node.id"},
-        "create.topic.policy.class.name": "controller.policy.rules.TopicRules",
-        "topic.rules.file": str(folder / "rules.toml"),
+    rules = {
+        "create_topic_policy_class_name": "controller.policy.rules.TopicRules",
+        "topic_rules_file": str(folder / "rules.toml"),
     }
     classpath = tools.compile_java(SOURCES, tools.applications_classpath())
     argv = tools.java_command(classpath, "Applications", heap="512m")
-    with ExitStack() as held:
-        if request.param == "serve":
-            server = held.enter_context(in_front_of(kafka, folder, **settings))
-        else:
-            brokers = stream(folder, kafka.bootstrap, "applications", settings, brokers="cluster")
-            server = held.enter_context(brokers).gateways[0]
-        process = held.enter_context(Process(argv, cwd=folder))
+    with (
+        in_front_by(request.param, kafka, folder, "applications", **rules) as server,
+        Process(argv, cwd=folder) as process,
+    ):
         yield InFront(request.param, server, admin_of(server), process, folder)
         process.kill()  # MirrorMaker does not end its threads
+
+
+by_serve = pytest.mark.parametrize("gateway", ["serve"], indirect=True)
+by_gateway = pytest.mark.parametrize("gateway", ["gateway"], indirect=True)
 
 
 def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
@@ -94,6 +94,7 @@ def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
+@by_serve
 def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> None:
     topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
     source.write_text("one\ntwo\n")
@@ -140,6 +141,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
         yield running
 
 
+@by_gateway
 def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other: ReferenceKafka) -> None:
     there, way = admin_of(other), gateway.way
     orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
@@ -177,6 +179,7 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other
         gateway.was_created_here(each)
 
 
+@by_serve
 def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront) -> None:
     name = f"streams-{gateway.way}"
     given, counts = f"{name}-input", f"{name}-output"
@@ -203,6 +206,7 @@ def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront)
         gateway.was_created_here(f"{name}-{each}")
 
 
+@by_gateway
 def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InFront, spark: SparkSession) -> None:
     topic = f"spark-{gateway.way}"
     assert create(gateway.admin, topic)[0] == 0

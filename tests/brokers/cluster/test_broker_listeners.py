@@ -152,14 +152,13 @@ def test_a_broker_that_is_down_and_returns_at_another_port(stage: Stage, tmp_pat
     config = tmp_path / "client.properties"
     config.write_text(f"default.api.timeout.ms={TIMEOUT_S}000\nrequest.timeout.ms={TIMEOUT_S}000\n")
     words = ["--describe", "--entity-type", "brokers", "--entity-name", "3", "--command-config", str(config)]
-    with kafka_tools(tmp_path) as java:
 
-        def described(bootstrap: str) -> tuple[int, str]:
-            return java.run("kafka-configs", "--bootstrap-server", bootstrap, *words)
+    def described(bootstrap: str) -> tuple[int, str]:
+        return kafka_tools().run("kafka-configs", "--bootstrap-server", bootstrap, *words)
 
-        code, output = described(stage.server.kafka)
-        assert code == 0 or "TimeoutException" in output, output
-        until(lambda: described(stage.server.kafka) == described(stage.kafka.bootstrap))
+    code, output = described(stage.server.kafka)
+    assert code == 0 or "TimeoutException" in output, output
+    until(lambda: described(stage.server.kafka) == described(stage.kafka.bootstrap))
 
     stage.third.start()
     assert stage.third.port != before

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.brokers.cluster.served import SETTINGS, in_front_of, until
+from tests.brokers.cluster.served import in_front_by, until
 from tests.support import tools
 from tests.support.kafka_tools import KafkaTools, kafka_tools
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.stream import stream
 from tests.support.topicwright import Topicwright
 
 SERVER = "--bootstrap-server"
@@ -35,31 +33,17 @@ class Both(NamedTuple):
     """Through a gateway without offsets: the topics that hold its log are not shown."""
 
 
-@contextmanager
-def gateway_of(kafka: ReferenceKafka, folder: Path) -> Iterator[Topicwright]:
-    """A gateway over a worker whose log is in the cluster."""
-    brokers = f"cluster:{kafka.bootstrap}"
-    with stream(folder, kafka.bootstrap, LOG, SETTINGS, brokers=brokers) as running:
-        yield running.gateways[0]
-
-
 @pytest.fixture(
-    scope="module",
-    params=[
-        (tools.KAFKA_SERVER, in_front_of),
-        (tools.KAFKA_SERVERS_OTHER[-1], in_front_of),
-        (tools.KAFKA_SERVER, gateway_of),
-    ],
-    ids=lambda each: f"{each[0]}-{each[1].__name__}",
+    scope="module", params=[(tools.KAFKA_SERVER, "serve"), (tools.KAFKA_SERVERS_OTHER[-1], "gateway")], ids="-".join
 )
 def both(
     request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Both]:
-    version, started = request.param
-    groups = "--all-groups --members" if started is gateway_of else "--all-groups"
+    version, way = request.param
+    groups = "--all-groups --members" if way == "gateway" else "--all-groups"
     folder = tmp_path_factory.mktemp("tools")
-    topic = folder.name
-    with started(kafka, folder / "gateway") as server, kafka_tools(folder, version) as running:
+    topic, running = folder.name, kafka_tools(version)
+    with in_front_by(way, kafka, folder / way, LOG) as server:
         made = ["--create", "--topic", topic, "--partitions", "3", "--replication-factor", "2"]
         made += ["--config", "min.insync.replicas=1"]
         code, output = running.run("kafka-topics", SERVER, server.kafka, *made)

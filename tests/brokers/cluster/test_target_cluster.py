@@ -1,5 +1,4 @@
-"""A real Kafka cluster as the brokers: topics created, changed and deleted through Topicwright and directly. Each test
-serves its own data folder."""
+"""A real Kafka cluster as the brokers: topics created, changed and deleted through Topicwright and directly."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ import os
 import signal
 import urllib.error
 import urllib.request
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,75 +27,74 @@ from events.names import TopicId, TopicName
 from tests.brokers.cluster.served import SETTINGS, create, in_front_of, now_ms, record, replicas, seen, types, until
 from tests.support.processes import ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import topicwright
+from tests.support.topicwright import Topicwright, topicwright
 
 
-def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with in_front_of(kafka, tmp_path) as server:
-        here, there = (
-            AdminClient({"bootstrap.servers": server.kafka}),
-            AdminClient({"bootstrap.servers": kafka.bootstrap}),
-        )
-        assert create(here, name, 2, 3, **{"retention.ms": "60000"}) == (0, "")
-        topic = there.list_topics(name, timeout=10).topics[name]
-        assert {index: len(one.replicas) for index, one in topic.partitions.items()} == {0: 3, 1: 3}
-        assert replicas(there, name) == [one["replicas"] for one in seen(server, f"/v1/topics/{name}")["partitions"]]
+def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
+    here, there = (
+        AdminClient({"bootstrap.servers": server.kafka}),
+        AdminClient({"bootstrap.servers": kafka.bootstrap}),
+    )
+    assert create(here, name, 2, 3, **{"retention.ms": "60000"}) == (0, "")
+    topic = there.list_topics(name, timeout=10).topics[name]
+    assert {index: len(one.replicas) for index, one in topic.partitions.items()} == {0: 3, 1: 3}
+    assert replicas(there, name) == [one["replicas"] for one in seen(server, f"/v1/topics/{name}")["partitions"]]
 
-        here.create_partitions([NewPartitions(name, 4)])[name].result(30)
-        until(lambda: replicas(there, name), lambda found: len(found) == 4)
-        step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
-        here.incremental_alter_configs([resource])[resource].result(30)
-        described = ConfigResource(ConfigResource.Type.TOPIC, name)
-        assert until(lambda: there.describe_configs([described])[described].result(10)["retention.ms"].value == "5000")
+    here.create_partitions([NewPartitions(name, 4)])[name].result(30)
+    until(lambda: replicas(there, name), lambda found: len(found) == 4)
+    step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
+    here.incremental_alter_configs([resource])[resource].result(30)
+    described = ConfigResource(ConfigResource.Type.TOPIC, name)
+    assert until(lambda: there.describe_configs([described])[described].result(10)["retention.ms"].value == "5000")
 
-        here.delete_topics([name])[name].result(30)
-        until(lambda: name not in there.list_topics(timeout=10).topics)
-        there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
-        until(lambda: seen(server, f"/v1/topics/{name}-later"))  # so the cluster was looked at since
-        recorded, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
-        assert observed < set(recorded), "each as often as a look shows something new"
-        assert [kind for kind in recorded if kind not in observed] == [
-            "CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered", "PartitionsAdded", "ChangeCarriedOut",
-            "TopicConfigsChanged", "ChangeCarriedOut", "TopicDeleted", "ChangeCarriedOut",
-        ]  # fmt: skip
-
-
-def test_refusals_of_the_cluster_are_rejections(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with in_front_of(kafka, tmp_path) as server:
-        admin = AdminClient({"bootstrap.servers": server.kafka})
-        refused = f"refused-{name}"
-        assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
-        events = seen(server, f"/v1/topics/{refused}/events")["events"]
-        rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
-        assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
-
-        there = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-        code, _ = create(admin, name)
-        assert code == KafkaError.TOPIC_ALREADY_EXISTS
-        until(lambda: seen(server, f"/v1/topics/{name}"))
+    here.delete_topics([name])[name].result(30)
+    until(lambda: name not in there.list_topics(timeout=10).topics)
+    there.create_topics([NewTopic(f"{name}-later", 1, 1)])[f"{name}-later"].result(30)
+    until(lambda: seen(server, f"/v1/topics/{name}-later"))  # so the cluster was looked at since
+    recorded, observed = types(server, name), {"TopicDiscovered", "MetadataPropagated"}
+    assert observed < set(recorded), "each as often as a look shows something new"
+    assert [kind for kind in recorded if kind not in observed] == [
+        "CreateRequested", "TopicCreated", "TopicReady", "CreateAnswered", "PartitionsAdded", "ChangeCarriedOut",
+        "TopicConfigsChanged", "ChangeCarriedOut", "TopicDeleted", "ChangeCarriedOut",
+    ]  # fmt: skip
 
 
-def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_refusals_of_the_cluster_are_rejections(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.kafka})
+    refused = f"refused-{name}"
+    assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
+    events = seen(server, f"/v1/topics/{refused}/events")["events"]
+    rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
+    assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
+
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
+    code, _ = create(admin, name)
+    assert code == KafkaError.TOPIC_ALREADY_EXISTS
+    until(lambda: seen(server, f"/v1/topics/{name}"))
+
+
+def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
-    with in_front_of(kafka, tmp_path) as server:
-        found = seen(server, f"/v1/topics/{name}")
-        assert (found["status"], found["configs"]) == ("ready", {"retention.ms": "60000"})
-        there.create_partitions([NewPartitions(name, 3)])[name].result(30)
-        until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
-        step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
-        there.incremental_alter_configs([resource])[resource].result(30)
-        until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
-        there.delete_topics([name])[name].result(30)
-        until(lambda: seen(server, f"/v1/topics/{name}") is None)
-        assert types(server, name) == ["TopicDiscovered"] * 3 + ["TopicVanished"]
+    until(
+        lambda: seen(server, f"/v1/topics/{name}"),
+        lambda topic: topic and (topic["status"], topic["configs"]) == ("ready", {"retention.ms": "60000"}),
+    )
+    there.create_partitions([NewPartitions(name, 3)])[name].result(30)
+    until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
+    step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
+    there.incremental_alter_configs([resource])[resource].result(30)
+    until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
+    there.delete_topics([name])[name].result(30)
+    until(lambda: seen(server, f"/v1/topics/{name}") is None)
+    assert [kind for kind, _ in groupby(types(server, name))] == ["TopicDiscovered", "TopicVanished"]
 
 
 def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
-    kafka: ReferenceKafka, tmp_path: Path, name: str
+    kafka: ReferenceKafka, server: Topicwright, name: str
 ) -> None:
     broker = ConfigResource(ConfigResource.Type.BROKER, "2")
 
@@ -104,21 +103,20 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
         resource = ConfigResource(broker.restype, broker.name, incremental_configs=[step])
         there.incremental_alter_configs([resource])[resource].result(30)
 
-    with in_front_of(kafka, tmp_path) as server:
-        here = AdminClient({"bootstrap.servers": server.kafka})
-        there = AdminClient({"bootstrap.servers": kafka.bootstrap})
-        cordon(AlterConfigOpType.SET)
-        try:
-            until(lambda: seen(server, "/v1/brokers/2")["cordoned"])
-            assert create(here, name, 6, 2) == (0, "")
-            assert {replica for one in replicas(there, name) for replica in one} == {1, 3}
-            code, message = create(here, f"{name}-wide", 1, 3)
-            assert code == KafkaError.INVALID_REPLICATION_FACTOR
-            assert "all their log directories cordoned" in message
-        finally:
-            cordon(AlterConfigOpType.DELETE)
-        until(lambda: not seen(server, "/v1/brokers/2")["cordoned"])
-        assert create(here, f"{name}-later", 1, 3) == (0, "")
+    here = AdminClient({"bootstrap.servers": server.kafka})
+    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    cordon(AlterConfigOpType.SET)
+    try:
+        until(lambda: seen(server, "/v1/brokers/2")["cordoned"])
+        assert create(here, name, 6, 2) == (0, "")
+        assert {replica for one in replicas(there, name) for replica in one} == {1, 3}
+        code, message = create(here, f"{name}-wide", 1, 3)
+        assert code == KafkaError.INVALID_REPLICATION_FACTOR
+        assert "all their log directories cordoned" in message
+    finally:
+        cordon(AlterConfigOpType.DELETE)
+    until(lambda: not seen(server, "/v1/brokers/2")["cordoned"])
+    assert create(here, f"{name}-later", 1, 3) == (0, "")
 
 
 def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
@@ -154,26 +152,26 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
         until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
 
 
-def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    with in_front_of(kafka, tmp_path) as server:
-        admin = AdminClient({"bootstrap.servers": server.kafka})
-        assert create(admin, f"{name}-before")[0] == 0
-        os.killpg(kafka.process.pid, signal.SIGSTOP)
-        try:
-            future = admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=4, request_timeout=30)[name]
-            with pytest.raises(KafkaException) as refused:
-                future.result(40)
-            assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
-            until(lambda: "the cluster cannot be reached" in server.process.output)
-            with pytest.raises(urllib.error.HTTPError) as not_ready:
-                urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60)
-            assert not_ready.value.code == 503
-            assert "the cluster cannot be reached" in json.loads(not_ready.value.read())["reason"]
-            not_ready.value.close()
-        finally:
-            os.killpg(kafka.process.pid, signal.SIGCONT)
-        until(lambda: "the cluster can be reached again" in server.process.output)
-        until(lambda: create(admin, f"{name}-after")[0] == 0, within_s=240)
+def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": server.kafka})
+    assert create(admin, f"{name}-before")[0] == 0
+    before = len(server.process.output)
+    os.killpg(kafka.process.pid, signal.SIGSTOP)
+    try:
+        future = admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=4, request_timeout=30)[name]
+        with pytest.raises(KafkaException) as refused:
+            future.result(40)
+        assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
+        until(lambda: "the cluster cannot be reached" in server.process.output[before:])
+        with pytest.raises(urllib.error.HTTPError) as not_ready:
+            urllib.request.urlopen(f"http://{server.http}/health/ready", timeout=60)
+        assert not_ready.value.code == 503
+        assert "the cluster cannot be reached" in json.loads(not_ready.value.read())["reason"]
+        not_ready.value.close()
+    finally:
+        os.killpg(kafka.process.pid, signal.SIGCONT)
+    until(lambda: "the cluster can be reached again" in server.process.output[before:])
+    until(lambda: create(admin, f"{name}-after")[0] == 0, within_s=240)
 
 
 def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from controller.brokers.kraft.adopting import COMMAND, adopted
+from controller.brokers.kraft.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_records import (
@@ -23,8 +25,6 @@ from controller.brokers.kraft.log.metadata_records import (
     UserScramCredentialRecord,
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.migration.adopting import COMMAND, adopted
-from controller.brokers.kraft.migration.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.quorum.raft.log import QuorumState
 from controller.machine.partitions.changes import replica_metadata_of
 from controller.machine.state import Cluster, DictTopics, QuorumLeader, State

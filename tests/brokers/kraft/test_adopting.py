@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.brokers.kraft.adopting import adopted
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -29,9 +31,7 @@ from controller.brokers.kraft.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import AclIds, MetadataProjector
-from controller.brokers.kraft.migration.adopting import adopted
-from controller.brokers.kraft.migration.kafka_folder import read_folder
+from controller.brokers.kraft.log.projector import MetadataProjector, acl_ids
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.brokers.kraft.quorum.registered import limits, read_registered
@@ -39,8 +39,8 @@ from controller.brokers.kraft.registration import controller_record, controller_
 from controller.cli.main import main
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.serving.kraft import kraft_brokers
 from controller.serving.quorum_member import Member
-from controller.serving.real_brokers import kraft_brokers
 from controller.settings.load import SettingsError, load_settings
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
@@ -130,9 +130,7 @@ def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
     assert events[QuotasChanged].entity == (("user", None),)
     store = InMemoryLog("cluster")
     store.write(Commit([Entry(b"event")], dict(taken.state)))
-    ids = AclIds(store)
-    ids.reload()
-    assert ids.remove(acl) == ACL.id
+    assert acl_ids(store)[acl] == ACL.id
 
 
 def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
@@ -185,7 +183,7 @@ def test_a_handback_clears_the_limits_of_departed_controllers(
     assert main(["adopt", "--from", str(source), "--data", data]) == 0
     for to in (back, tmp_path / "again"):
         assert main(["handback", "--to", str(to), "--data", data]) == 0
-    assert capsys.readouterr().out.count("block no upgrade any more: 3009\n") == 1, "the second finds nothing to free"
+    assert capsys.readouterr().out.count("no longer block upgrades: 3009\n") == 1, "the second finds nothing to free"
     found = read_registered(opened(back).since_snapshot(log.end + 3))
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 

@@ -18,8 +18,8 @@ from controller.kafka.messages import quorum
 from events.catalog import HistorySkipped
 from events.logs.log import EventLog
 from projections.store import tree
+from tests.brokers.kraft import follower
 from tests.brokers.kraft.desks import Desk, steps, three
-from tests.brokers.kraft.importing import story
 from tests.brokers.kraft.logs import access_history
 from tests.kafka.server.listener import until
 
@@ -39,7 +39,7 @@ async def cut_short(desk: Desk) -> None:
         desk.node.append([(None, encode_record(kinds.NoOpRecord()))])
         end = desk.seat.log.end
         await desk.node.until(lambda core, end=end: core.high_watermark >= end)  # type: ignore[misc]
-        desk.replication.following.applied = end
+        desk.replication.applier.applied = end
         taken = Snapshotting(desk.node.quorum, desk.seat.log, 1, 0, lambda: 0.0, applied)
         assert await taken.take()
     assert desk.seat.log.start > 0
@@ -53,7 +53,9 @@ def kept(desk: Desk) -> list[tuple[bytes, bytes]]:
 async def decided_by_kafka(desk: Desk, number: int) -> None:
     """A batch without events."""
     topic = kinds.TopicRecord(name=f"k{number}", topic_id=bytes([number]) * 16)
-    end = 1 + desk.node.append([(None, encode_record(each)) for each in (topic, story.partition(topic.topic_id, 0, 1))])
+    end = 1 + desk.node.append(
+        [(None, encode_record(each)) for each in (topic, follower.partition(topic.topic_id, 0, 1))]
+    )
     desk.load()
     while desk.replication.applied < end:
         assert await desk.follow(), "it has events"
@@ -88,10 +90,10 @@ async def test_missed_events_are_copied_from_another_voter(
         away.open()
         places = [each.node.quorum.me.listeners[0] for each in (other, leader) if given != "nobody"]
 
-        async def of_topicwright() -> list[Address]:
+        async def topicwright_voters() -> list[Address]:
             return [(each.host, each.port) for each in places]
 
-        monkeypatch.setattr(away.node, "of_topicwright", of_topicwright)
+        monkeypatch.setattr(away.node, "topicwright_voters", topicwright_voters)
         if given == "another history":
             monkeypatch.setattr(catch_up, "head_of", lambda log, size: (size, bytes([log is away.log]) * 32))
         elif given == "a lie":
@@ -145,13 +147,13 @@ def know_each_other(monkeypatch: pytest.MonkeyPatch, desks: Sequence[Desk]) -> N
     def others_of(desk: Desk) -> Callable[[], Awaitable[list[Address]]]:
         places = [each.node.quorum.me.listeners[0] for each in desks if each is not desk]
 
-        async def of_topicwright() -> list[Address]:
+        async def topicwright_voters() -> list[Address]:
             return [(each.host, each.port) for each in places]
 
-        return of_topicwright
+        return topicwright_voters
 
     for desk in desks:
-        monkeypatch.setattr(desk.node, "of_topicwright", others_of(desk))
+        monkeypatch.setattr(desk.node, "topicwright_voters", others_of(desk))
 
 
 def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:

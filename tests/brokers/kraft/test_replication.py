@@ -31,8 +31,8 @@ from events.names import BrokerId
 from projections.replay.checks.history import causes
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
+from tests.brokers.kraft import follower
 from tests.brokers.kraft.desks import Desk, alone, steps, three
-from tests.brokers.kraft.importing import story
 from tests.brokers.kraft.logs import access_history, differences
 from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
 from tests.kafka.server.listener import until
@@ -45,7 +45,7 @@ COMMANDS = steps(HISTORY)
 def created(number: int) -> list[bytes]:
     """A topic as Kafka's controller writes it."""
     topic = kinds.TopicRecord(name=f"t{number}", topic_id=bytes([number]) * 16)
-    return [encode_record(each) for each in (topic, story.partition(topic.topic_id, 0, 1))]
+    return [encode_record(each) for each in (topic, follower.partition(topic.topic_id, 0, 1))]
 
 
 def unfitting() -> tuple[bytes, ...]:
@@ -212,7 +212,7 @@ async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Pat
         for again in (False, True):
             if again:
                 desk.load()
-            assert "a record of type 255" in desk.replication.following.unsupported
+            assert "a record of type 255" in desk.replication.applier.unsupported
             assert desk.projector.ids.broker_epochs == {BrokerId(1): 7}
         assert not desk.node.quorum.can_lead
 
@@ -232,7 +232,7 @@ async def test_invalid_embedded_events_are_replaced_by_imported_records(
         for again in (False, True):
             if again:
                 desk.load()
-            assert "do not apply" in desk.replication.following.unsupported
+            assert "do not apply" in desk.replication.applier.unsupported
         assert not desk.node.quorum.can_lead
 
 

@@ -25,13 +25,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from pyspark.sql import SparkSession
 
-from controller.cli.main import main
 from tests.support.churn import QUIET, Churn
 from tests.support.kafka_controller import KafkaController
 from tests.support.ports import free_ports
 from tests.support.real_brokers import RealCluster, until
 from tests.support.replayed import assert_proved
 from tests.support.tools import KAFKA_SERVER
+from tests.support.topicwright import command
 from tests.support.wire import Wire
 
 GUARDED = {
@@ -66,7 +66,7 @@ def test_from_kafkas_controller_to_ours_and_back(
             assert len(known["quotas"]) == 2
 
             theirs.kill()
-            _topicwright("adopt", "--from", theirs.metadata, "--data", cluster.data)
+            assert command("adopt", "--from", theirs.metadata, "--data", cluster.data).returncode == 0
             cluster.start_controller()
             cluster.wait_live()
             _until_same(admin, known)
@@ -77,15 +77,16 @@ def test_from_kafkas_controller_to_ours_and_back(
 
             if kraft_version == 1:
                 cluster.data.rename(tmp_path / "lost")
-                _topicwright("restore", "--from", cluster.brokers[1].data, "--data", cluster.data)
+                restored = command("restore", "--from", cluster.brokers[1].data, "--data", cluster.data)
+                assert restored.returncode == 0, restored.stderr
                 cluster.start_controller()
                 cluster.wait_live()
                 _create(admin, "after-loss", partitions=1)
                 cluster.kill_controller()
-                assert_proved(spark, tmp_path / "lost")
 
             known = _dump(admin)
-            _topicwright("handback", "--data", cluster.data, "--to", theirs.metadata, "--replace")
+            back = command("handback", "--data", cluster.data, "--to", theirs.metadata, "--replace")
+            assert back.returncode == 0, back.stderr
             theirs.start()
             _until_same(admin, known)
             _create(admin, "under-theirs", partitions=2)
@@ -96,6 +97,8 @@ def test_from_kafkas_controller_to_ours_and_back(
             assert [len(after[kind]) for kind in ("acls", "scram", "quotas")] == [3, 3, 4]
         assert churn.failed == []
         assert churn.lost() == {}
+    if kraft_version == 1:
+        assert_proved(spark, tmp_path / "lost")
 
 
 @contextmanager
@@ -124,11 +127,6 @@ def _or_none(call: Callable[[], Any]) -> Any:
         return call()
     except Exception:
         return None
-
-
-def _topicwright(*arguments: str | Path) -> None:
-    """In this process: a new Python would start more slowly than the command runs."""
-    assert main([str(each) for each in arguments]) == 0, "the reason is on standard error"
 
 
 def _create(admin: AdminClient, name: str, *, partitions: int) -> None:

@@ -180,13 +180,12 @@ class LogContract:
     def test_state_is_put_and_deleted_with_the_events(self, log: EventLog) -> None:
         log.write(commit(b"a", one=b"1", two=b"2"))
         log.write(commit(b"b", one=None, two=b"3", four=None, empty=b""))
-        assert log.get_many([b"two", b"one", b"four", b"empty", b"two"]) == [b"3", None, None, b"", b"3"]
-        assert log.get_many([]) == []
+        assert [log.get(key) for key in (b"two", b"one", b"four", b"empty")] == [b"3", None, None, b""]
         assert list(log.scan()) == [(b"empty", b""), (b"two", b"3")]
 
     def test_write_of_state_without_events(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"1", old=b"0"))
-        log.note({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
+        log.put_state({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
         assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
         assert (log.next_offset, log.write(commit(b"b"))) == (1, 1)
 
@@ -223,13 +222,12 @@ class LogContract:
         log.close()
         uses: list[Callable[[], object]] = [
             lambda: log.write(commit(b"b")),
-            lambda: log.note({b"k": b"v"}),
+            lambda: log.put_state({b"k": b"v"}),
             log.flush,
             log.recover,
             log.read,
             lambda: log.read_one(0),
             lambda: log.get(b"k"),
-            lambda: log.get_many([b"k"]),
             log.scan,
             lambda: log.shard_offsets("orders"),
             lambda: log.request_offsets("r1"),
@@ -258,10 +256,10 @@ class TestInMemoryLog(LogContract):
 
     def test_drop_unflushed_drops_later_state_writes(self, log: InMemoryLog) -> None:
         log.write(commit(b"a", k=b"1"))
-        log.note({b"k": b"2"})
+        log.put_state({b"k": b"2"})
         log.flush()
         log.write(commit(b"b"))
-        log.note({b"k": b"3"})
+        log.put_state({b"k": b"3"})
         assert (log.drop_unflushed(), log.get(b"k")) == (1, b"2")
 
     def test_drop_unflushed_may_keep_the_oldest_commits(self, log: InMemoryLog) -> None:

@@ -14,13 +14,13 @@ from events.logs.merkle import (
     Subtree,
     consistency_path,
     inclusion_path,
-    is_consistent,
     leaf_hash,
     node_hash,
     peaks_of,
     root_at,
     root_from_inclusion,
 )
+from tests.events.logs.consistency import is_consistent
 
 SIZES = range(1, 40)
 

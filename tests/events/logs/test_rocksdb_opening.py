@@ -90,24 +90,6 @@ def test_a_log_open_in_this_process_is_locked(folder: Path, log: RocksDbLog) -> 
     assert log.write(counted(0)) == 0
 
 
-@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux shows who holds a lock")
-def test_a_log_open_in_another_process_is_locked_and_names_it(folder: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path; from tests.events.logs.rocksdb_folders import open_log;"
-        "log = open_log(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read(); log.close()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "open\n"
-        with pytest.raises(LogLocked, match=rf"open in process {other.pid}, and one process writes") as locked:
-            open_log(folder)
-        assert locked.value.pid == other.pid
-        other.communicate()
-    open_log(folder).close()
-
-
 def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a log")

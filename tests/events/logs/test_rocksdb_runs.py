@@ -101,7 +101,7 @@ def test_first_page_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     keys = [b"k%05d" % number for number in range(5_000)]
     log = open_log(tmp_path / "log")
-    log.note(dict.fromkeys(keys, bytes(200)))
+    log.put_state(dict.fromkeys(keys, bytes(200)))
     monkeypatch.setattr(Database, "_page", counted)
     assert next(log.scan(b"k"))[0] == keys[0]
     assert sum(pages) < 100

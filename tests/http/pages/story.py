@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from controller.policy.interface import PolicyInForce, RuleInForce
-from projections.views.overview_types import QuorumView, VoterView
+from projections.views.overviews import QuorumView, VoterView
 from tests.http.service import POLICY, Judge, Service, owned, service
 
 HTML = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}

@@ -169,7 +169,7 @@ async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_miss
         await one.http.stop()
         lost = "return !document.getElementById('lost').hidden"
         await asyncio.to_thread(look.until, lambda: look.run(lost), "the page says that nobody answers")
-        assert "No connection to the service since" in look.text("#lost")
+        assert "No connection since" in look.text("#lost")
         again = one.another_http()
         await again.start("127.0.0.1", one.port)
         try:

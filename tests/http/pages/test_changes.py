@@ -12,7 +12,7 @@ from controller.http.errors import Refused
 from controller.http.requests import HALF_DAY_MS, FormTokens
 from controller.machine.state import Cluster
 from tests.http.pages.story import HTML, Read, page, send, text_of
-from tests.http.service import POLICY, Judge, owned, service
+from tests.http.service import POLICY, Judge, Service, owned, service
 from tests.http.test_gate import basic, logins
 from tests.http.test_permissions import Half
 
@@ -51,62 +51,57 @@ WRONG: tuple[tuple[dict[str, str], str], ...] = (
 )
 
 
-async def test_a_form_says_what_is_wrong_and_keeps_what_was_filled_in() -> None:
-    async with service() as one:
-        for fields, words in WRONG:
-            given = {"name": "t", "num_partitions": "", "configs": "", **fields}
-            found = Read((await send(one, "/topics", 200, **given, do="dry-run")).text)
-            assert words in found.text
-            kept = {attrs["name"]: attrs["value"] for attrs in found.of("input") if attrs.get("name") in given}
-            assert all(given[str(name)] == value for name, value in kept.items())
-        assert "Dry run of t" in (await send(one, "/topics", 200, name="t")).text, "what is not filled in is empty"
+async def test_a_form_says_what_is_wrong_and_keeps_what_was_filled_in(one: Service) -> None:
+    for fields, words in WRONG:
+        given = {"name": "t", "num_partitions": "", "configs": "", **fields}
+        found = Read((await send(one, "/topics", 200, **given, do="dry-run")).text)
+        assert words in found.text
+        kept = {attrs["name"]: attrs["value"] for attrs in found.of("input") if attrs.get("name") in given}
+        assert all(given[str(name)] == value for name, value in kept.items())
+    assert "Dry run of t" in (await send(one, "/topics", 200, name="t")).text, "what is not filled in is empty"
 
 
-async def test_a_topic_is_grown_changed_and_deleted() -> None:
-    async with service() as one:
-        await one.create("t", configs={"retention.ms": "5"})
-        assert (await send(one, "/topics/t", do="grow", num_partitions="5")).headers["location"] == "/topics/t"
-        await send(one, "/topics/t", do="configs", configs="retention.ms=\nmin.insync.replicas=2")
-        shown = await one.get("/v1/topics/t")
-        assert (shown["num_partitions"], shown["configs"]) == (5, {"min.insync.replicas": "2"})
-        for fields, status, words in (
-            ({"do": "grow", "num_partitions": "2"}, 400, "Invalid partitions"),
-            ({"do": "grow", "num_partitions": ""}, 400, "num_partitions: Expected `int`"),
-            ({"do": "configs", "configs": " "}, 400, "body: give either configs or num_partitions"),
-            ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name 't'"),
-            ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
-            ({"do": "polish"}, 400, "do: 'polish' is not grow, configs or delete"),
-        ):
-            refused = await send(one, "/topics/t", status, **fields)
-            assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the page of the topic"
-            assert fields.get("configs", "").strip() in refused.text
-            assert f'name="num_partitions" value="{fields.get("num_partitions", "")}"' in refused.text
-            assert words.replace("_", " ").lower() in refused.text.replace("_", " ").lower().replace("&#39;", "'"), (
-                fields
-            )
-        gone = await send(one, "/topics/t", do="delete", typed="t")
-        assert "deleted" in text_of(await page(one, gone.headers["location"]))
-        await one.get("/v1/topics/t", 404)
+async def test_a_topic_is_grown_changed_and_deleted(one: Service) -> None:
+    await one.create("t", configs={"retention.ms": "5"})
+    assert (await send(one, "/topics/t", do="grow", num_partitions="5")).headers["location"] == "/topics/t"
+    await send(one, "/topics/t", do="configs", configs="retention.ms=\nmin.insync.replicas=2")
+    shown = await one.get("/v1/topics/t")
+    assert (shown["num_partitions"], shown["configs"]) == (5, {"min.insync.replicas": "2"})
+    for fields, status, words in (
+        ({"do": "grow", "num_partitions": "2"}, 400, "Invalid partitions"),
+        ({"do": "grow", "num_partitions": ""}, 400, "num_partitions: Expected `int`"),
+        ({"do": "configs", "configs": " "}, 400, "body: give either configs or num_partitions"),
+        ({"do": "delete", "typed": "T"}, 400, "to delete the topic, type its name 't'"),
+        ({"do": "configs", "configs": "retention.ms=5 days"}, 400, "Invalid config"),
+        ({"do": "polish"}, 400, "do: 'polish' is not grow, configs or delete"),
+    ):
+        refused = await send(one, "/topics/t", status, **fields)
+        assert {"Partitions", "Configs", "Change"} <= set(Read(refused.text).words), "the page of the topic"
+        assert fields.get("configs", "").strip() in refused.text
+        assert f'name="num_partitions" value="{fields.get("num_partitions", "")}"' in refused.text
+        assert words.replace("_", " ").lower() in refused.text.replace("_", " ").lower().replace("&#39;", "'"), fields
+    gone = await send(one, "/topics/t", do="delete", typed="t")
+    assert "deleted" in text_of(await page(one, gone.headers["location"]))
+    await one.get("/v1/topics/t", 404)
 
 
-async def test_a_form_needs_a_token_of_the_page_and_comes_from_it() -> None:
-    async with service() as one:
-        for token in ("", "x" * 40, "ü"):
-            refused = await send(one, "/topics", 403, token=token, name="t", do="create")
-            assert "reload the page" in refused.text
-        token = Read(await page(one, "/policies")).token
-        fields = {"token": token, "name": "t", "do": "create"}
-        other = {**HTML, "origin": "https://evil.example"}
-        assert (await one.client.post("/topics", data=fields, headers=other)).status_code == 403
-        for body in (b"token", b"a=%ff", b"&".join(b"f%d=1" % number for number in range(30)), b"do=a&do=b"):
-            answer = await one.client.post("/topics", content=body, headers=HTML)
-            assert answer.status_code == 400, body
-            assert "body:" in answer.text
-        large = b"a=" + b"%41" * 25_000
-        answer = await one.client.post("/topics", content=large, headers=HTML)
-        assert (answer.status_code, "at most 65536 bytes" in answer.text) == (413, True)
-        await one.get("/v1/topics/t", 404)
-        assert (await one.get("/v1/requests"))["requests"] == []
+async def test_a_form_needs_a_token_of_the_page_and_comes_from_it(one: Service) -> None:
+    for token in ("", "x" * 40, "ü"):
+        refused = await send(one, "/topics", 403, token=token, name="t", do="create")
+        assert "reload the page" in refused.text
+    token = Read(await page(one, "/policies")).token
+    fields = {"token": token, "name": "t", "do": "create"}
+    other = {**HTML, "origin": "https://evil.example"}
+    assert (await one.client.post("/topics", data=fields, headers=other)).status_code == 403
+    for body in (b"token", b"a=%ff", b"&".join(b"f%d=1" % number for number in range(30)), b"do=a&do=b"):
+        answer = await one.client.post("/topics", content=body, headers=HTML)
+        assert answer.status_code == 400, body
+        assert "body:" in answer.text
+    large = b"a=" + b"%41" * 25_000
+    answer = await one.client.post("/topics", content=large, headers=HTML)
+    assert (answer.status_code, "at most 65536 bytes" in answer.text) == (413, True)
+    await one.get("/v1/topics/t", 404)
+    assert (await one.get("/v1/requests"))["requests"] == []
 
 
 def test_a_token_is_one_principals_and_ends() -> None:
@@ -152,16 +147,15 @@ async def test_who_may_see_little_is_shown_that_and_it_is_said(tmp_path: Path) -
         users.close()
 
 
-async def test_answers_are_kept_and_short_as_those_of_the_json() -> None:
-    async with service() as one:
-        first = await one.client.get("/brokers", headers=HTML)
-        again = await one.client.get("/brokers", headers={**HTML, "if-none-match": first.headers["etag"]})
-        assert again.status_code == 304
-        assert first.headers["content-encoding"] == "gzip"
-        assert first.headers["cache-control"] == "private, no-cache"
-        asset = next(str(each["href"]) for each in Read(first.text).of("link") if each["rel"] == "stylesheet")
-        style = await one.client.get(asset)
-        assert style.headers["cache-control"] == "public, max-age=31536000, immutable"
-        assert style.headers["content-type"].startswith("text/css")
-        assert (await one.client.get("/assets/none.css")).status_code == 404
-        assert (await one.client.get("/assets/..%2fapp.py")).status_code == 404
+async def test_answers_are_kept_and_short_as_those_of_the_json(one: Service) -> None:
+    first = await one.client.get("/brokers", headers=HTML)
+    again = await one.client.get("/brokers", headers={**HTML, "if-none-match": first.headers["etag"]})
+    assert again.status_code == 304
+    assert first.headers["content-encoding"] == "gzip"
+    assert first.headers["cache-control"] == "private, no-cache"
+    asset = next(str(each["href"]) for each in Read(first.text).of("link") if each["rel"] == "stylesheet")
+    style = await one.client.get(asset)
+    assert style.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert style.headers["content-type"].startswith("text/css")
+    assert (await one.client.get("/assets/none.css")).status_code == 404
+    assert (await one.client.get("/assets/..%2fapp.py")).status_code == 404

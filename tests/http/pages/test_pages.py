@@ -9,9 +9,9 @@ import pytest
 
 from controller.http.pages.frame import ADDRESSES, Frame
 from controller.http.pages.site import cleaned
-from projections.views.json_types import AsOfView
+from projections.views.view import AsOfView
 from tests.http.pages.story import CLIENT, HOSTILE, HTML, LONG, Read, page, story, text_of
-from tests.http.service import service
+from tests.http.service import Service
 
 PAGES = (
     "/",
@@ -49,20 +49,19 @@ def test_page_addresses_have_no_empty_parameters(query: str, clean: str | None) 
     assert cleaned(query) == clean
 
 
-async def test_json_is_under_v1_and_pages_are_everywhere_else() -> None:
-    async with service() as one:
-        await one.create("t")
-        for path in ("/topics", "/topics/t", "/brokers", "/requests", "/policies", "/topics/t/configs"):
-            answer = await one.client.get(path)
-            assert answer.headers["content-type"].startswith("text/html"), path
-            assert isinstance(await one.get(f"/v1{path}"), dict)
-        for path in ("/openapi.json", "/health/ready", "/v1/log/head", "/v1/topics", "/v1/none"):
-            assert "json" in (await one.client.get(path, headers=HTML)).headers["content-type"], path
-        sent_on = await one.client.get("/topics?name=&status=ready", headers=HTML)
-        assert (sent_on.status_code, sent_on.headers["location"]) == (303, "/topics?status=ready")
-        elsewhere = await one.client.get(f"http://127.0.0.1:{one.port}//evil.example/?x=", headers=HTML)
-        assert elsewhere.headers["location"] == "/evil.example/"
-        assert (await one.client.head("/topics", headers=HTML)).content == b""
+async def test_json_is_under_v1_and_pages_are_everywhere_else(one: Service) -> None:
+    await one.create("t")
+    for path in ("/topics", "/topics/t", "/brokers", "/requests", "/policies", "/topics/t/configs"):
+        answer = await one.client.get(path)
+        assert answer.headers["content-type"].startswith("text/html"), path
+        assert isinstance(await one.get(f"/v1{path}"), dict)
+    for path in ("/openapi.json", "/health/ready", "/v1/log/head", "/v1/topics", "/v1/none"):
+        assert "json" in (await one.client.get(path, headers=HTML)).headers["content-type"], path
+    sent_on = await one.client.get("/topics?name=&status=ready", headers=HTML)
+    assert (sent_on.status_code, sent_on.headers["location"]) == (303, "/topics?status=ready")
+    elsewhere = await one.client.get(f"http://127.0.0.1:{one.port}//evil.example/?x=", headers=HTML)
+    assert elsewhere.headers["location"] == "/evil.example/"
+    assert (await one.client.head("/topics", headers=HTML)).content == b""
 
 
 async def test_pages_show_what_the_json_shows() -> None:

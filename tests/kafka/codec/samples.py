@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from controller.kafka.codec.schema import Direction, Field, Kind, Layout, load_entity, load_schema
+from controller.kafka.codec.schema import Direction, Field, Kind, Layout, load_entity, load_schema, unwrap
 from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, ApiKey, Message
 
 _DIRECTIONS: tuple[Direction, ...] = ("request", "response")
@@ -38,7 +38,7 @@ def messages(api_key: int, version: int, direction: Direction) -> st.SearchStrat
 
 
 def _entities(layout: Layout) -> st.SearchStrategy[Any]:
-    fields = {field.name: _values(field) for field in layout.fields + layout.tagged}
+    fields = {field.name: _values(field) for field in layout.fields + layout.tagged if field.is_used}
     return st.builds(layout.message, **fields)
 
 
@@ -80,29 +80,58 @@ def _scalars(field: Field) -> st.SearchStrategy[Any]:
             return st.integers(-half, half - 1)
 
 
-def kio_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
-    """What kio's writer makes of the message's like."""
+def kio_bytes(api_key: int, version: int, direction: Direction, message: Message, fills: bool = False) -> bytes:
+    """What kio's writer makes of the message's like. Fields that the message does not declare have Kafka's defaults, or
+    other values if `fills`."""
     entity = load_entity(api_key, version, direction)
     out = io.BytesIO()
-    entity_writer(entity)(out, _as_kio(entity, message))
+    entity_writer(entity)(out, _as_kio(entity, message, fills))
     return out.getvalue()
 
 
-def _as_kio(entity: Any, message: Any) -> Any:
+def _as_kio(entity: Any, message: Any, fills: bool) -> Any:
     values = {}
     for field in dataclasses.fields(entity):
         kind = str(field.metadata.get("kafka_type", ""))
-        value = getattr(message, field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name)
-        values[field.name] = _kio_value(field, kind, value)
+        name = field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name
+        if hasattr(message, name):
+            values[field.name] = _kio_value(field, kind, getattr(message, name), fills)
+        elif fills or field.default is dataclasses.MISSING:
+            values[field.name] = _kio_unused(field, kind, fills)
     return entity(**values)
 
 
-def _kio_value(field: dataclasses.Field[Any], kind: str, value: Any) -> Any:
+_UNUSED: dict[str, tuple[Any, Any]] = {
+    "string": ("", "unused"),
+    "bytes": (b"", b"unused"),
+    "records": (b"", b"unused"),
+    "bool": (False, True),
+    "float64": (0.0, 1.5),
+    "uuid": (None, uuid.UUID(int=7)),
+    "error_code": (ErrorCode.none, ErrorCode.not_controller),
+    "timedelta_i32": (timedelta(0), timedelta(seconds=7)),
+    "timedelta_i64": (timedelta(0), timedelta(seconds=7)),
+    "datetime_i64": (datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
+}
+"""By kio's type, the zero and another value; those of integers are 0 and 7."""
+
+
+def _kio_unused(field: dataclasses.Field[Any], kind: str, fills: bool) -> Any:
+    type_, nullable, is_array = unwrap(field.type)
+    if not fills and (is_array or nullable):
+        return () if is_array else None
+    nested = dataclasses.is_dataclass(type_)
+    one = _as_kio(type_, None, fills) if nested else _UNUSED.get(kind, (0, 7))[fills]
+    return (one, one) if is_array else one
+
+
+def _kio_value(field: dataclasses.Field[Any], kind: str, value: Any, fills: bool) -> Any:
     nested = next((arg for arg in _arguments(field.type) if dataclasses.is_dataclass(arg)), None)
     if value is None:
         return None
     if nested is not None:
-        return tuple(_as_kio(nested, item) for item in value) if isinstance(value, tuple) else _as_kio(nested, value)
+        is_array = isinstance(value, tuple)
+        return tuple(_as_kio(nested, one, fills) for one in value) if is_array else _as_kio(nested, value, fills)
     if kind == "uuid":
         one = _kio_uuid
         return tuple(map(one, value)) if isinstance(value, tuple) else one(value)
@@ -161,7 +190,7 @@ def _as_kafka_python(kind: Any, layout: Layout, message: Any, version: int) -> A
     theirs = kind._struct.fields
     values = {}
     for field in layout.fields + layout.tagged:
-        value = getattr(message, field.name)
+        value: Any = getattr(message, field.name) if field.is_used else field.default
         if field.name in theirs:
             values[field.name] = _kafka_python_value(theirs[field.name], field, value, version)
         else:

@@ -60,9 +60,9 @@ def test_unknown_tagged_fields_are_skipped(tags: bytes) -> None:
 
 def test_known_tagged_fields_are_read() -> None:
     response = codec.encode_response(18, 3, 1, ApiVersionsResponse())[4:]
-    tags = b"\x04" + b"\x01\x08" + struct.pack(">q", 77) + b"\x03\x01\x01" + b"\x63\x02ab" + b"\x64\x00"
+    tags = b"\x04" + b"\x01\x08" + struct.pack(">q", 77) + b"\x02\x01\x01" + b"\x63\x02ab" + b"\x64\x00"
     _, read_back = codec.decode_response(18, 3, response[:-1] + tags)
-    assert read_back == ApiVersionsResponse(finalized_features_epoch=77, zk_migration_ready=True)
+    assert read_back == ApiVersionsResponse(finalized_features_epoch=77)
     for size in range(1, len(tags)):
         with pytest.raises(MalformedRequest):
             codec.decode_response(18, 3, response[:-1] + tags[:size])

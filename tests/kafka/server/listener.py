@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 import uvloop
@@ -24,18 +26,22 @@ from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
-Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
+P = ParamSpec("P")
 
 
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a scenario on each kind of event loop; every scenario has to end within a minute, on a busy machine too."""
+def on_each_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """An async test that runs on each kind of event loop, and has to end within minutes, on a busy machine too."""
 
-    def run_scenario(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
-            runner.run(asyncio.wait_for(scenario(), 60))
+    def run(loop: str, *args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+            runner.run(asyncio.wait_for(test(*args, **kwargs), 240))
 
-    return run_scenario
+    functools.update_wrapper(run, test)
+    parameters = inspect.signature(test).parameters.values()
+    loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    run.__signature__ = inspect.Signature([loop, *parameters])  # type: ignore[attr-defined]
+    marked: Callable[..., None] = pytest.mark.parametrize("loop", LOOPS)(run)
+    return marked
 
 
 def table(handlers: Mapping[ApiKey, Handler], *more: Mapping[int, Handler]) -> dict[int, ApiHandler]:

@@ -14,80 +14,79 @@ from controller.kafka.messages import ApiKey
 from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import Run, connected, frame, header, metadata_request, run, serving, settled, until
-
-__all__ = ["run"]
-
-
-def test_pipelined_requests_are_answered_in_order(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
-            client.send(
-                metadata_request(1, "gate1"),
-                metadata_request(2, "free"),
-                metadata_request(3, "gate3"),
-                metadata_request(4, "free"),
-            )
-            await gates.until(begun=4)
-            assert gates.begun == ["gate1", "free", "gate3", "free"]
-            gates.open("gate3")
-            await settled()
-            assert not client.reader._buffer, "an answer overtook the first"  # type: ignore[attr-defined]
-            gates.open("gate1")
-            assert await client.correlation_ids(4) == [1, 2, 3, 4]
-
-    run(scenario)
+from tests.kafka.server.listener import (
+    connected,
+    frame,
+    header,
+    metadata_request,
+    on_each_loop,
+    serving,
+    settled,
+    until,
+)
 
 
-def test_handlers_may_return_messages_or_futures(run: Run) -> None:
-    async def scenario() -> None:
-        waiting: list[asyncio.Future[Answer]] = []
-
-        def handle(context: RequestContext, request: MetadataRequest) -> Any:
-            if context.correlation_id == 2:
-                waiting.append(asyncio.get_running_loop().create_future())
-                return waiting[0]
-            return MetadataResponse(controller_id=context.correlation_id)
-
-        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            client.send(metadata_request(1), metadata_request(2), metadata_request(3))
-            assert await client.correlation_ids(1) == [1]
-            waiting[0].set_result(MetadataResponse())
-            assert await client.correlation_ids(2) == [2, 3]
-
-    run(scenario)
-
-
-def test_requests_without_a_response(run: Run) -> None:
-    async def scenario() -> None:
-        async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as client:
-            client.send(metadata_request(1), metadata_request(2, "nothing"), metadata_request(3))
-            assert await client.correlation_ids(2) == [1, 3]
-
-    run(scenario)
+@on_each_loop
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    gates = Gates()
+    async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
+        client.send(
+            metadata_request(1, "gate1"),
+            metadata_request(2, "free"),
+            metadata_request(3, "gate3"),
+            metadata_request(4, "free"),
+        )
+        await gates.until(begun=4)
+        assert gates.begun == ["gate1", "free", "gate3", "free"]
+        gates.open("gate3")
+        await settled()
+        assert not client.reader._buffer, "an answer overtook the first"  # type: ignore[attr-defined]
+        gates.open("gate1")
+        assert await client.correlation_ids(4) == [1, 2, 3, 4]
 
 
-def test_request_context(run: Run) -> None:
-    async def scenario() -> None:
-        seen: list[RequestContext] = []
+@on_each_loop
+async def test_handlers_may_return_messages_or_futures() -> None:
+    waiting: list[asyncio.Future[Answer]] = []
 
-        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-            seen.append(context)
-            return MetadataResponse()
+    def handle(context: RequestContext, request: MetadataRequest) -> Any:
+        if context.correlation_id == 2:
+            waiting.append(asyncio.get_running_loop().create_future())
+            return waiting[0]
+        return MetadataResponse(controller_id=context.correlation_id)
 
-        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            introduction = b"\x00" + b"\x05me.1" + b"\x041.0" + b"\0"
-            client.send(frame(header(18, 3) + introduction), metadata_request(2))
-            await client.correlation_ids(2)
-            (context,) = seen
-            host, port = client.writer.get_extra_info("sockname")
-            assert context.peer == f"{host}:{port}"
-            assert (context.listener, context.principal) == ("PLAINTEXT", "User:ANONYMOUS")
-            assert (context.api_key, context.api_version, context.client_id) == (3, 1, "test")
-            assert context.software == "me.1 1.0"
+    async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+        client.send(metadata_request(1), metadata_request(2), metadata_request(3))
+        assert await client.correlation_ids(1) == [1]
+        waiting[0].set_result(MetadataResponse())
+        assert await client.correlation_ids(2) == [2, 3]
 
-    run(scenario)
+
+@on_each_loop
+async def test_requests_without_a_response() -> None:
+    async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as client:
+        client.send(metadata_request(1), metadata_request(2, "nothing"), metadata_request(3))
+        assert await client.correlation_ids(2) == [1, 3]
+
+
+@on_each_loop
+async def test_request_context() -> None:
+    seen: list[RequestContext] = []
+
+    def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+        seen.append(context)
+        return MetadataResponse()
+
+    async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+        introduction = b"\x00" + b"\x05me.1" + b"\x041.0" + b"\0"
+        client.send(frame(header(18, 3) + introduction), metadata_request(2))
+        await client.correlation_ids(2)
+        (context,) = seen
+        host, port = client.writer.get_extra_info("sockname")
+        assert context.peer == f"{host}:{port}"
+        assert (context.listener, context.principal) == ("PLAINTEXT", "User:ANONYMOUS")
+        assert (context.api_key, context.api_version, context.client_id) == (3, 1, "test")
+        assert context.software == "me.1 1.0"
 
 
 @pytest.mark.parametrize(
@@ -113,19 +112,17 @@ def test_request_context(run: Run) -> None:
     ids=["version", "key", "size", "array", "disconnect"],
 )
 @pytest.mark.parametrize("handler", [at_once, Gates], ids=["plain", "async"])
-def test_disconnect_follows_earlier_responses(run: Run, handler: Any, sent: bytes, log: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        handle = handler() if handler is Gates else handler
-        with capture_logs() as logs:
-            async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-                client.send(metadata_request(1), sent, metadata_request(3))
-                assert await client.correlation_ids(1) == [1]
-                assert await client.closed() == b""
-                host, port = client.writer.get_extra_info("sockname")
-        common = {"event": "connection_closed", "log_level": "warning", "listener": "PLAINTEXT"}
-        assert logs == [common | {"peer": f"{host}:{port}"} | log]
-
-    run(scenario)
+@on_each_loop
+async def test_disconnect_follows_earlier_responses(handler: Any, sent: bytes, log: dict[str, Any]) -> None:
+    handle = handler() if handler is Gates else handler
+    with capture_logs() as logs:
+        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+            client.send(metadata_request(1), sent, metadata_request(3))
+            assert await client.correlation_ids(1) == [1]
+            assert await client.closed() == b""
+            host, port = client.writer.get_extra_info("sockname")
+    common = {"event": "connection_closed", "log_level": "warning", "listener": "PLAINTEXT"}
+    assert logs == [common | {"peer": f"{host}:{port}"} | log]
 
 
 @pytest.mark.parametrize(
@@ -136,160 +133,142 @@ def test_disconnect_follows_earlier_responses(run: Run, handler: Any, sent: byte
         ("unencodable", "the response cannot be encoded"),
     ],
 )
-def test_handler_exception_closes_only_its_connection(run: Run, name: str, reason: str) -> None:
-    async def scenario() -> None:
+@on_each_loop
+async def test_handler_exception_closes_only_its_connection(name: str, reason: str) -> None:
+    with capture_logs() as logs:
+        async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as other:
+            async with connected(server) as client:
+                client.send(metadata_request(1), metadata_request(2, name), metadata_request(3))
+                assert await client.correlation_ids(1) == [1]
+                assert await client.closed() == b""
+            other.send(metadata_request(4))
+            assert await other.correlation_ids(1) == [4]
+    (log,) = logs
+    assert (log["event"], log["log_level"], log["reason"]) == ("connection_closed", "error", reason)
+    assert isinstance(log["exc_info"], Exception)
+
+
+@on_each_loop
+async def test_cancelled_handler_closes_the_connection() -> None:
+    def handle(context: RequestContext, request: MetadataRequest) -> Any:
+        given: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        given.cancel()
+        if context.correlation_id == 1:
+            return given
+        return wait_for(given)
+
+    async def wait_for(given: asyncio.Future[Answer]) -> Answer:
+        return await given
+
+    for number in (1, 2):
         with capture_logs() as logs:
-            async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as other:
-                async with connected(server) as client:
-                    client.send(metadata_request(1), metadata_request(2, name), metadata_request(3))
-                    assert await client.correlation_ids(1) == [1]
-                    assert await client.closed() == b""
-                other.send(metadata_request(4))
-                assert await other.correlation_ids(1) == [4]
-        (log,) = logs
-        assert (log["event"], log["log_level"], log["reason"]) == ("connection_closed", "error", reason)
-        assert isinstance(log["exc_info"], Exception)
-
-    run(scenario)
+            async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+                client.send(metadata_request(number))
+                assert await client.closed() == b""
+        assert [log["reason"] for log in logs] == ["the handler failed"]
 
 
-def test_cancelled_handler_closes_the_connection(run: Run) -> None:
-    async def scenario() -> None:
-        def handle(context: RequestContext, request: MetadataRequest) -> Any:
-            given: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-            given.cancel()
-            if context.correlation_id == 1:
-                return given
-            return wait_for(given)
-
-        async def wait_for(given: asyncio.Future[Answer]) -> Answer:
-            return await given
-
-        for number in (1, 2):
-            with capture_logs() as logs:
-                async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-                    client.send(metadata_request(number))
-                    assert await client.closed() == b""
-            assert [log["reason"] for log in logs] == ["the handler failed"]
-
-    run(scenario)
+@on_each_loop
+async def test_disconnect_cancels_handlers() -> None:
+    gates = Gates()
+    outcomes: list[str] = []
+    with capture_logs() as logs:
+        async with serving({ApiKey.METADATA: gates}, on_request=lambda *report: outcomes.append(report[2])) as server:
+            async with connected(server) as client:
+                client.send(metadata_request(1, "gate1"), metadata_request(2, "gate2"))
+                await gates.until(begun=2)
+            await gates.until(cancelled=2)
+            await until(lambda: server.connections == 0)
+    assert sorted(gates.cancelled) == ["gate1", "gate2"]
+    assert outcomes == ["cancelled", "cancelled"]
+    assert logs == []
 
 
-def test_disconnect_cancels_handlers(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        outcomes: list[str] = []
+@on_each_loop
+async def test_on_request_outcomes() -> None:
+    reports: list[tuple[Any, ...]] = []
+    ticks = iter(range(1000))
+    async with serving(
+        {ApiKey.METADATA: at_once},
+        on_request=lambda *one: reports.append(one[:3]) if one[3] >= 0 else None,
+        clock=lambda: float(next(ticks)) / 1000,
+    ) as server:
+        for last in (
+            frame(header(999, 1)),
+            frame(header(3, 1)),
+            metadata_request(3, "raise"),
+            metadata_request(3, "disconnect"),
+        ):
+            async with connected(server) as client:
+                client.send(metadata_request(1), metadata_request(2, "nothing"), frame(header(18, 9)), last)
+                await client.closed()
+    common = [(3, 1, "answered"), (3, 1, "unanswered"), (18, -1, "unsupported")]
+    lasts = [(-1, -1, "unsupported"), (3, 1, "malformed"), (3, 1, "failed"), (3, 1, "disconnected")]
+    assert reports == [one for last in lasts for one in (*common, last)]
+
+
+@on_each_loop
+async def test_stop_drains_connections() -> None:
+    gates = Gates()
+    service = serving({ApiKey.METADATA: gates})
+    async with service as server, connected(server) as client, connected(server) as resting:
+        client.send(metadata_request(1, "gate1"), metadata_request(2, "free"))
+        await gates.until(begun=2)
+        stopping = asyncio.create_task(server.stop(5))
+        assert await resting.closed() == b""
+        client.send(metadata_request(3, "free"))
+        await settled()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", server.port)
+        assert not stopping.done()
+        gates.open("gate1")
+        assert await client.correlation_ids(2) == [1, 2]
+        assert await client.closed() == b""
+        await stopping
+        assert gates.begun == ["gate1", "free"]
+
+
+@on_each_loop
+async def test_stop_aborts_after_the_deadline() -> None:
+    gates = Gates()
+    async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
+        client.send(metadata_request(1, "gate1"))
+        await gates.until(begun=1)
         with capture_logs() as logs:
-            async with serving(
-                {ApiKey.METADATA: gates}, on_request=lambda *report: outcomes.append(report[2])
-            ) as server:
-                async with connected(server) as client:
-                    client.send(metadata_request(1, "gate1"), metadata_request(2, "gate2"))
-                    await gates.until(begun=2)
-                await gates.until(cancelled=2)
-                await until(lambda: server.connections == 0)
-        assert sorted(gates.cancelled) == ["gate1", "gate2"]
-        assert outcomes == ["cancelled", "cancelled"]
-        assert logs == []
-
-    run(scenario)
+            await server.stop(0.01)
+        assert await client.closed() == b""
+        assert gates.cancelled == ["gate1"]
+        assert [log["event"] for log in logs] == ["connections_aborted"]
 
 
-def test_on_request_outcomes(run: Run) -> None:
-    async def scenario() -> None:
-        reports: list[tuple[Any, ...]] = []
-        ticks = iter(range(1000))
-        async with serving(
-            {ApiKey.METADATA: at_once},
-            on_request=lambda *one: reports.append(one[:3]) if one[3] >= 0 else None,
-            clock=lambda: float(next(ticks)) / 1000,
-        ) as server:
-            for last in (
-                frame(header(999, 1)),
-                frame(header(3, 1)),
-                metadata_request(3, "raise"),
-                metadata_request(3, "disconnect"),
-            ):
-                async with connected(server) as client:
-                    client.send(metadata_request(1), metadata_request(2, "nothing"), frame(header(18, 9)), last)
-                    await client.closed()
-        common = [(3, 1, "answered"), (3, 1, "unanswered"), (18, -1, "unsupported")]
-        lasts = [(-1, -1, "unsupported"), (3, 1, "malformed"), (3, 1, "failed"), (3, 1, "disconnected")]
-        assert reports == [one for last in lasts for one in (*common, last)]
+@on_each_loop
+async def test_stop_does_not_wait_for_stuck_handlers() -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
 
-    run(scenario)
+    async def stubborn(context: RequestContext, request: MetadataRequest) -> Answer:
+        begun.set()
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        return MetadataResponse()
+
+    async with serving({ApiKey.METADATA: stubborn}) as server, connected(server) as client:
+        client.send(metadata_request(1))
+        await begun.wait()
+        with capture_logs() as logs:
+            await server.stop(0.01)
+        assert [log["event"] for log in logs] == ["connections_aborted", "handlers_not_cancelled"]
+        release.set()
 
 
-def test_stop_drains_connections(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        service = serving({ApiKey.METADATA: gates})
-        async with service as server, connected(server) as client, connected(server) as resting:
-            client.send(metadata_request(1, "gate1"), metadata_request(2, "free"))
-            await gates.until(begun=2)
-            stopping = asyncio.create_task(server.stop(5))
-            assert await resting.closed() == b""
-            client.send(metadata_request(3, "free"))
-            await settled()
-            with pytest.raises(ConnectionRefusedError):
-                await asyncio.open_connection("127.0.0.1", server.port)
-            assert not stopping.done()
-            gates.open("gate1")
-            assert await client.correlation_ids(2) == [1, 2]
-            assert await client.closed() == b""
-            await stopping
-            assert gates.begun == ["gate1", "free"]
-
-    run(scenario)
-
-
-def test_stop_aborts_after_the_deadline(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
-            client.send(metadata_request(1, "gate1"))
-            await gates.until(begun=1)
-            with capture_logs() as logs:
-                await server.stop(0.01)
-            assert await client.closed() == b""
-            assert gates.cancelled == ["gate1"]
-            assert [log["event"] for log in logs] == ["connections_aborted"]
-
-    run(scenario)
-
-
-def test_stop_does_not_wait_for_stuck_handlers(run: Run) -> None:
-    async def scenario() -> None:
-        begun, release = asyncio.Event(), asyncio.Event()
-
-        async def stubborn(context: RequestContext, request: MetadataRequest) -> Answer:
-            begun.set()
-            while not release.is_set():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await release.wait()
-            return MetadataResponse()
-
-        async with serving({ApiKey.METADATA: stubborn}) as server, connected(server) as client:
-            client.send(metadata_request(1))
-            await begun.wait()
-            with capture_logs() as logs:
-                await server.stop(0.01)
-            assert [log["event"] for log in logs] == ["connections_aborted", "handlers_not_cancelled"]
-            release.set()
-
-    run(scenario)
-
-
-def test_listeners_have_their_own_tables(run: Run) -> None:
-    async def scenario() -> None:
-        async with serving({ApiKey.METADATA: at_once}) as full, serving({}) as bare:
-            assert await advertised(full) == [3, 18]
-            assert await advertised(bare) == [18]
-
+@on_each_loop
+async def test_listeners_have_their_own_tables() -> None:
     async def advertised(server: KafkaServer) -> list[int]:
         async with connected(server) as client:
             client.send(frame(header(18, 0)))
             _, response = await client.answer_to(18, 0)
             return [api.api_key for api in response.api_keys]
 
-    run(scenario)
+    async with serving({ApiKey.METADATA: at_once}) as full, serving({}) as bare:
+        assert await advertised(full) == [3, 18]
+        assert await advertised(bare) == [18]

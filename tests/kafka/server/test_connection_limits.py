@@ -12,254 +12,226 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
+from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
 )
 from controller.kafka.server.service import ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
 from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import Run, connected, metadata_request, run, serving, settled, until
+from tests.kafka.server.listener import connected, metadata_request, on_each_loop, serving, settled, until
 from tests.kafka.server.listener import request as request_frame
 from tests.kafka.server.test_tls import settings
 from tests.security.certificates import Authority
 
-__all__ = ["run"]
+
+@on_each_loop
+async def test_requests_in_flight_limit() -> None:
+    gates = Gates()
+    limits = Limits(requests_in_flight_max=2)
+    async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
+        client.send(*(metadata_request(number, f"gate{number}") for number in range(5)))
+        await gates.until(begun=2)
+        await settled()
+        assert gates.begun == ["gate0", "gate1"]
+        gates.open("gate1")
+        await settled()
+        assert gates.begun == ["gate0", "gate1"], "an answer that waits its turn is still in flight"
+        for number in (0, 2, 3, 4):
+            await gates.until(begun=number + 1)
+            gates.open(f"gate{number}")
+        assert await client.correlation_ids(5) == [0, 1, 2, 3, 4]
 
 
-def test_requests_in_flight_limit(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        limits = Limits(requests_in_flight_max=2)
-        async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
-            client.send(*(metadata_request(number, f"gate{number}") for number in range(5)))
-            await gates.until(begun=2)
+@on_each_loop
+async def test_bytes_in_flight_limit() -> None:
+    gates = Gates()
+    limits = Limits(request_bytes_max=1200)
+    async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
+        client.send(*(metadata_request(number, f"gate{number}" + "x" * 400) for number in range(9)))
+        await gates.until(begun=3)
+        await settled()
+        assert len(gates.begun) == 3
+        for number in range(9):
+            await gates.until(begun=number + 1)
+            gates.open(gates.begun[number])
+        assert await client.correlation_ids(9) == list(range(9))
+
+
+@on_each_loop
+async def test_many_small_requests_in_one_read() -> None:
+    count = 3000
+    limits = Limits(requests_in_flight_max=10)
+    async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
+        client.send(*map(metadata_request, range(count)))
+        assert await client.correlation_ids(count) == list(range(count))
+
+
+@on_each_loop
+async def test_large_request_in_many_reads() -> None:
+    sizes: list[int] = []
+
+    def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+        assert request.topics is not None
+        sizes.append(sum(len(topic.name or "") for topic in request.topics))
+        return MetadataResponse()
+
+    topics = tuple(MetadataRequestTopic(name="x" * 30_000) for _ in range(100))
+    async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+        for byte in metadata_request(1, "short"):
+            client.send(bytes((byte,)))
+            await asyncio.sleep(0)
+        client.send(request_frame(2, MetadataRequest(topics=topics), version=9), metadata_request(3, "shorter"))
+        assert await client.correlation_ids(3) == [1, 2, 3]
+        assert sizes == [5, 3_000_000, 7]
+
+
+@on_each_loop
+async def test_slow_reader_backpressure() -> None:
+    begun = 0
+
+    def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+        nonlocal begun
+        begun += 1
+        return MetadataResponse(brokers=(NodeEndpoint(host="x" * 30_000),))
+
+    count = 3000
+    async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(*map(metadata_request, range(count)))
+        reached = -1
+        while begun != reached:
+            reached = begun
             await settled()
-            assert gates.begun == ["gate0", "gate1"]
-            gates.open("gate1")
-            await settled()
-            assert gates.begun == ["gate0", "gate1"], "an answer that waits its turn is still in flight"
-            for number in (0, 2, 3, 4):
-                await gates.until(begun=number + 1)
-                gates.open(f"gate{number}")
-            assert await client.correlation_ids(5) == [0, 1, 2, 3, 4]
-
-    run(scenario)
+        assert 0 < begun < count, "requests are begun though nobody takes the answers"
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await client.correlation_ids(count) == list(range(count))
 
 
-def test_bytes_in_flight_limit(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        limits = Limits(request_bytes_max=1200)
-        async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
-            client.send(*(metadata_request(number, f"gate{number}" + "x" * 400) for number in range(9)))
-            await gates.until(begun=3)
-            await settled()
-            assert len(gates.begun) == 3
-            for number in range(9):
-                await gates.until(begun=number + 1)
-                gates.open(gates.begun[number])
-            assert await client.correlation_ids(9) == list(range(9))
-
-    run(scenario)
-
-
-def test_many_small_requests_in_one_read(run: Run) -> None:
-    async def scenario() -> None:
-        count = 3000
-        limits = Limits(requests_in_flight_max=10)
-        async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
-            client.send(*map(metadata_request, range(count)))
-            assert await client.correlation_ids(count) == list(range(count))
-
-    run(scenario)
-
-
-def test_large_request_in_many_reads(run: Run) -> None:
-    async def scenario() -> None:
-        sizes: list[int] = []
-
-        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-            assert request.topics is not None
-            sizes.append(sum(len(topic.name or "") for topic in request.topics))
-            return MetadataResponse()
-
-        topics = tuple(MetadataRequestTopic(name="x" * 30_000) for _ in range(100))
-        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            for byte in metadata_request(1, "short"):
-                client.send(bytes((byte,)))
-                await asyncio.sleep(0)
-            client.send(request_frame(2, MetadataRequest(topics=topics), version=9), metadata_request(3, "shorter"))
-            assert await client.correlation_ids(3) == [1, 2, 3]
-            assert sizes == [5, 3_000_000, 7]
-
-    run(scenario)
-
-
-def test_slow_reader_backpressure(run: Run) -> None:
-    async def scenario() -> None:
-        begun = 0
-
-        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-            nonlocal begun
-            begun += 1
-            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),))
-
-        count = 3000
-        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            client.send(*map(metadata_request, range(count)))
-            reached = -1
-            while begun != reached:
-                reached = begun
-                await settled()
-            assert 0 < begun < count, "requests are begun though nobody takes the answers"
-            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
-            assert await client.correlation_ids(count) == list(range(count))
-
-    run(scenario)
-
-
-def test_max_connections(run: Run) -> None:
-    async def scenario() -> None:
-        with capture_logs() as logs:
-            async with serving({ApiKey.METADATA: at_once}, limits=Limits(connections_max=1)) as server:
-                async with connected(server) as first:
-                    first.send(metadata_request(1))
-                    assert await first.correlation_ids(1) == [1]
-                    async with connected(server) as second:
-                        assert await second.closed() == b""
-                    assert server.connections == 1
-                await until(lambda: server.connections == 0)
-                async with connected(server) as third:
-                    third.send(metadata_request(3))
-                    assert await third.correlation_ids(1) == [3]
-        assert [(log["event"], log["reason"]) for log in logs] == [
-            ("connection_rejected", "too many connections: max.connections allows 1")
-        ]
-
-    run(scenario)
-
-
-def test_connections_max_idle(run: Run) -> None:
-    async def scenario() -> None:
-        now = 0.0
-        gates = Gates()
-        service = serving({ApiKey.METADATA: gates}, limits=Limits(idle_ms_max=10_000), clock=lambda: now)
-        async with service as server, connected(server) as idle, connected(server) as waiting:
-            waiting.send(metadata_request(1, "gate1"))
-            await gates.until(begun=1)
-            now = 9.0
-            idle.send(metadata_request(2))
-            assert await idle.correlation_ids(1) == [2]
-            now = 18.9
-            server.close_idle()
-            assert server.connections == 2
-            now = 19.0
-            with capture_logs() as logs:
-                server.close_idle()
-                assert await idle.closed() == b""
-            assert [log["reason"] for log in logs] == ["idle"]
-            gates.open("gate1")
-            assert await waiting.correlation_ids(1) == [1]
-
-    run(scenario)
-
-
-def test_idle_check_runs_periodically(run: Run) -> None:
-    async def scenario() -> None:
-        limits = Limits(idle_ms_max=20)
-        async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
-            assert await client.closed() == b""
-
-    run(scenario)
-
-
-def test_muted_client_that_disconnects_leaves_nothing_behind(run: Run) -> None:
-    async def scenario() -> None:
-        def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
-            context.throttle(2**31 - 1)
-            return MetadataResponse()
-
-        limits = Limits(idle_ms_max=100)
-        async with serving({ApiKey.METADATA: silencing}, limits=limits) as server, connected(server) as client:
-            client.send(metadata_request(1))
-            assert await client.correlation_ids(1) == [1]
-            known = [weakref.ref(each) for each in server._connections]
-            assert await client.closed() == b""
+@on_each_loop
+async def test_max_connections() -> None:
+    with capture_logs() as logs:
+        async with serving({ApiKey.METADATA: at_once}, limits=Limits(connections_max=1)) as server:
+            async with connected(server) as first:
+                first.send(metadata_request(1))
+                assert await first.correlation_ids(1) == [1]
+                async with connected(server) as second:
+                    assert await second.closed() == b""
+                assert server.connections == 1
             await until(lambda: server.connections == 0)
-            await settled()
-            gc.collect()
-            assert [each() for each in known] == [None]
-
-    run(scenario)
-
-
-def test_longest_throttle_time_wins(run: Run) -> None:
-    async def scenario() -> None:
-        begun: list[int] = []
-
-        def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
-            begun.append(context.correlation_id)
-            for throttle_time_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
-                context.throttle(throttle_time_ms)
-            return MetadataResponse()
-
-        async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:
-            client.send(*(metadata_request(number) for number in (1, 2, 3)))
-            assert await client.correlation_ids(2) == [1, 2]
-            await asyncio.sleep(0.05)
-            assert begun == [1, 2]
-
-    run(scenario)
+            async with connected(server) as third:
+                third.send(metadata_request(3))
+                assert await third.correlation_ids(1) == [3]
+    assert [(log["event"], log["reason"]) for log in logs] == [
+        ("connection_rejected", "too many connections: max.connections allows 1")
+    ]
 
 
-def test_largest_partial_requests_are_shed_first(run: Run) -> None:
-    async def scenario() -> None:
-        limits = Limits(held_bytes_max=1_000_000)
+@on_each_loop
+async def test_connections_max_idle() -> None:
+    now = 0.0
+    gates = Gates()
+    service = serving({ApiKey.METADATA: gates}, limits=Limits(idle_ms_max=10_000), clock=lambda: now)
+    async with service as server, connected(server) as idle, connected(server) as waiting:
+        waiting.send(metadata_request(1, "gate1"))
+        await gates.until(begun=1)
+        now = 9.0
+        idle.send(metadata_request(2))
+        assert await idle.correlation_ids(1) == [2]
+        now = 18.9
+        server.close_idle()
+        assert server.connections == 2
+        now = 19.0
         with capture_logs() as logs:
-            async with (
-                serving({ApiKey.METADATA: at_once}, limits=limits) as server,
-                connected(server) as large,
-                connected(server) as small,
-                connected(server) as last,
-            ):
-                for client, size in ((large, 600_000), (small, 300_000)):
-                    client.send((1_000_000).to_bytes(4, "big") + bytes(size))
-                await until(lambda: server._held == 900_008)
-                last.send((1_000_000).to_bytes(4, "big") + bytes(500_000))
-                assert await large.closed() == b""
-                await until(lambda: server.connections == 2)
-                assert server._held == 800_008
-                last.writer.close()
-                small.writer.close()
-                await until(lambda: server._held == 0)
-        assert [log["reason"] for log in logs] == [
-            "the buffers of all connections exceed queued.max.request.bytes=1000000"
-        ]
-
-    run(scenario)
+            server.close_idle()
+            assert await idle.closed() == b""
+        assert [log["reason"] for log in logs] == ["idle"]
+        gates.open("gate1")
+        assert await waiting.correlation_ids(1) == [1]
 
 
-def test_unsent_responses_count_for_queued_max_request_bytes(run: Run) -> None:
-    async def scenario() -> None:
-        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 30_000),) * 300)
+@on_each_loop
+async def test_idle_check_runs_periodically() -> None:
+    limits = Limits(idle_ms_max=20)
+    async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
+        assert await client.closed() == b""
 
-        limits = Limits(held_bytes_max=20_000_000)
-        async with serving({ApiKey.METADATA: handle}, limits=limits) as server, AsyncExitStack() as stack:
-            clients = [await stack.enter_async_context(connected(server)) for _ in range(6)]
-            for client in clients:
-                client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-                client.send(metadata_request(1))
-            await until(lambda: server.connections < 6)
-            await settled()
-            assert server._held <= limits.held_bytes_max
-            assert server.connections >= 2
 
-    run(scenario)
+@on_each_loop
+async def test_muted_client_that_disconnects_leaves_nothing_behind() -> None:
+    def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
+        context.throttle(2**31 - 1)
+        return MetadataResponse()
+
+    limits = Limits(idle_ms_max=100)
+    async with serving({ApiKey.METADATA: silencing}, limits=limits) as server, connected(server) as client:
+        client.send(metadata_request(1))
+        assert await client.correlation_ids(1) == [1]
+        known = [weakref.ref(each) for each in server._connections]
+        assert await client.closed() == b""
+        await until(lambda: server.connections == 0)
+        await settled()
+        gc.collect()
+        assert [each() for each in known] == [None]
+
+
+@on_each_loop
+async def test_longest_throttle_time_wins() -> None:
+    begun: list[int] = []
+
+    def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
+        begun.append(context.correlation_id)
+        for throttle_time_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
+            context.throttle(throttle_time_ms)
+        return MetadataResponse()
+
+    async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:
+        client.send(*(metadata_request(number) for number in (1, 2, 3)))
+        assert await client.correlation_ids(2) == [1, 2]
+        await asyncio.sleep(0.05)
+        assert begun == [1, 2]
+
+
+@on_each_loop
+async def test_largest_partial_requests_are_shed_first() -> None:
+    limits = Limits(held_bytes_max=1_000_000)
+    with capture_logs() as logs:
+        async with (
+            serving({ApiKey.METADATA: at_once}, limits=limits) as server,
+            connected(server) as large,
+            connected(server) as small,
+            connected(server) as last,
+        ):
+            for client, size in ((large, 600_000), (small, 300_000)):
+                client.send((1_000_000).to_bytes(4, "big") + bytes(size))
+            await until(lambda: server._held == 900_008)
+            last.send((1_000_000).to_bytes(4, "big") + bytes(500_000))
+            assert await large.closed() == b""
+            await until(lambda: server.connections == 2)
+            assert server._held == 800_008
+            last.writer.close()
+            small.writer.close()
+            await until(lambda: server._held == 0)
+    assert [log["reason"] for log in logs] == ["the buffers of all connections exceed queued.max.request.bytes=1000000"]
+
+
+@on_each_loop
+async def test_unsent_responses_count_for_queued_max_request_bytes() -> None:
+    def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+        return MetadataResponse(brokers=(NodeEndpoint(host="x" * 30_000),) * 300)
+
+    limits = Limits(held_bytes_max=20_000_000)
+    async with serving({ApiKey.METADATA: handle}, limits=limits) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(server)) for _ in range(6)]
+        for client in clients:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.send(metadata_request(1))
+        await until(lambda: server.connections < 6)
+        await settled()
+        assert server._held <= limits.held_bytes_max
+        assert server.connections >= 2
 
 
 def test_max_connections_per_ip_overrides() -> None:
@@ -274,7 +246,7 @@ def test_max_connections_per_ip_overrides() -> None:
 
 
 def test_total_connection_limit() -> None:
-    counts = ConnectionCounts(total_max=3)
+    counts = ConnectionCounts(descriptors_max=3)
     assert [counts.admit(f"192.0.2.{number}") for number in range(5)] == [True, True, True, False, False]
     counts.left("192.0.2.0")
     assert counts.total == 2
@@ -290,37 +262,32 @@ def test_disconnected_addresses_are_forgotten() -> None:
     assert not counts._by_host, "each address that ever came is kept"
 
 
-def test_listeners_share_max_connections_per_ip(run: Run) -> None:
-    async def scenario() -> None:
-        counts, handlers = ConnectionCounts(1), {ApiKey.METADATA: at_once}
-        with capture_logs() as logs:
-            async with serving(handlers, counts=counts) as one, serving(handlers, counts=counts) as other:
-                async with connected(one) as first:
-                    first.send(metadata_request(1))
-                    assert await first.correlation_ids(1) == [1]
-                    async with connected(other) as second:
-                        assert await second.closed() == b""
-                await until(lambda: counts.total == 0)
-                async with connected(other) as third:
-                    third.send(metadata_request(3))
-                    assert await third.correlation_ids(1) == [3]
-        reason = "too many connections from one address: max.connections.per.ip allows 1"
-        assert [(log["event"], log["reason"]) for log in logs] == [("connection_rejected", reason)]
-
-    run(scenario)
-
-
-def test_tls_handshake_counts_as_connection(run: Run, tmp_path: Path) -> None:
-    tls = Tls(settings(Authority(tmp_path).issue("server")))
-
-    async def scenario() -> None:
-        counts = ConnectionCounts(1)
-        async with serving({ApiKey.METADATA: at_once}, tls=tls, counts=counts) as server:
-            _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
-            await until(lambda: counts.total == 1)
-            async with connected(server) as second:
-                assert await second.closed() == b""
-            waiting.close()
+@on_each_loop
+async def test_listeners_share_max_connections_per_ip() -> None:
+    counts, handlers = ConnectionCounts(1), {ApiKey.METADATA: at_once}
+    with capture_logs() as logs:
+        async with serving(handlers, counts=counts) as one, serving(handlers, counts=counts) as other:
+            async with connected(one) as first:
+                first.send(metadata_request(1))
+                assert await first.correlation_ids(1) == [1]
+                async with connected(other) as second:
+                    assert await second.closed() == b""
             await until(lambda: counts.total == 0)
+            async with connected(other) as third:
+                third.send(metadata_request(3))
+                assert await third.correlation_ids(1) == [3]
+    reason = "too many connections from one address: max.connections.per.ip allows 1"
+    assert [(log["event"], log["reason"]) for log in logs] == [("connection_rejected", reason)]
 
-    run(scenario)
+
+@on_each_loop
+async def test_tls_handshake_counts_as_connection(tmp_path: Path) -> None:
+    tls = Tls(settings(Authority(tmp_path).issue("server")))
+    counts = ConnectionCounts(1)
+    async with serving({ApiKey.METADATA: at_once}, tls=tls, counts=counts) as server:
+        _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
+        await until(lambda: counts.total == 1)
+        async with connected(server) as second:
+            assert await second.closed() == b""
+        waiting.close()
+        await until(lambda: counts.total == 0)

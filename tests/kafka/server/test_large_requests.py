@@ -8,64 +8,58 @@ from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey
+from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseBroker,
 )
 from controller.kafka.server.service import Limits
 from tests.kafka.server.gates import Gates
-from tests.kafka.server.listener import Run, connected, metadata_request, request, run, serving, settled, until
+from tests.kafka.server.listener import connected, metadata_request, on_each_loop, request, serving, settled, until
 from tests.kafka.server.test_writing import Bench
-
-__all__ = ["run"]
 
 LARGE = MetadataRequest(topics=tuple(MetadataRequestTopic(name="gate") for _ in range(10_000)))
 
 
-def test_requests_after_a_large_one_wait(run: Run) -> None:
-    async def scenario() -> None:
-        sizes: list[int] = []
+@on_each_loop
+async def test_requests_after_a_large_one_wait() -> None:
+    sizes: list[int] = []
 
-        def handle(context: RequestContext, request: MetadataRequest) -> Answer:
-            assert threading.current_thread() is threading.main_thread(), "handlers run in the loop"
-            assert request.topics is not None
-            sizes.append(len(request.topics))
-            return MetadataResponse()
+    def handle(context: RequestContext, request: MetadataRequest) -> Answer:
+        assert threading.current_thread() is threading.main_thread(), "handlers run in the loop"
+        assert request.topics is not None
+        sizes.append(len(request.topics))
+        return MetadataResponse()
 
-        async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
-            client.send(metadata_request(1), request(2, LARGE, version=1), metadata_request(3))
-            assert await client.correlation_ids(3) == [1, 2, 3]
-            assert sizes == [1, 10_000, 1]
-
-    run(scenario)
+    async with serving({ApiKey.METADATA: handle}) as server, connected(server) as client:
+        client.send(metadata_request(1), request(2, LARGE, version=1), metadata_request(3))
+        assert await client.correlation_ids(3) == [1, 2, 3]
+        assert sizes == [1, 10_000, 1]
 
 
-def test_malformed_large_request_disconnects_after_earlier_responses(run: Run) -> None:
-    async def scenario() -> None:
-        outcomes: list[str] = []
-        gates = Gates()
-        with capture_logs() as logs:
-            async with (
-                serving({ApiKey.METADATA: gates}, on_request=lambda *report: outcomes.append(report[2])) as server,
-                connected(server) as client,
-            ):
-                whole = request(2, LARGE, version=1)
-                size = len(whole) - 4 - 100
-                cut = size.to_bytes(4, "big") + whole[4 : 4 + size]
-                client.send(metadata_request(1, "gate1"), cut, metadata_request(3))
-                await until(lambda: outcomes == ["malformed"])
-                gates.open("gate1")
-                assert await client.correlation_ids(1) == [1]
-                assert await client.closed() == b""
-        assert outcomes == ["malformed", "answered"]
-        assert gates.begun == ["gate1"]
-        [line] = logs
-        assert (line["event"], line["api"]) == ("connection_closed", "Metadata")
-        assert "topics" in line["reason"]
-
-    run(scenario)
+@on_each_loop
+async def test_malformed_large_request_disconnects_after_earlier_responses() -> None:
+    outcomes: list[str] = []
+    gates = Gates()
+    with capture_logs() as logs:
+        async with (
+            serving({ApiKey.METADATA: gates}, on_request=lambda *report: outcomes.append(report[2])) as server,
+            connected(server) as client,
+        ):
+            whole = request(2, LARGE, version=1)
+            size = len(whole) - 4 - 100
+            cut = size.to_bytes(4, "big") + whole[4 : 4 + size]
+            client.send(metadata_request(1, "gate1"), cut, metadata_request(3))
+            await until(lambda: outcomes == ["malformed"])
+            gates.open("gate1")
+            assert await client.correlation_ids(1) == [1]
+            assert await client.closed() == b""
+    assert outcomes == ["malformed", "answered"]
+    assert gates.begun == ["gate1"]
+    [line] = logs
+    assert (line["event"], line["api"]) == ("connection_closed", "Metadata")
+    assert "topics" in line["reason"]
 
 
 async def test_disconnect_while_decoding_leaves_nothing_behind() -> None:
@@ -81,44 +75,39 @@ async def test_disconnect_while_decoding_leaves_nothing_behind() -> None:
     bench.server.reader.shutdown()
 
 
-def test_unsent_responses_count(run: Run) -> None:
+@on_each_loop
+async def test_unsent_responses_count() -> None:
     """What is answered behind a request that waits is kept: as bytes, and not beyond the limit."""
+    begun: list[str] = []
+    gates = Gates()
 
-    async def scenario() -> None:
-        begun: list[str] = []
-        gates = Gates()
+    def handle(context: RequestContext, request: MetadataRequest) -> object:
+        assert request.topics
+        begun.append(request.topics[0].name or "")
+        if begun[-1] == "gate":
+            return gates(context, request)
+        return MetadataResponse(brokers=(NodeEndpoint(host="x" * 10_000),))
 
-        def handle(context: RequestContext, request: MetadataRequest) -> object:
-            assert request.topics
-            begun.append(request.topics[0].name or "")
-            if begun[-1] == "gate":
-                return gates(context, request)
-            return MetadataResponse(brokers=(MetadataResponseBroker(host="x" * 10_000),))
+    limits = Limits(request_bytes_max=100_000)
+    async with serving({ApiKey.METADATA: handle}, limits=limits) as server, connected(server) as client:  # type: ignore[dict-item]
+        client.send(metadata_request(0, "gate"), *(metadata_request(number, "now") for number in range(1, 100)))
+        await until(lambda: len(begun) >= 10)
+        await settled()
+        assert len(begun) == 11, "as many answers as fit, beside the request that waits"
+        gates.open("gate")
+        assert await client.correlation_ids(100) == list(range(100))
 
-        limits = Limits(request_bytes_max=100_000)
-        async with serving({ApiKey.METADATA: handle}, limits=limits) as server, connected(server) as client:  # type: ignore[dict-item]
-            client.send(metadata_request(0, "gate"), *(metadata_request(number, "now") for number in range(1, 100)))
-            await until(lambda: len(begun) >= 10)
+
+@on_each_loop
+async def test_list_requests_run_alone() -> None:
+    gates = Gates()
+    async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
+        row = server.handlers[ApiKey.METADATA]
+        server.handlers = {ApiKey.METADATA: ApiHandler(row.min_version, row.max_version, row.handle, alone=True)}
+        client.send(*(metadata_request(number, f"gate{number}") for number in range(3)))
+        for number in range(3):
+            await gates.until(begun=number + 1)
             await settled()
-            assert len(begun) == 11, "as many answers as fit, beside the request that waits"
-            gates.open("gate")
-            assert await client.correlation_ids(100) == list(range(100))
-
-    run(scenario)
-
-
-def test_list_requests_run_alone(run: Run) -> None:
-    async def scenario() -> None:
-        gates = Gates()
-        async with serving({ApiKey.METADATA: gates}) as server, connected(server) as client:
-            row = server.handlers[ApiKey.METADATA]
-            server.handlers = {ApiKey.METADATA: ApiHandler(row.min_version, row.max_version, row.handle, alone=True)}
-            client.send(*(metadata_request(number, f"gate{number}") for number in range(3)))
-            for number in range(3):
-                await gates.until(begun=number + 1)
-                await settled()
-                assert len(gates.begun) == number + 1
-                gates.open(f"gate{number}")
-            assert await client.correlation_ids(3) == [0, 1, 2]
-
-    run(scenario)
+            assert len(gates.begun) == number + 1
+            gates.open(f"gate{number}")
+        assert await client.correlation_ids(3) == [0, 1, 2]

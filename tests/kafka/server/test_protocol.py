@@ -6,7 +6,7 @@ import itertools
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.kafka.codec import codec
@@ -46,7 +46,6 @@ def answered(conversation: ServerProtocol) -> list[int]:
     return found
 
 
-@settings(max_examples=100, deadline=None)
 @given(cuts=st.lists(st.integers(0, 400), max_size=30), names=st.lists(st.text("ab", max_size=60), max_size=6))
 def test_frames_in_any_pieces(cuts: list[int], names: list[str]) -> None:
     conversation = protocol()
@@ -81,7 +80,6 @@ def test_requests_wait_in_the_buffer() -> None:
     assert not conversation.has_frame()
 
 
-@settings(max_examples=100, deadline=None)
 @given(order=st.permutations(range(6)))
 def test_responses_are_in_order_of_requests(order: list[int]) -> None:
     conversation = protocol()

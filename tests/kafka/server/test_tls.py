@@ -25,10 +25,8 @@ from controller.kafka.server.tls import (
     TlsSettings,
     distinguished_name,
 )
-from tests.kafka.server.listener import Client, Run, metadata_request, run, serving
+from tests.kafka.server.listener import Client, metadata_request, on_each_loop, serving
 from tests.security.certificates import Authority, Files, common_name, name
-
-__all__ = ["run"]
 
 NAMES = [
     (common_name("alice"), "CN=alice,O=Example"),
@@ -145,33 +143,27 @@ async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
     return "" if answer is None else "spoken"
 
 
-def test_principal_of_client_certificate(run: Run, authority: Authority) -> None:
+@on_each_loop
+async def test_principal_of_client_certificate(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
     client = authority.issue("client")
-
-    async def scenario() -> None:
-        principals = Principals()
-        async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
-            assert server.protocol == "SSL"
-            await who(server, context_of(authority, client))
-            await who(server, context_of(authority))
-        assert principals.seen == ["User:CN=client,O=Example", "User:ANONYMOUS"]
-
-    run(scenario)
+    principals = Principals()
+    async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+        assert server.protocol == "SSL"
+        await who(server, context_of(authority, client))
+        await who(server, context_of(authority))
+    assert principals.seen == ["User:CN=client,O=Example", "User:ANONYMOUS"]
 
 
-def test_many_and_large_requests_over_tls(run: Run, authority: Authority) -> None:
+@on_each_loop
+async def test_many_and_large_requests_over_tls(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
-
-    async def scenario() -> None:
-        async with serving(HANDLERS, tls=tls) as server:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context_of(authority))
-            client = Client(reader, writer)
-            client.send(*(metadata_request(number, "x" * 20_000) for number in range(200)))
-            assert await client.correlation_ids(200) == list(range(200))
-            writer.close()
-
-    run(scenario)
+    async with serving(HANDLERS, tls=tls) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context_of(authority))
+        client = Client(reader, writer)
+        client.send(*(metadata_request(number, "x" * 20_000) for number in range(200)))
+        assert await client.correlation_ids(200) == list(range(200))
+        writer.close()
 
 
 async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
@@ -195,58 +187,50 @@ async def logged(lines: Sequence[object], count: int) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_failed_handshakes_are_logged(run: Run, authority: Authority, tmp_path: Path) -> None:
+@on_each_loop
+async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="required", truststore=authority.file))
     other = tmp_path / "other"
     other.mkdir()
     stranger = Authority(other).issue("stranger")
-
-    async def scenario() -> None:
-        principals = Principals()
-        async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
-            with capture_logs() as lines:
-                await refused(server, context_of(authority))
-                await refused(server, context_of(authority, stranger))
-                await refused(server, None)
-                await logged(lines, 3)
-            reasons = [line["reason"] for line in lines]
-            assert reasons[0] == "peer did not return a certificate"
-            assert reasons[1].startswith("the client's certificate was rejected: ")
-            assert {line["event"] for line in lines} == {"tls_handshake_failed"}
-            assert server.connections == 0
-            assert not server.handshakes
-        assert principals.seen == []
-
-    run(scenario)
-
-
-def test_handshake_timeout(run: Run, authority: Authority) -> None:
-    tls = Tls(settings(authority.issue("server")))
-
-    async def scenario() -> None:
-        async with serving(HANDLERS, tls=tls, limits=Limits(authentication_ms_max=100)) as server:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            assert await reader.read() == b""
-            writer.close()
-
-    run(scenario)
-
-
-def test_handshakes_count_as_connections(run: Run, authority: Authority) -> None:
-    tls = Tls(settings(authority.issue("server")))
-
-    async def scenario() -> None:
-        async with serving(HANDLERS, tls=tls, limits=Limits(connections_max=1)) as server:
-            _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
-            while not server.handshakes:  # noqa: ASYNC110 - what is waited for is in the server's state
-                await asyncio.sleep(0.005)
+    principals = Principals()
+    async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+        with capture_logs() as lines:
             await refused(server, context_of(authority))
-            waiting.close()
+            await refused(server, context_of(authority, stranger))
+            await refused(server, None)
+            await logged(lines, 3)
+        reasons = [line["reason"] for line in lines]
+        assert reasons[0] == "peer did not return a certificate"
+        assert reasons[1].startswith("the client's certificate was rejected: ")
+        assert {line["event"] for line in lines} == {"tls_handshake_failed"}
+        assert server.connections == 0
+        assert not server.handshakes
+    assert principals.seen == []
 
-    run(scenario)
+
+@on_each_loop
+async def test_handshake_timeout(authority: Authority) -> None:
+    tls = Tls(settings(authority.issue("server")))
+    async with serving(HANDLERS, tls=tls, limits=Limits(authentication_ms_max=100)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert await reader.read() == b""
+        writer.close()
 
 
-def test_tls_reload_applies_to_new_connections(run: Run, tmp_path: Path) -> None:
+@on_each_loop
+async def test_handshakes_count_as_connections(authority: Authority) -> None:
+    tls = Tls(settings(authority.issue("server")))
+    async with serving(HANDLERS, tls=tls, limits=Limits(connections_max=1)) as server:
+        _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
+        while not server.handshakes:  # noqa: ASYNC110 - what is waited for is in the server's state
+            await asyncio.sleep(0.005)
+        await refused(server, context_of(authority))
+        waiting.close()
+
+
+@on_each_loop
+async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
     folders = [tmp_path / "old", tmp_path / "new"]
     for folder in folders:
         folder.mkdir()
@@ -255,27 +239,23 @@ def test_tls_reload_applies_to_new_connections(run: Run, tmp_path: Path) -> None
     truststore = tmp_path / "trust.pem"
     truststore.write_bytes(old.file.read_bytes())
     tls = Tls(settings(old_server, client_auth="required", truststore=truststore))
-
-    async def scenario() -> None:
-        async with serving(HANDLERS, tls=tls) as server:
-            context = context_of(old, old_client)
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-            living = Client(reader, writer)
-            living.send(metadata_request(1))
-            await living.receive()
-            old_server.keystore.write_bytes(new.issue("server").keystore.read_bytes())
-            truststore.write_bytes(new.file.read_bytes())
-            tls.reload()
-            living.send(metadata_request(2))
-            assert await living.correlation_ids(1) == [2], "who is connected stays"
-            writer.close()
-            await refused(server, context)
-            both = context_of(new, new.issue("client"))
-            assert await who(server, both) == "spoken"
-            both.load_cert_chain(old_client.keystore)
-            await refused(server, both)
-
-    run(scenario)
+    async with serving(HANDLERS, tls=tls) as server:
+        context = context_of(old, old_client)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+        living = Client(reader, writer)
+        living.send(metadata_request(1))
+        await living.receive()
+        old_server.keystore.write_bytes(new.issue("server").keystore.read_bytes())
+        truststore.write_bytes(new.file.read_bytes())
+        tls.reload()
+        living.send(metadata_request(2))
+        assert await living.correlation_ids(1) == [2], "who is connected stays"
+        writer.close()
+        await refused(server, context)
+        both = context_of(new, new.issue("client"))
+        assert await who(server, both) == "spoken"
+        both.load_cert_chain(old_client.keystore)
+        await refused(server, both)
 
 
 def test_failed_tls_reload_keeps_the_context(authority: Authority) -> None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.topics import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from controller.kafka.messages.message import NodeEndpoint
+from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.server import KafkaServer
 from tests.kafka.server.listener import metadata_request, table
@@ -74,7 +75,7 @@ class Bench:
     async def answer(self, *numbers: int, size: int = 1) -> None:
         """Answer these requests, and let the connection take its turn."""
         for number in numbers:
-            self.futures[number].set_result(MetadataResponse(brokers=(MetadataResponseBroker(host="x" * size),)))
+            self.futures[number].set_result(MetadataResponse(brokers=(NodeEndpoint(host="x" * size),)))
         for _ in range(3):
             await asyncio.sleep(0)
 

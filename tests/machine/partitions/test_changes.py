@@ -13,7 +13,7 @@ from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
 from tests.support import tools
 
-CASES = 4000
+CASES = 2000
 SEED = 20261121
 ORACLE = Path(__file__).parent / "oracle"
 TOPIC = TopicName("t")

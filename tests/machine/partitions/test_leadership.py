@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given as hypothesis_given
-from hypothesis import settings
 from msgspec.structs import replace
 
 from controller.machine.commands.commands import AlterPartition, ChangeSettings
@@ -64,7 +63,6 @@ def test_isr_reports(row: str) -> None:
             assert event_text(change) == result
 
 
-@settings(max_examples=100)
 @hypothesis_given(walks())
 def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
     """`is_reconciled` may return False too often, but never True if there is something to do."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.machine.decide import decide
@@ -67,6 +67,7 @@ def test_followers_of_a_leader_are_even_over_the_others(name: str, brokers: int)
     assert len(pairs) == brokers * (brokers - 1), f"each pair of leader and follower once: {pairs}"
 
 
+@settings(max_examples=10)
 @given(_racks)
 def test_leaders_are_even_over_topics(racks: Racks) -> None:
     topics = 200 * len(racks)

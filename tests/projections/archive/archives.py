@@ -14,7 +14,7 @@ from events.logs.archive.manifest import (
     archive_status,
     manifest_changes,
     manifests_of,
-    note,
+    status_changes,
 )
 from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.archive.writing import Archiver
@@ -74,9 +74,9 @@ def archiver(
 def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
     """Archive what is closed, and note it."""
     at_work = archiver(log, open_store(str(url)), writer)
-    log.note(note(replace(archive_status(log), url=str(url))))
+    log.put_state(status_changes(replace(archive_status(log), url=str(url))))
     while (manifest := at_work.step()) is not None:
-        log.note(manifest_changes(manifest))
+        log.put_state(manifest_changes(manifest))
     return list(manifests_of(log))
 
 

@@ -8,7 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived import retention
 from tests.projections.archive.archives import (
@@ -41,14 +43,25 @@ def folder(day: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(day, tmp_path / "log"))
 
 
-@pytest.fixture
-def cut(folder: Path, tmp_path: Path) -> Iterator[RocksDbLog]:
-    """The same log, of which all but the last segment is in the archive alone."""
-    with closing(open_log(folder)) as log:
-        manifests = archive_all(log, tmp_path / "archive")
+@pytest.fixture(scope="package")
+def cut_day(day: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a log of which all but the last segment is in `archive`, next to it, alone."""
+    folder = tmp_path_factory.mktemp("cut")
+    shutil.copytree(day, folder / "log")
+    with closing(open_log(folder / "log")) as log:
+        manifests = archive_all(log, folder / "archive")
         take_snapshot(log, 300)
         take_snapshot(log, manifests[-1].end)
         assert retention.drop(log, manifests, manifests[-1].last_ms + DAY_MS, 0, -1)
         assert log.start_offset >= manifests[-2].end
         forget_all(log)
+    return folder
+
+
+@pytest.fixture
+def cut(cut_day: Path, tmp_path: Path) -> Iterator[RocksDbLog]:
+    """A copy of that log, and of its archive."""
+    shutil.copytree(cut_day, tmp_path, dirs_exist_ok=True)
+    with closing(open_log(tmp_path / "log")) as log:
+        log.put_state(status_changes(replace(archive_status(log), url=str(tmp_path / "archive"))))
         yield log

@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from events.codec import decode_event
 from events.external_decision import was_requested
 from events.logs.archive.base import base_of, bases, download_base, write_base
-from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, note, read_chain
+from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, read_chain, status_changes
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
@@ -47,7 +47,7 @@ EVENTS_A_ROUND = 300
 STEPS_A_ROUND = 160
 """About so many a round has; some rounds die before one, others live to their end."""
 _FILE_STEPS = ("os.rename", "os.remove", "os.mkdir")
-_LOG_STEPS = ("write", "flush", "note", "drop_before", "forget")
+_LOG_STEPS = ("write", "flush", "put_state", "drop_before", "forget")
 
 
 class Mortal:
@@ -126,10 +126,10 @@ def _write(log: RocksDbLog, store: TopicStore, story: list[bytes], durable: Conn
 
 def _archive(log: RocksDbLog, folder: Path) -> None:
     place = Folder(folder / "archive")
-    log.note(note(replace(archive_status(log), url=place.url)))
+    log.put_state(status_changes(replace(archive_status(log), url=place.url)))
     archiving = archiver(log, place)
     while (manifest := archiving.step()) is not None:
-        log.note(manifest_changes(manifest))
+        log.put_state(manifest_changes(manifest))
     manifests = list(manifests_of(log))
     retention.drop(log, manifests, 10**15, 0, -1)
     while (leaving := retention.IndexCleanup.next(log, manifests)) is not None:

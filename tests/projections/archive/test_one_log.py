@@ -27,10 +27,10 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
+from projections.queries.events import newest_of_topic
 from projections.queries.explain import explain
-from projections.queries.listing import newest_of_topic
 from projections.queries.query import Questions
-from projections.queries.requests import RequestFilter, requests_page
+from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import look
 from projections.replay.spark.column_batches import Columns
 from projections.replay.spark.columns import COLUMNS
@@ -241,15 +241,15 @@ def _requests(log: RocksDbLog) -> list[object]:
     """All requests, and those of each kind."""
     end, questions = log.next_offset, Questions([query_of_log(log)])
     filters = [RequestFilter(), RequestFilter(principal="User:ann"), RequestFilter(outcome="rejected")]
-    pages = [requests_page(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
-    return [*pages, requests_page(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
+    pages = [scan_requests(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
+    return [*pages, scan_requests(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
 
 
 def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
     end, questions = cut.next_offset, Questions([query_of_log(cut)])
 
     def shown(which: RequestFilter) -> list[IndexedRequest]:
-        return list(requests_page(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
+        return list(scan_requests(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
 
     before = shown(RequestFilter())
     late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
@@ -258,7 +258,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(cut)
     index._recent[late.request_id] = late  # the process that took it is the one that answers it
-    cut.note(index.changes([Recorded(Offset(end - 1), 0, cause, answer)]))
+    cut.put_state(index.changes([Recorded(Offset(end - 1), 0, cause, answer)]))
     after = shown(RequestFilter())
     assert [one.request_id for one in after] == [one.request_id for one in before], "each once, in order"
     assert late not in after
@@ -336,7 +336,7 @@ def test_killed_at_each_step_of_archiving(
         dying = archiver(log, store)
         with suppress(Died):
             while (manifest := dying.step()) is not None:
-                log.note(manifest_changes(manifest))
+                log.put_state(manifest_changes(manifest))
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.archiving import Archiving, Keeping
+from controller.serving.archiving import Archiving, Retention
 from controller.settings.load import load_settings
 from events.logs.archive import store
 from events.logs.archive.manifest import (
@@ -75,7 +75,7 @@ def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path)
 
 
 def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
-    cut.note(dict.fromkeys(manifest_changes(next(manifests_of(cut))), b"\xc1"))
+    cut.put_state(dict.fromkeys(manifest_changes(next(manifests_of(cut))), b"\xc1"))
     with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
         list(manifests_of(cut))
 
@@ -123,7 +123,7 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     log.flush()
     manifest = at_work.step()
     assert manifest is not None
-    log.note(manifest_changes(manifest))
+    log.put_state(manifest_changes(manifest))
     assert list(manifests_of(log)) == [manifest]
     assert manifest.history == history_of(log) != ""
     log.close()
@@ -196,9 +196,11 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 ) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
+    writer = Writer(boot="boot", where="here", since_ms=0)
+
     async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
-            one = Archiving(log, settings, "boot", "here", lambda: 0, Folder(place), Keeping(ms=-1))
+            one = Archiving(log, settings, lambda: 0, Folder(place), Retention(ms=-1), writer)
             for _ in range(segments):
                 await one._once()
             assert list(manifests_of(log)) == one._manifests
@@ -208,7 +210,7 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
     shutil.rmtree(place)
     assert len((await archived(1))._manifests) == 1, "what was archived before is not there"
     one = await archived(3)
-    assert (one.trouble, [each.start for each in one._manifests]) == (None, [0, 256])
+    assert (one.error, [each.start for each in one._manifests]) == (None, [0, 256])
 
 
 class Full(Folder):

@@ -184,5 +184,6 @@ def test_comparing_needs_a_live_side(kafka44: ReferenceKafka, run_without_spark:
         ended = run_without_spark("compare", log, *more)
         assert (ended.code, ended.out) == (2, "")
         assert (
-            "say what to compare with, --data DIR of a gateway or worker, or --http HOST:PORT of a gateway" in ended.err
+            "no state to compare with: name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway"
+            in ended.err
         )

@@ -19,7 +19,7 @@ from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
 from projections.replay.rebuild.explaining import excerpt, explained, run_explain
 from projections.views import lines
-from projections.views.json_types import ExplanationView
+from projections.views.events import ExplanationView
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import query_of, questions_of, story
 from tests.projections.test_explain import LIFE

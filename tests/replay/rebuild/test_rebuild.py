@@ -49,7 +49,7 @@ from projections.replay.spark.folding import Stored, fold_shards, shards_frame
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
 from projections.text.names import topic_id_text
-from projections.views.requests import request_row
+from projections.views.requests import request_view
 from tests.events import golden
 from tests.machine.rig import fold
 from tests.replay.history import BORN_MS
@@ -174,7 +174,7 @@ def _expected(records: list[Recorded]) -> Iterator[tuple[str, ...]]:
     for request_id in ids:
         if request_id is None:
             continue
-        row = request_row(one for one in records if getattr(one.event, "request_id", None) == request_id)
+        row = request_view(one for one in records if getattr(one.event, "request_id", None) == request_id)
         assert row is not None
         for topic in row.topics:
             cells = (request_id, topic.topic, topic.status, topic.code, topic.rule, row.principal, row.api)

@@ -19,7 +19,7 @@ from projections.replay.report.data import OUTCOMES, Held, Report
 from projections.replay.report.queries import gather
 from projections.replay.report.report import run_report
 from projections.text.names import error_name
-from projections.views.requests import RequestRow, request_row
+from projections.views.requests import RequestView, request_view
 from tests.machine.rig import fold, topics_of
 from tests.replay.redecide.test_redecide import find, without
 from tests.replay.written import records_of, written
@@ -45,14 +45,14 @@ def test_requests_are_counted_by_how_they_ended(report: Report, records: list[Re
     assert all(one.at_ms % report.bucket_ms == 0 for one in report.outcomes)
 
 
-def _requests(records: list[Recorded]) -> list[RequestRow]:
+def _requests(records: list[Recorded]) -> list[RequestView]:
     of_requests = [one for one in records if hasattr(one.event, "request_id")]
     by_request = sorted(of_requests, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
     grouped = groupby(by_request, key=lambda one: one.event.request_id)  # type: ignore[union-attr]
-    return [row for _, group in grouped if (row := request_row(group)) is not None]
+    return [row for _, group in grouped if (row := request_view(group)) is not None]
 
 
-def _outcome(request: RequestRow, status: str) -> str:
+def _outcome(request: RequestView, status: str) -> str:
     if status == "rejected":
         return "refused" if request.timeout_ms is not None else "change-refused"
     return status if status in OUTCOMES else "changed"

@@ -24,7 +24,7 @@ from tests.replay.written import records_of, written
 RELEASE = "1.0"
 STORIES = (
     "1@x 2@y 3@z count=2\ncreate a 2x3\nconfirm 1 2 3\ncreate b 1x1\ndelete a",
-    "1@x 2@y count=4\ncreate c 1x1\ncreate a -1x2\nconfirm 1 2\nfence 2\nreview a c",
+    "1@x 2@y count=4\ncreate c 1x1\ncreate a -1x2\nconfirm 1 2\nfence 2\nreconcile a c",
 )
 """Both have a topic `a`, of other brokers and other settings."""
 

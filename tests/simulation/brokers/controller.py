@@ -21,7 +21,7 @@ from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.kafka.messages import ZERO_UUID
-from controller.serving.real_brokers import real_broker_listener
+from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint, SettingsChanged
 from tests.simulation.brokers.door import Door
 from tests.simulation.faulty_log import FaultyLog
@@ -122,7 +122,7 @@ class ControllerProcess(Serving):
         """Follow what there is, then lead."""
         await self.run(asyncio.ensure_future, self._start())
         self.door = Door(
-            self.number, CONTROLLER_LISTENER, real_broker_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
+            self.number, CONTROLLER_LISTENER, kraft_broker_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
         )
 
     async def _start(self) -> None:

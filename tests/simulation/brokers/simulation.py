@@ -42,7 +42,7 @@ def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> 
         with chance_from(rng), probed(worlds):
             return virtual_time.run(_live(seed, rng, plan or Plan(), worlds, life_s))
     except BaseException as error:
-        error.add_note(f"to see it again: python -m tests.simulation.brokers {seed}")
+        error.add_note(f"to see it again: python -m tests.simulation brokers {seed}")
         raise
 
 

@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Final
 
 from controller.brokers.kraft.quorum.raft import effects as out
-from controller.brokers.kraft.quorum.raft import requests
-from controller.brokers.kraft.quorum.raft.core import Quorum
-from controller.brokers.kraft.quorum.raft.election import Candidate
-from controller.brokers.kraft.quorum.raft.following import Follower
-from controller.brokers.kraft.quorum.raft.leading import Leader
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
+from controller.brokers.kraft.quorum.raft.follower import Follower
+from controller.brokers.kraft.quorum.raft.leader import Leader
+from controller.brokers.kraft.quorum.raft.leaderless import Candidate
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
-from controller.brokers.kraft.quorum.raft.progress import Progress, Replica
+from controller.brokers.kraft.quorum.raft.progress import Fetches, Progress
+from controller.brokers.kraft.quorum.raft.replica import Replica
+from controller.brokers.kraft.quorum.raft.role import RoleState, ToLeader, Transition
 from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.messages import quorum
 from tests.simulation.planting import Bugs
 from tests.simulation.quorum.disk import Disk
 
 
-def _commit_before_flush(core: Quorum, offset: int) -> None:
-    if offset > core.high_watermark:
-        core.high_watermark = offset
-        core._effects.append(out.HighWatermark(offset))
+def _commit_before_flush(replica: Replica, offset: int) -> None:
+    if offset > replica.high_watermark:
+        replica.high_watermark = offset
+        replica._effects.append(out.HighWatermark(offset))
 
 
-def _count_all(leader: Leader, now: float, *, own: Callable[[Quorum], int], start: int | None) -> None:
-    core, before = leader._core, leader.watermark
-    end = leader.progress.majority_end(core.voters, core.me.id, own(core))
-    if end > (leader.epoch_start if start is None else start):
-        core.commit(end)
+def _count_all(leader: Leader, now: float, end: int, start: int) -> Transition | None:
+    before = leader.watermark
+    end = leader.progress.majority_end(end)
+    if end > start:
+        leader._replica.commit(end)
     if leader.watermark != before:
-        leader._wake_parked(now)
-        leader.changes.committed(now)
-    leader._settle(now)
+        leader._answer_delayed(now)
+        leader.changes.committed()
+    return leader._resign_if_done()
 
 
-def _count_unflushed(leader: Leader, now: float) -> None:
-    _count_all(leader, now, own=lambda core: core.log.end, start=None)
+def _count_unflushed(leader: Leader, now: float) -> Transition | None:
+    return _count_all(leader, now, leader._replica.log.end, leader.epoch_start)
 
 
-def _count_old_epochs(leader: Leader, now: float) -> None:
-    _count_all(leader, now, own=lambda core: core.log.durable_end, start=0)
+def _count_old_epochs(leader: Leader, now: float) -> Transition | None:
+    return _count_all(leader, now, leader._replica.log.durable_end, 0)
 
 
 _crash = Disk.crash
@@ -53,80 +53,85 @@ def _forget_vote(disk: Disk, rng: random.Random, *, power: bool) -> None:
     disk.state = QuorumState(disk.state.epoch)
 
 
-def _grant_twice(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
-    if not part.pre_vote and core.leading is None:
-        core.voted = NOBODY, bytes(16)
-    return _grant(core, now, part)
+_grants = RoleState._grants
 
 
-_grant = requests._grant
+def _grant_twice(role: RoleState, now: float, part: quorum.VotePartition) -> bool:
+    if not part.pre_vote and role.kind is not out.Role.LEADER:
+        role._replica.voted = NOBODY, bytes(16)
+    return _grants(role, now, part)
 
 
-def _grant_behind(core: Quorum, now: float, part: quorum.VotePartition) -> bool:
-    if core.role is out.Role.UNATTACHED and core.voted[0] == NOBODY and not part.pre_vote:
-        core.cast(now, (part.replica_id, part.replica_directory_id))
+def _grant_behind(role: RoleState, now: float, part: quorum.VotePartition) -> bool:
+    if role.kind is out.Role.UNATTACHED and role._replica.voted[0] == NOBODY and not part.pre_vote:
+        role._replica.vote((part.replica_id, part.replica_directory_id))
         return True
-    return _grant(core, now, part)
+    return _grants(role, now, part)
 
 
-def _any_directory(progress: Progress, voter: Voter) -> Replica:
-    mine = [each for (node_id, _), each in progress._seen.items() if node_id == voter.id]
-    return max(mine, key=lambda replica: replica.fetched_at, default=Replica())
+def _any_directory(progress: Progress, voter: Voter) -> Fetches:
+    found = [each for (node_id, _), each in progress._seen.items() if node_id == voter.id]
+    return max(found, key=lambda each: each.fetched_at, default=Fetches())
 
 
-def _cut_all(follower: Follower, leader: object) -> None:
-    core = follower._core
-    was, end = core.log.end, core.log.truncate(core.log.start)
-    core.history.truncated(end)
-    core.note(out.Truncated(was, end))
+def _truncate_all(follower: Follower, leader: object) -> None:
+    follower._replica.truncate(follower._replica.log.start)
 
 
-def _no_leader_change(leader: Leader, now: float) -> None:
-    leader.tick(now)
+def _no_leader_change(leader: Leader, now: float) -> Transition | None:
+    return leader.tick(now)
 
 
-def _committed_voters(core: Quorum) -> VoterSet:
-    return core.history.at(core.high_watermark)[1]
+def _committed_voters(replica: Replica) -> VoterSet:
+    return replica.history.at(replica.high_watermark)[1]
 
 
-def _leads_again(core: Quorum, now: float, wall_ms: int) -> None:
-    _start(core, now, wall_ms)
-    if core.log.state.voted_id == core.me.id and core.epoch:
-        core.to_leader(now, set())
+def _leads_again(consensus: Consensus, now: float, wall_ms: int) -> None:
+    _start(consensus, now, wall_ms)
+    if consensus.log.state.voted_id == consensus.me.id and consensus.epoch:
+        consensus._run(now, ToLeader(frozenset()))
 
 
-_start = Quorum.start
+_start = Consensus.start
 
 
-def _votes_of_any_majority(candidate: Candidate, now: float, context: int, response: object) -> None:
-    _replied(candidate, now, context, response)  # type: ignore[arg-type]
-    if candidate._core.role is out.Role.CANDIDATE and len(candidate._granted) >= len(candidate._voters) // 2:
-        candidate.won(now)
+def _unchecked(consensus: Consensus, *transition: object) -> None:
+    """Leave the fault to the witness: the consensus asserts the same."""
+
+
+def _half_of_the_votes(candidate: Candidate, now: float, context: int, response: object) -> Transition | None:
+    transition = _replied(candidate, now, context, response)  # type: ignore[arg-type]
+    if transition is None and len(candidate._granted) >= len(candidate._voters) // 2:
+        return candidate.won(now)
+    return transition
 
 
 _replied = Candidate.replied
 
 BUGS: Final[Bugs] = {
-    "a follower fetches again before it has flushed": [(Quorum, "is_durable", property(lambda core: True))],
-    "a high watermark beyond the flushed offset": [(Quorum, "commit", _commit_before_flush)],
+    "a follower fetches again before it has flushed": [(Replica, "is_durable", property(lambda replica: True))],
+    "a high watermark beyond the flushed offset": [(Replica, "commit", _commit_before_flush)],
     "a leader counts its unflushed records": [
-        (Quorum, "commit", _commit_before_flush),
+        (Replica, "commit", _commit_before_flush),
         (Leader, "_count", _count_unflushed),
     ],
     "a vote is forgotten at a restart": [(Disk, "crash", _forget_vote)],
-    "two votes in an epoch": [(requests, "_grant", _grant_twice)],
-    "a vote for a candidate whose log lacks records": [(requests, "_grant", _grant_behind)],
-    "half of the votes are enough": [(Candidate, "replied", _votes_of_any_majority)],
+    "two votes in an epoch": [(RoleState, "_grants", _grant_twice)],
+    "a vote for a candidate whose log lacks records": [(RoleState, "_grants", _grant_behind)],
+    "half of the votes are enough": [(Candidate, "replied", _half_of_the_votes), (Consensus, "_check", _unchecked)],
     "an acknowledgement of another disk counts, for uncommitted records": [
         (Progress, "of", _any_directory),
-        (Leader, "_end_for", lambda leader, parked: leader._core.log.end),
+        (Leader, "_end_for", lambda leader, delayed: leader._replica.log.end),
     ],
     "records of an older epoch are committed by count": [(Leader, "_count", _count_old_epochs)],
     "a new leader reports the high watermark that it knew as a follower": [
-        (Leader, "watermark", property(lambda leader: leader._core.high_watermark))
+        (Leader, "watermark", property(lambda leader: leader._replica.high_watermark))
     ],
-    "a log is truncated below its high watermark": [(Follower, "_truncate", _cut_all)],
+    "a log is truncated below its high watermark": [(Follower, "_truncate", _truncate_all)],
     "an epoch begins without LeaderChange": [(Leader, "enter", _no_leader_change)],
-    "voters count only once they are committed": [(Quorum, "voters", property(_committed_voters))],
-    "a leader continues in its epoch after a restart": [(Quorum, "start", _leads_again)],
+    "voters count only once they are committed": [(Replica, "voters", property(_committed_voters))],
+    "a leader continues in its epoch after a restart": [
+        (Consensus, "start", _leads_again),
+        (Consensus, "_check", _unchecked),
+    ],
 }

@@ -178,7 +178,7 @@ class Faults:
         end = world.rng.choice(ends)
         epoch = disk.epoch_at(end - 1)
         assert epoch is not None
-        disk.clean(end, epoch, *quorum.voters_at(end), kept=world.rng.choice((1, 2)), beyond=world.rng.choice((0, 5)))
+        disk.clean(end, epoch, *quorum.history.at(end), kept=world.rng.choice((1, 2)), beyond=world.rng.choice((0, 5)))
         world.counts["clean"] += 1
 
     def _lose_disk(self) -> None:

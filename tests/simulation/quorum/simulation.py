@@ -38,7 +38,7 @@ def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> 
         faults.calm()
         recovered_s = _recover(world, faults)
     except BaseException as error:
-        error.add_note(f"step {world.steps}, {world.now:.3f} s; again: python -m tests.simulation.quorum {seed}")
+        error.add_note(f"step {world.steps}, {world.now:.3f} s; again: python -m tests.simulation quorum {seed}")
         raise
     witness = world.witness
     return Outcome(

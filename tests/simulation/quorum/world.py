@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from controller.brokers.kraft.quorum.node import FULL_S
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import (
     HighWatermark,
     NotLeader,
@@ -27,7 +27,7 @@ from controller.brokers.kraft.quorum.raft.effects import (
     StartFlush,
     Truncated,
 )
-from controller.brokers.kraft.quorum.raft.full_disk import CannotRemember, flush_failed
+from controller.brokers.kraft.quorum.raft.replica import CannotRemember
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
@@ -57,7 +57,7 @@ class Replica:
         self.shown_priority: int | None = 9 if self.priority else None  # whoever claims, claims from everybody
         self.vote_version = 2 if rng.random() < world.modern else 1
         self.flush_s = 0.001
-        self.quorum: Quorum | None = None
+        self.quorum: Consensus | None = None
         self.incarnation = 0
         self.paused: list[Callable[[], None]] | None = None
         self.watermark = -1
@@ -85,7 +85,7 @@ class Replica:
             election_timeout_s=ELECTION_TIMEOUT_S,
             priority=self.priority,
         )
-        self.quorum = Quorum(self.disk, options, random.Random(world.rng.random()).random)
+        self.quorum = Consensus(self.disk, options, random.Random(world.rng.random()).random)
         self.watermark, self._tick_at = self.quorum.high_watermark, 0.0
         self._waiting, self._leads = [], None
         self.does(lambda quorum: quorum.start(self.now(), int(world.now * 1000)))
@@ -109,7 +109,7 @@ class Replica:
         for each in waiting:
             each()
 
-    def does(self, what: Callable[[Quorum], object]) -> None:
+    def does(self, what: Callable[[Consensus], object]) -> None:
         """An input, its effects, and the alarm for the next tick."""
         quorum = self.quorum
         assert quorum is not None
@@ -136,7 +136,7 @@ class Replica:
         self._tick_at = 0.0
         self.does(lambda quorum: quorum.tick(self.now()))
 
-    def _carry_out(self, quorum: Quorum, effect: object) -> None:
+    def _carry_out(self, quorum: Consensus, effect: object) -> None:
         world, witness = self.world, self.world.witness
         match effect:
             case Send():
@@ -150,7 +150,7 @@ class Replica:
                 witness.commits(self.disk, self.watermark, offset, self._leads)
                 self.watermark = offset
                 self._answer_clients()
-            case RoleChanged(role, epoch, _, _):
+            case RoleChanged(role, epoch):
                 world.counts[role.value] += 1
                 self._waiting, self._leads = [], epoch if role is Role.LEADER else None
                 if role is Role.LEADER:
@@ -158,7 +158,7 @@ class Replica:
                         world.shows(self, each)
                     witness.leads(self.id, self.disk.directory, epoch)
                 if role is Role.FOLLOWER and world.applies_s:
-                    quorum.wish(self.now(), wanted=False)
+                    quorum.want_leadership(self.now(), wanted=False)
                     applied_s, incarnation = world.applies_s * world.rng.random(), self.incarnation
                     world.after(applied_s, lambda: self.at_once(incarnation, self._applied))
             case Truncated(_, end):
@@ -168,14 +168,14 @@ class Replica:
                 world.counts["snapshot"] += 1
 
     def _applied(self) -> None:
-        self.does(lambda quorum: quorum.wish(self.now(), wanted=True))
+        self.does(lambda quorum: quorum.want_leadership(self.now(), wanted=True))
 
     def _flushed(self, incarnation: int, end: int) -> None:
         if incarnation != self.incarnation or self.quorum is None:
             return
         if self.disk.is_full and self.world.rng.random() < 0.5:
             full = OSError(errno.ENOSPC, "planted")
-            self.at_once(incarnation, lambda: self.does(lambda quorum: flush_failed(quorum, self.now(), full)))
+            self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flush_failed(self.now(), full)))
             return
         self.disk.flush_to(end)  # by the kernel, whether the process is paused or not
         self.at_once(incarnation, lambda: self.does(lambda quorum: quorum.flushed(self.now())))
@@ -188,7 +188,7 @@ class Replica:
         except NotLeader:
             return
 
-    def _appended(self, quorum: Quorum, value: bytes) -> int:
+    def _appended(self, quorum: Consensus, value: bytes) -> int:
         return quorum.append(self.now(), 0, [(None, value)], for_observers=sum(value) % 2 == 0)
 
     def _answer_clients(self) -> None:
@@ -262,7 +262,7 @@ class World:
         self._number += 1
         call, incarnation = self._number, sender.incarnation
         self._calls[call] = sender, incarnation, send.token
-        receiver = self.replicas.get(send.place[1])
+        receiver = self.replicas.get(send.address[1])
         self.after(send.timeout_s, lambda: self._resolve(call, None))
         is_new = isinstance(send.request, UpdateRaftVoterRequest)
         if receiver is None or receiver.quorum is None or (is_new and sender.vote_version < 2):
@@ -287,8 +287,8 @@ class World:
         """A connection was opened, over which the receiver shows what it is."""
         place, incarnation = ("node", receiver.id), sender.incarnation
 
-        def spoke(quorum: Quorum) -> None:
-            quorum.peer_speaks(sender.now(), place, Peer(receiver.vote_version, receiver.shown_priority))
+        def spoke(quorum: Consensus) -> None:
+            quorum.peer_reported(sender.now(), place, Peer(receiver.vote_version, receiver.shown_priority))
 
         self.after(self._latency(), lambda: sender.at_once(incarnation, lambda: sender.does(spoke)))
 
@@ -339,7 +339,7 @@ class World:
         if (
             is_live
             and isinstance(response, quorum_messages.FetchResponse)
-            and quorum.following is not None
+            and quorum.role is Role.FOLLOWER
             and response.responses
         ):
             part = response.responses[0].partitions[0]

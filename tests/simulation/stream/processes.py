@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.stamps import Stamps
-from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Heartbeats, Members, StreamGateway
+from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group, PlainDriver
@@ -137,8 +137,8 @@ class GatewayProcess(Serving):
         topics = world.kafka.topics
         producer = SimulatedProducer(self.link)
         own = Announcement(ANNOUNCEMENT_VERSION, data.name, f"p{number}", data.name, 9092, f"{data.name}:8080")
-        members = Members(own, session_s=GATEWAY_SESSION_S, clock=virtual_loop().time)
-        self._presence = Heartbeats(members, producer, GATEWAYS)
+        members = Members(own, producer, GATEWAYS, session_s=GATEWAY_SESSION_S, clock=virtual_loop().time)
+        self._members = members
         self.node = GatewayNode(
             [
                 PartitionState.open(
@@ -152,7 +152,7 @@ class GatewayProcess(Serving):
                 for each in range(topics.partitions)
             ],
             topics,
-            self._presence,
+            self._members,
             producer,
             boot_id=f"p{number}",
             clock_ms=world.clock_ms,
@@ -166,7 +166,7 @@ class GatewayProcess(Serving):
 
     async def _announce(self) -> None:
         while True:
-            self._presence.announce()
+            self._members.announce()
             self.node.heartbeat()
             await asyncio.sleep(ANNOUNCE_S)
 
@@ -185,5 +185,5 @@ class GatewayProcess(Serving):
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
-        self.run(self._presence.announce, True)
+        self.run(self._members.announce, True)
         self.run(self.node.close)

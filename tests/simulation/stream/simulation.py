@@ -74,7 +74,7 @@ def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> 
             with nullcontext() if world.is_on_disk else in_memory(world.kept):
                 return virtual_time.run(_live(seed, world, worlds, life_s))
     except BaseException as error:
-        error.add_note(f"to see it again: python -m tests.simulation.stream {seed}")
+        error.add_note(f"to see it again: python -m tests.simulation stream {seed}")
         raise
 
 

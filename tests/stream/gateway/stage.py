@@ -16,7 +16,6 @@ from controller.stream.gateway.follower import FollowedEvents, Record
 from controller.stream.gateway.members import (
     ANNOUNCEMENT_VERSION,
     Announcement,
-    Heartbeats,
     Members,
     StreamGateway,
     encode_announcement,
@@ -54,12 +53,11 @@ class Rig:
         self.full = False
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
         own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
-        self.members = Members(own, session_s=SESSION_S, clock=self.clock)
-        self.presence = Heartbeats(self.members, self, "gateways")
+        self.members = Members(own, self, "gateways", session_s=SESSION_S, clock=self.clock)
         self.node = GatewayNode(
             [_opened(folder / "gateway", number, answers=True) for number in range(PARTITIONS)],
             TOPICS,
-            self.presence,
+            self.members,
             self,
             boot_id="boot",
             clock_ms=lambda: BORN_MS,

@@ -120,7 +120,7 @@ async def test_cluster_requests_without_kafka(rig: Rig) -> None:
     assert answer.code == ErrorCode.NOT_CONTROLLER
     assert "it may still be decided" in answer.message
     rig.clock.now_s += SESSION_S + 1
-    rig.presence.announce()
+    rig.members.announce()
     rig.put.clear()
     assert codes(await rig.request(creates(READS, request="c3"))) == {"": ErrorCode.NOT_CONTROLLER}
     assert rig.put == []
@@ -303,7 +303,7 @@ async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
     rig.node.submit_internal(noted)
     rig.full = False
     rig.clock.now_s += SESSION_S + 1
-    rig.presence.announce()
+    rig.members.announce()
     rig.put.clear()
     rig.node.submit_internal(noted)
     assert rig.put == []

@@ -17,7 +17,7 @@ from tests.support.stream import Stream, stream
 from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
-SETTINGS = {"stream.partitions": "1", "log.archive.interval.events": "4096", "log.snapshot.interval.events": "8000"}
+SETTINGS = {"stream.partitions": "1", "log.archive.interval.events": "1024", "log.snapshot.interval.events": "2000"}
 
 
 def create(gateway: Topicwright, first: int, count: int) -> None:
@@ -54,7 +54,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
     settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
     with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
         worker, gateway = running.workers[0], running.start_gateway(settings)
-        for number in range(6):
+        for number in range(5):
             create(gateway, number * 1000, 1000)
         worker.wait_for_line(r"base stored", within_s=300)
         assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0

@@ -12,19 +12,18 @@ from controller.serving import archiving
 from controller.serving.archiving import dropping
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.archive.manifest import archive_status, manifests_of
 from events.logs.archive.store import ArchiveStore, Folder
 from tests.projections.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
-from tests.stream.worker.test_partition_history import Partitions, state_of, two_bases
+from tests.stream.worker.test_partition_history import Partitions, state_of
 
 LATER_MS = 10**15
 
 
 @pytest.fixture
 def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    for name in ("LOOK_S", "LOOK_AT_OTHERS_S", "AGAIN_S"):
+    for name in ("POLL_S", "POLL_OTHERS_S", "RETRY_S"):
         monkeypatch.setattr(archiving, name, 0.01)
     return Partitions(tmp_path)
 
@@ -42,8 +41,10 @@ async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -
     return one
 
 
-async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(
+    partitions: Partitions, made_bases: Partitions
+) -> None:
+    partitions.begin_as(made_bases)
     folder = partitions.folder / "archive"
     for one in folder.glob("*/requests/*"):
         one.with_name(f"{one.name[:21]}0 copy.index").write_bytes(b"somebody's")
@@ -55,12 +56,12 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitio
         ):
             place = partitions.archive(number)
             at_work = await drop(gateway, place)
-            assert (gateway.log.start_offset, at_work.trouble) == (0, None), "no snapshot stands after it"
+            assert (gateway.log.start_offset, at_work.error) == (0, None), "no snapshot stands after it"
             take_snapshot(gateway.log, gateway.log.next_offset)
             at_work = await drop(gateway, place, kept_ms=-1)
             assert gateway.log.start_offset == 0, "all is kept"
             at_work = await drop(gateway, place)
-            assert at_work.trouble is None
+            assert at_work.error is None
             manifests = list(manifests_of(gateway.log))
             assert gateway.log.start_offset == manifests[-1].end > 0
             assert archive_status(gateway.log).cleaned == archive_status(gateway.log).forgotten == manifests[-1].end
@@ -68,7 +69,7 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(partitio
             assert_one_log(gateway.log, whole.log)
     with closing(partitions.gateway("other", 0, archive=False)) as gateway:
         at_work = await drop(gateway, partitions.archive(1))
-        assert "is the archive of another history" in (at_work.trouble or ""), "another partition's is another log's"
+        assert "is the archive of another history" in (at_work.error or ""), "another partition's is another log's"
         assert not list(manifests_of(gateway.log))
     assert files(folder) == before, "the archive is the worker's"
 
@@ -78,7 +79,7 @@ async def test_dropping_runs_concurrently_with_following(partitions: Partitions)
     place, settings = partitions.archive(0), load_settings(overrides=("log.events.retention.ms=0",))
     worker = await partitions.worker("a")
     gateway = partitions.gateway("gateway")
-    snapshots = PartitionSnapshots(gateway, 200, place)
+    snapshots = gateway.snapshots(200, place)
     at_work = asyncio.create_task(dropping(gateway.log, settings, lambda: LATER_MS, place).run())
     read = len(partitions.kafka.events[0])
     while not gateway.log.start_offset:
@@ -97,8 +98,8 @@ async def test_dropping_runs_concurrently_with_following(partitions: Partitions)
     gateway.close()
 
 
-async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions, made_bases: Partitions) -> None:
+    partitions.begin_as(made_bases)
     with closing(partitions.gateway("gateway", archive=False)) as gateway:
         await drop(gateway, partitions.archive(0), kept_ms=-1)
         assert list(manifests_of(gateway.log))
@@ -115,4 +116,4 @@ async def test_unarchived_events_stay(partitions: Partitions) -> None:
     await worker.close()
     with closing(partitions.gateway("gateway", 0, archive=False)) as gateway:
         at_work = await drop(gateway, partitions.archive(0))
-        assert (gateway.log.start_offset, at_work.trouble) == (0, None)
+        assert (gateway.log.start_offset, at_work.error) == (0, None)

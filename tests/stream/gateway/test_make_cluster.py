@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 import urllib.request
 
@@ -12,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import tools
 from tests.support.processes import Process
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import command
 from tests.support.wire import Wire
 
 STARTED_WITHIN_S = 240
@@ -35,9 +34,7 @@ def test_all_of_it_starts_works_together_and_ends() -> None:
             nodes = wire.call("Metadata", 12, topics=[{"name": "pay.orders"}])["brokers"]
         assert [each["node_id"] for each in brokers] == [1, 2, 3]
         assert {kafka[1], kafka[2]} < {f"{each['host']}:{each['port']}" for each in nodes}
-        explained = subprocess.run(
-            [COMMAND, "explain", made["request_id"], "--http", http[1]], capture_output=True, text=True, check=False
-        )
+        explained = command("explain", made["request_id"], "--http", http[1])
         assert explained.returncode == 0, explained.stderr
         assert "pay.orders created" in explained.stdout
         assert _through_a_topic(kafka[2], "pay.orders", b"one") == b"one", "the Kafka that it runs on keeps records"

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.http.paths.simulated import BrokerControl
+from controller.http.paths.writes import BrokerControl
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway.brokers import GatewayBrokers
@@ -113,10 +113,10 @@ async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> 
 async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     rig.begin()
     rig.clock.now_s += SESSION_S - 1
-    rig.presence.announce()
+    rig.members.announce()
     assert rig.node.storage_error is None
     rig.clock.now_s += 2
-    rig.presence.announce()
+    rig.members.announce()
     assert rig.node.storage_error == "this gateway does not receive its own heartbeats from Kafka"
     rig.put.clear()
     assert codes(await rig.request(*both())) == dict.fromkeys((in_partition(0), in_partition(1)), 41)
@@ -124,7 +124,7 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     with pytest.raises(NotProduced):
         rig.node.broadcast(joined(4))
     rig.on_heartbeat(rig.members.own)
-    rig.presence.announce()
+    rig.members.announce()
     assert rig.node.storage_error is None
     pending = rig.request(*both())
     rig.work()

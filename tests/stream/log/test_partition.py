@@ -248,7 +248,7 @@ def test_a_cache_from_before_the_tree_gets_it_as_it_is_followed(
 def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, tmp_path: Path) -> None:
     gateway = opened(tmp_path / "gateway")
     read_all(gateway, writing.topic)
-    gateway.log.note({HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)})
+    gateway.log.put_state({HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)})
     gateway.close()
     gateway = opened(tmp_path / "gateway")
     assert gateway.log.next_offset == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from controller.serving.archiving import LogSnapshots
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.partition_snapshots import PartitionSnapshots
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold, state_keys
@@ -15,7 +15,7 @@ from tests.stream.log.records import Writing, create, joined
 INTERVAL, WITHIN_S = 20, 240
 
 
-def taken(state: PartitionState, snapshots: PartitionSnapshots) -> int:
+def taken(state: PartitionState, snapshots: LogSnapshots) -> int:
     """Commit, and wait for the snapshot at the end."""
     deadline = time.monotonic() + WITHIN_S
     state.commit()
@@ -32,11 +32,11 @@ def test_snapshots_are_taken_and_the_past_begins_there(tmp_path: Path) -> None:
     worker = Writing(state)
     worker.fence()
     worker.decide(*joined(1), *joined(2), *(create(f"t{number}") for number in range(12)))
-    first = PartitionSnapshots(state, INTERVAL)
+    first = state.snapshots(INTERVAL)
     offsets = [taken(state, first)]
     first.close()
     worker.decide(*(create(f"u{number}") for number in range(12)))
-    again = PartitionSnapshots(state, INTERVAL)
+    again = state.snapshots(INTERVAL)
     offsets.append(taken(state, again))
     again.close()
     assert snapshot_offsets(state.log) == offsets
@@ -54,7 +54,7 @@ def test_interval_0_takes_no_snapshots(tmp_path: Path) -> None:
     state = PartitionState.open(tmp_path, 0, cluster_id="cluster-1", topic_id="topic-1")
     Writing(state).fence()
     state.commit()
-    snapshots = PartitionSnapshots(state, 0)
+    snapshots = state.snapshots(0)
     snapshots.reached()
     snapshots.close()
     assert snapshot_offsets(state.log) == []

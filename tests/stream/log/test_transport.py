@@ -17,9 +17,9 @@ from tests.support.reference_kafka import ReferenceKafka
 
 
 @pytest.fixture
-def topic(stream_kafka: ReferenceKafka) -> str:
+def topic(kafka44: ReferenceKafka) -> str:
     name = f"transport-{time.time_ns()}"
-    admin = AdminClient({"bootstrap.servers": stream_kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     return name
 
@@ -28,8 +28,8 @@ def connected(client: Any) -> list[Any]:
     return [each for each in client._conns.values() if each.connected()]
 
 
-async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(stream_kafka: ReferenceKafka, topic: str) -> None:
-    consumer = AIOKafkaConsumer(bootstrap_servers=stream_kafka.bootstrap, retry_backoff_ms=600_000)
+async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(kafka44: ReferenceKafka, topic: str) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka44.bootstrap, retry_backoff_ms=600_000)
     await consumer.start()
     consumer.assign([TopicPartition(topic, 0)])
     await consumer.seek_to_beginning()
@@ -46,11 +46,11 @@ async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(stream_kafka: Ref
     assert not connected(consumer._client)
 
 
-async def test_hanging_client_is_abandoned(stream_kafka: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_client_is_abandoned(kafka44: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose broker is gone, or whose `stop` fails."""
     monkeypatch.setattr(transport, "_CLOSE_S", 0.01)
     for stop in (asyncio.Event().wait, asyncio.get_running_loop().create_future, failing):
-        producer = AIOKafkaProducer(bootstrap_servers=stream_kafka.bootstrap)
+        producer = AIOKafkaProducer(bootstrap_servers=kafka44.bootstrap)
         await producer.start()
         stopped, producer.stop = producer.stop, stop
         await close_client(producer)

@@ -60,8 +60,8 @@ class Stage:
         brokers: int = 0,
         brokers_of: type[PartitionBrokers] = PartitionBrokers,
         cluster: DryRunner | None = None,
-        archive: ArchiveOf | None = None,
-        history: Callable[[PartitionState], PartitionHistory] | None = None,
+        archive: ArchiveOf = lambda _: None,
+        history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None,
     ) -> None:
         self.kafka = kafka
         self.failing: list[str] = []
@@ -91,7 +91,7 @@ class Stage:
         return self.transports[-1]
 
     def _watching(
-        self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory] | None
+        self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory | None]
     ) -> OwnerTasks:
         return OwnerTasks(
             WorkerContext(

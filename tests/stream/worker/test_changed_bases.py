@@ -19,7 +19,7 @@ from events.logs.tree_heads import Head
 from projections.store.tree import HEAD, STORED_LEVEL, head_of
 from tests.projections.archive.archives import open_any
 from tests.stream.worker.memory_kafka import TOPICS
-from tests.stream.worker.test_partition_history import Partitions, two_bases
+from tests.stream.worker.test_partition_history import Partitions
 
 Pairs = dict[bytes, bytes]
 STATE = b"s"
@@ -28,7 +28,7 @@ NODE = STATE + HEAD + bytes((STORED_LEVEL,))
 
 @pytest.fixture
 def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    monkeypatch.setattr(archiving, "LOOK_S", 0.01)
+    monkeypatch.setattr(archiving, "POLL_S", 0.01)
     return Partitions(tmp_path)
 
 
@@ -102,8 +102,10 @@ def ordered(pairs: Pairs) -> Iterator[tuple[bytes, bytes]]:
     return iter(sorted(pairs.items()))
 
 
-async def test_base_with_another_tree_is_rejected(partitions: Partitions, tmp_path: Path) -> None:
-    await two_bases(partitions)
+async def test_base_with_another_tree_is_rejected(
+    partitions: Partitions, made_bases: Partitions, tmp_path: Path
+) -> None:
+    partitions.begin_as(made_bases)
     changing = Changing(partitions, tmp_path / "base")
     for what, change in NOBODY_BEGINS_WITH.items():
         changing.put(change)
@@ -115,9 +117,9 @@ async def test_base_with_another_tree_is_rejected(partitions: Partitions, tmp_pa
 
 
 async def test_verify_finds_what_is_changed_beside_the_tree(
-    partitions: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    partitions: Partitions, made_bases: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await two_bases(partitions)
+    partitions.begin_as(made_bases)
     changing = Changing(partitions, tmp_path / "base")
     url = str(tmp_path / "archive" / "partition-00000")
     assert main(["verify", url, "--partition", "0"]) == 0, capsys.readouterr()

@@ -24,55 +24,37 @@ from tests.stream.worker.stage import (
     check_all_decided,
     events_of,
     home,
-    kafka_with_brokers,
     topic_of,
 )
 
 
-@pytest.fixture
-def kafka() -> MemoryKafka:
-    """Two brokers join, in every partition, before anything else."""
-    return kafka_with_brokers()
-
-
-async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, worker: Stage) -> None:
     again = replace(create("t3", timeout_ms=0), request_id=RequestId("again"))
     await worker.decide(*(create(f"t{n}", timeout_ms=0) for n in range(20)), again)
     found = check_all_decided(kafka)
     assert found.counts["requests"] == 21
     assert worker.state(home("t7")).store.durable_named("t7") is not None
-    await worker.close()
 
 
-async def test_redelivered_commands_are_dropped(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_redelivered_commands_are_dropped(kafka: MemoryKafka, worker: Stage) -> None:
     await worker.decide(create("a", timeout_ms=0))
     await worker.engine.handle(kafka.fetch(home("a"), 0))
     await worker.engine.handle(kafka.fetch(1 - home("a"), 2))
     assert check_all_decided(kafka).counts["ignored"] == 0, "not even written"
-    await worker.close()
 
 
-async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, worker: Stage) -> None:
     """Messages of several partitions may come in turns; two appends to one of them could overtake each other."""
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     [transport] = worker.transports
     transport.appends.clear()
     in_turns = [each for pair in zip(kafka.fetch(0, 0), kafka.fetch(1, 0), strict=True) for each in pair]
     await worker.engine.handle(in_turns)
     assert transport.appends == [0, 1]
     check_all_decided(kafka)
-    await worker.close()
 
 
-async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryKafka, worker: Stage) -> None:
     """They are there, so the partitions are claimed anew; nothing that came after them was decided."""
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     here = [name for n in range(99) if home(name := f"t{n}") == 0]
     for number in range(3):
         kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
@@ -83,7 +65,6 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
         await worker.work()
     assert len(worker.losses) == 3
     check_all_decided(kafka)
-    await worker.close()
 
 
 async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_path: Path) -> None:
@@ -98,13 +79,10 @@ async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_pat
     await worker.close()
 
 
-async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafka, worker: Stage) -> None:
     kafka.first_command = 1
     with pytest.raises(CommandsMissing, match=r"expected command 0, got 1; the oldest in the topic is 1"):
         await worker.engine.handle(kafka.fetch(0, 1))
-    await worker.close()
 
 
 async def test_redelivered_commands_within_a_batch(kafka: MemoryKafka, tmp_path: Path) -> None:
@@ -187,10 +165,8 @@ async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: Memor
 
 @pytest.mark.parametrize("failing", ["before", "half", "after"])
 async def test_when_kafka_does_not_answer_the_log_shows_what_happened(
-    kafka: MemoryKafka, tmp_path: Path, failing: str
+    kafka: MemoryKafka, worker: Stage, failing: str
 ) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     kafka.put(*(create(f"t{n}", timeout_ms=0) for n in range(10)))
     worker.failing.append(failing)
     with pytest.raises(Lost, match="no answer"):
@@ -199,7 +175,6 @@ async def test_when_kafka_does_not_answer_the_log_shows_what_happened(
     await worker.claim()
     await worker.work()
     check_all_decided(kafka)
-    await worker.close()
 
 
 async def test_a_claim_that_kafka_does_not_answer_can_be_made_again(kafka: MemoryKafka, tmp_path: Path) -> None:
@@ -255,16 +230,13 @@ async def test_it_does_not_read_what_a_newer_release_wrote(kafka: MemoryKafka, t
     await worker.close()
 
 
-async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, worker: Stage) -> None:
     await worker.work()
     newer = create("a")
     kafka.commands[home("a")].append(bytes((COMMAND_VERSION + 1,)) + encode_command(newer)[1:])
     with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
         await worker.work()
     assert check(kafka).counts["lost"] == 1, "a newer worker will decide it"
-    await worker.close()
 
 
 async def test_commands_deleted_by_retention_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:

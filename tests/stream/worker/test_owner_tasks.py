@@ -17,7 +17,7 @@ from controller.machine.decide import _DECIDERS
 from controller.stream.log.transport import KafkaUnavailable
 from controller.stream.worker.partition_brokers import PartitionBrokers, dry_run_within_s
 from controller.stream.worker.partition_decider import Fault
-from controller.stream.worker.status import WorkerStatus
+from controller.stream.worker.service import WorkerStatus
 from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady
 from events.codec import decode_event
 from events.names import BrokerId, RequestId, TopicName

@@ -42,18 +42,11 @@ from tests.stream.worker.stage import (
     topic_of,
 )
 
-
-@pytest.fixture
-def kafka() -> MemoryKafka:
-    """Two brokers join, in every partition, before anything else."""
-    return kafka_with_brokers()
-
-
 # Poison.
 
 
 async def test_poison_commands_are_recorded_and_skipped(
-    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def decide(state: Any, command: Any) -> Any:
@@ -62,8 +55,6 @@ async def test_poison_commands_are_recorded_and_skipped(
         return decide_really(state, command)
 
     monkeypatch.setattr(partition_decider, "decide", decide)
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     here = home("bug")
     elsewhere = next(name for name in "abcdef" if home(name) != here)
     kafka.commands[here] += [b"", b"\x01?", encode_command(create(elsewhere))]
@@ -74,11 +65,10 @@ async def test_poison_commands_are_recorded_and_skipped(
     assert "CreateTopic of request r-bug: ZeroDivisionError: no such luck" in worker.faults[3].why
     found = check(kafka)
     assert (found.counts["faults"], found.counts["lost"]) == (4, 0)
-    await worker.close()
 
 
 async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
-    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, applied = EventsAlone.apply, []
 
@@ -91,8 +81,6 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
         return key
 
     monkeypatch.setattr(EventsAlone, "apply", staticmethod(apply))
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     near = next(name for n in range(99) if home(name := f"near{n}") == home("bug"))
     await worker.decide(create("bug"), create(near, timeout_ms=0))
     assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: half way"]
@@ -103,7 +91,6 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     await worker.decide(replace(create("bug", timeout_ms=0), request_id=RequestId("again")))
     assert topic_of(worker, "bug") is not None
     check(kafka)
-    await worker.close()
 
 
 async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders(
@@ -136,16 +123,13 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
 
 
 async def test_a_decision_that_no_record_holds_is_a_fault(
-    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 500)
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     await worker.decide(create("large", num_partitions=100), create("small", num_partitions=1, timeout_ms=0))
     assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
     assert topic_of(worker, "small") is not None
     check_all_decided(kafka)
-    await worker.close()
 
 
 async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record(
@@ -168,9 +152,7 @@ async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record
     await worker.close()
 
 
-async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, worker: Stage) -> None:
     allowed = Acl(2, 3, "t", "User:alice", "*", 3, 3)
     command = encode_command(CreateAcls(request_id=RequestId("c"), at_ms=BORN_MS, acls=(allowed,)))
     for commands in kafka.commands:
@@ -178,7 +160,6 @@ async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: Me
     await worker.work()
     assert [fault.why for fault in worker.faults] == ["CreateAcls is decided in partition 0 of 2"]
     assert [isinstance(events_of(worker, n)[-1].event, AclsCreated) for n in (0, 1)] == [True, False]
-    await worker.close()
 
 
 async def test_what_filters_found_counts_for_how_large_a_record_is(
@@ -359,10 +340,8 @@ async def test_duplicate_request_keeps_its_answer(tmp_path: Path) -> None:
     await worker.close()
 
 
-async def test_duplicate_deletion_spares_a_recreated_topic(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_deletion_spares_a_recreated_topic(worker: Stage) -> None:
     """The request's other commands are no copies: neither another kind for the same topic nor the same for another."""
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
     command: CreateTopic = create("a", timeout_ms=0)
     delete = DeleteTopic(request_id=command.request_id, at_ms=BORN_MS, topic=command.topic, api="DeleteTopics")
     other = replace(command, topic=TopicName("b"))
@@ -370,15 +349,11 @@ async def test_duplicate_deletion_spares_a_recreated_topic(kafka: MemoryKafka, t
     assert [copy.what for copy in worker.copies] == ["DeleteTopic"]
     assert topic_of(worker, "a") is not None
     assert topic_of(worker, "b") is not None
-    await worker.close()
 
 
-async def test_duplicate_without_events_is_decided_again(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_duplicate_without_events_is_decided_again(worker: Stage) -> None:
     await worker.decide(*[create("a", validate_only=True)] * 2)
     assert worker.copies == []
-    await worker.close()
 
 
 async def test_duplicates_are_detected_by_a_new_owner(

@@ -4,6 +4,7 @@ everything; whoever owns the partition next goes on; what is damaged, missing or
 from __future__ import annotations
 
 import asyncio
+import copy
 import shutil
 import threading
 from collections.abc import Callable
@@ -14,14 +15,14 @@ import pytest
 from msgspec.structs import replace
 
 from controller.serving import archiving
+from controller.serving.archiving import archive_store
 from controller.settings.load import ServeSettings, load_settings
-from controller.stream.log.folder import FirstRecordsDeleted, archive_of
+from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import POSITION, PartitionState
-from controller.stream.log.partition_snapshots import PartitionSnapshots
 from controller.stream.worker.owner_tasks import PartitionHistory
 from events.logs.archive.base import Base, bases
-from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, read_chain, write_object
-from events.logs.archive.store import Folder
+from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, Writer, read_chain, write_object
+from events.logs.archive.store import ArchiveStore, Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
@@ -51,10 +52,17 @@ class Partitions:
                 "log.snapshot.interval.events=200",
             )
         )
-        found = archive_of(self.settings)
-        assert found is not None
-        self.archive = found
         self._created = 0
+
+    def archive(self, partition: int) -> ArchiveStore:
+        found = archive_store(self.settings, partition)
+        assert found is not None
+        return found
+
+    def begin_as(self, other: Partitions) -> None:
+        """With copies of its topics and its archive."""
+        shutil.copytree(other.folder / "archive", self.folder / "archive")
+        self.kafka = copy.deepcopy(other.kafka)
 
     def place(self, partition: int = 0) -> Folder:
         return Folder(self.folder / "archive" / f"partition-{partition:05}")
@@ -69,8 +77,9 @@ class Partitions:
     def _history(self, name: str) -> Callable[[PartitionState], PartitionHistory]:
         def history(partition: PartitionState) -> PartitionHistory:
             place = self.archive(partition.partition)
+            writer = Writer(boot=name, where=name, since_ms=0)
             return PartitionHistory(
-                partition, place, self.settings, name, name, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
+                partition, place, self.settings, writer, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
             )
 
         return history
@@ -114,8 +123,8 @@ class Partitions:
 @pytest.fixture
 def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
     """With an archive that looks often."""
-    monkeypatch.setattr(archiving, "LOOK_S", 0.01)
-    monkeypatch.setattr(archiving, "AGAIN_S", 0.01)
+    monkeypatch.setattr(archiving, "POLL_S", 0.01)
+    monkeypatch.setattr(archiving, "RETRY_S", 0.01)
     return Partitions(tmp_path)
 
 
@@ -240,8 +249,8 @@ async def two_bases(partitions: Partitions) -> None:
             thread.join(60)  # what it is putting is there, or not at all
 
 
-async def test_damaged_bases_are_skipped(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_damaged_bases_are_skipped(partitions: Partitions, made_bases: Partitions) -> None:
+    partitions.begin_as(made_bases)
     kept = partitions.folder / "kept"
     with closing(partitions.gateway("whole", archive=False)) as whole:
         place = partitions.folder / "archive" / "partition-00000"
@@ -262,8 +271,8 @@ async def test_damaged_bases_are_skipped(partitions: Partitions) -> None:
             assert state_of(one.log) == state_of(whole.log)
 
 
-async def test_deleted_first_records_need_a_base(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_deleted_first_records_need_a_base(partitions: Partitions, made_bases: Partitions) -> None:
+    partitions.begin_as(made_bases)
     newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
     with closing(partitions.gateway("behind", archive=False)):
         pass
@@ -292,8 +301,10 @@ async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base
 
 
 @pytest.mark.parametrize("changed", [{"cluster_id": "cluster-2"}, {"topic_id": "events-2"}])
-async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partitions, changed: dict[str, str]) -> None:
-    await two_bases(partitions)
+async def test_a_base_of_another_cluster_or_topic_is_refused(
+    partitions: Partitions, made_bases: Partitions, changed: dict[str, str]
+) -> None:
+    partitions.begin_as(made_bases)
     newest = partitions.newest()
     assert newest is not None
     write_object(partitions.place(), newest.name, replace(newest, **changed))
@@ -303,14 +314,16 @@ async def test_a_base_of_another_cluster_or_topic_is_refused(partitions: Partiti
         assert partitions.began_at == 0
 
 
-async def test_an_empty_gateway_has_the_snapshots_of_who_archives(partitions: Partitions) -> None:
-    await two_bases(partitions)
+async def test_an_empty_gateway_has_the_snapshots_of_who_archives(
+    partitions: Partitions, made_bases: Partitions
+) -> None:
+    partitions.begin_as(made_bases)
     place = partitions.folder / "archive" / "partition-00000" / "snapshots"
     put = sorted(int(one.name[:20]) for one in place.glob("*.snapshot"))
     assert len(put) > 1
     turn_a_byte(min(place.glob("*.snapshot")))
     with closing(partitions.gateway("fresh")) as one:
-        snapshots = PartitionSnapshots(one, 10_000, partitions.archive(0))
+        snapshots = one.snapshots(10_000, partitions.archive(0))
         snapshots._thread.shutdown()  # once all is copied
         snapshots.close()
         assert snapshot_offsets(one.log) == put[1:]

@@ -15,11 +15,18 @@ from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log import batches, projection
+from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
+from controller.brokers.kraft.log.projection import (
+    PARTITION_FIELDS,
+    UNCHANGED_LEADER,
+    broker_record_version,
+    partition_record_version,
+)
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE, TOPICS
 
 R = TypeVar("R", bound=MetadataRecord)
 
@@ -144,7 +151,7 @@ class MetadataImage:
         for kind in list(_KEYS)[1:]:
             for record in self.all(kind):
                 if isinstance(record, RegisterBrokerRecord):
-                    yield replace(record, version=projection.broker_record_version(level))
+                    yield replace(record, version=broker_record_version(level))
                     continue
                 if isinstance(record, kinds.ProducerIdsRecord):  # Kafka's `ProducerIdsImage` drops the broker
                     yield replace(record, broker_id=-1, broker_epoch=-1)
@@ -205,7 +212,7 @@ class MetadataImage:
         if not isinstance(topic, kinds.TopicRecord):
             raise RecordMismatch(f"{record} refers to an unknown topic")
         del self.partitions[record.topic_id]
-        self._configs.pop((projection.TOPICS, topic.name), None)
+        self._configs.pop((TOPICS, topic.name), None)
 
     def _configure(self, record: kinds.ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
@@ -264,7 +271,7 @@ def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
 
 
 def _is_metadata_version(record: kinds.FeatureLevelRecord) -> bool:
-    return record.name == projection.METADATA_VERSION_FEATURE
+    return record.name == METADATA_VERSION_FEATURE
 
 
 def _removes(record: MetadataRecord) -> bool:
@@ -278,17 +285,9 @@ def _removes(record: MetadataRecord) -> bool:
 
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:
     """A partition after a change, as in `PartitionRegistration.merge`: epochs are implicit."""
-    fields = {
-        "replicas": change.replicas,
-        "isr": change.isr,
-        "removing_replicas": change.removing_replicas,
-        "adding_replicas": change.adding_replicas,
-        "directories": change.directories,
-        "eligible_leader_replicas": change.eligible_leader_replicas,
-        "last_known_elr": change.last_known_elr,
-    }
-    changes: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
-    if change.leader != projection.UNCHANGED_LEADER:
+    values = {name: getattr(change, name) for name in PARTITION_FIELDS}
+    changes = {name: value for name, value in values.items() if value is not None}
+    if change.leader != UNCHANGED_LEADER:
         changes |= {"leader": change.leader, "leader_epoch": before.leader_epoch + 1}
     if change.leader_recovery_state >= 0:
         changes["leader_recovery_state"] = change.leader_recovery_state
@@ -298,7 +297,7 @@ def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> Par
 def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
     """A partition as written at a metadata.version level; eligible leaders only if there are any."""
     elr, last_known = record.eligible_leader_replicas or None, record.last_known_elr or None
-    version = projection.partition_record_version(level)
+    version = partition_record_version(level)
     return replace(record, version=version, eligible_leader_replicas=elr, last_known_elr=last_known)
 
 

@@ -20,7 +20,7 @@ from controller.kafka.codec.schema import Field, Kind, Layout
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import Message
 
-C = TypeVar("C", bound=ControlMessage)
+M = TypeVar("M", bound=Message)
 
 FRAME_VERSION: Final = 1
 _KINDS: Final[tuple[Kind, ...]] = typing.get_args(Kind)
@@ -50,12 +50,7 @@ def decode_record(value: bytes) -> MetadataRecord:
     kind = RECORDS.get(key)
     if frame_version != FRAME_VERSION or kind is None or version > newest_version(kind):
         return UnknownRecord(value=value)
-    reader = _reader(kind, version)
-    try:
-        record, _ = reader.read(value, offset, len(value), len(value))
-    except READ_FAILURES as failure:
-        raise MalformedRecord(reader.explain(failure)) from None
-    assert isinstance(record, MetadataRecord), "that is what the layout makes"
+    record = _decode(kind, version, value, offset)
     return msgspec.structs.replace(record, version=version) if version else record
 
 
@@ -65,11 +60,15 @@ def encode_control(message: ControlMessage) -> bytes:
     return b"".join(parts)
 
 
-def decode_control(kind: type[C], value: bytes) -> C:
+def decode_control(kind: type[M], value: bytes) -> M:
     """Decode a control record. Raises MalformedRecord."""
-    reader = _reader(kind, 0)
+    return _decode(kind, 0, value, 0)
+
+
+def _decode(kind: type[M], version: int, value: bytes, offset: int) -> M:
+    reader = _reader(kind, version)
     try:
-        message, _ = reader.read(value, 0, len(value), len(value))
+        message, _ = reader.read(value, offset, len(value), len(value))
     except READ_FAILURES as failure:
         raise MalformedRecord(reader.explain(failure)) from None
     assert isinstance(message, kind), "that is what the layout makes"
@@ -79,7 +78,7 @@ def decode_control(kind: type[C], value: bytes) -> C:
 @functools.cache
 def newest_version(kind: type[MetadataRecord]) -> int:
     """The newest version of a record: the first with all its fields."""
-    return max((_add_partition(each).since for each in _types(kind).values()), default=0)
+    return max((_on_wire(each).since for each in _types(kind).values()), default=0)
 
 
 @functools.cache
@@ -89,7 +88,7 @@ def layout(kind: type[Message], version: int) -> Layout:
     fields = [
         _field(name, type_, defaults[name], version)
         for name, type_ in _types(kind).items()
-        if _add_partition(type_).since <= version
+        if _on_wire(type_).since <= version
     ]
     return Layout(
         message=kind,
@@ -128,13 +127,13 @@ def _bases(kind: type[Message]) -> Iterator[type[Message]]:
     yield kind
 
 
-def _add_partition(type_: Any) -> OnWire:
+def _on_wire(type_: Any) -> OnWire:
     extras = getattr(type_, "__metadata__", ())
     return next((each for each in extras if isinstance(each, OnWire)), OnWire())
 
 
 def _field(name: str, type_: Any, default: Any, version: int) -> Field:
-    tag = _add_partition(type_).tag
+    tag = _on_wire(type_).tag
     kind: Kind | None = None
     nullable = is_array = False
     while not isinstance(type_, type):  # Annotated, a tuple, or one of them or None

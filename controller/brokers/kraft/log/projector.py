@@ -19,15 +19,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log import projection
+from controller.brokers.kraft.log import projection, record_kinds
 from controller.brokers.kraft.log.batches import Pair, embed_events
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord, RemoveAccessControlEntryRecord
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, ProducerIdsRecord
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.machine.access.bucket_map import BucketMap, changed, differing
 from controller.machine.apply import apply, concerns_topic
 from controller.machine.state import Cluster, State, Topic
 from events import catalog
@@ -54,92 +57,33 @@ class ProtocolIds(msgspec.Struct, frozen=True):
     acls: Mapping[bytes, Acl] = {}
 
     def after(self, changes: ProtocolIdChanges) -> ProtocolIds:
-        epochs = {**self.broker_epochs, **changes.broker_epochs}
-        acls = {**self.acls, **changes.acls}
-        return ProtocolIds(
-            {key: epoch for key, epoch in epochs.items() if epoch is not None},
-            {key: acl for key, acl in acls.items() if acl is not None},
-        )
-
-    def changes_to(self, other: ProtocolIds) -> ProtocolIdChanges:
-        return ProtocolIdChanges(_changes(self.broker_epochs, other.broker_epochs), _changes(self.acls, other.acls))
+        return ProtocolIds(_after(self.broker_epochs, changes.broker_epochs), _after(self.acls, changes.acls))
 
 
-def _changes(before: Mapping[K, V], after: Mapping[K, V]) -> Mapping[K, V | None]:
-    removed = dict.fromkeys(key for key in before if key not in after)
-    return {**removed, **{key: value for key, value in after.items() if before.get(key) != value}}
+def _after(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
+    return {key: value for key, value in {**before, **changes}.items() if value is not None}
 
 
+AclIds = Mapping[Acl, bytes]
+"""The ids of the current ACLs; changed copies share buckets."""
 ENTRY: Final = b"ka"
 _IDS: Final = uuid.UUID(int=2)
 
 
-class AclIds:
-    """The ids of the current ACLs, valid after `reload`. Belongs to deciding."""
-
-    def __init__(self, log: EventLog) -> None:
-        self._log = log
-        self._cluster = uuid.uuid5(_IDS, log.cluster_id)
-        self._ids: dict[Acl, bytes] = {}
-        self._changes: list[tuple[Acl, bytes, bool]] = []
-        """Since the last `changes`: an ACL, its id, and whether it was assigned (else removed)."""
-
-    def reload(self) -> None:
-        """Read the ids from the store, at the start and after a failed write."""
-        decode = msgspec.msgpack.Decoder(Acl).decode
-        self._ids = {decode(value): key[len(ENTRY) :] for key, value in self._log.scan(ENTRY)}
-        self._changes = []
-
-    def assign(self, acl: Acl, offset: int) -> bytes:
-        """The id of a new ACL whose record has this metadata log offset."""
-        acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
-        self._ids[acl] = acl_id
-        self._changes.append((acl, acl_id, True))
-        return acl_id
-
-    def remove(self, acl: Acl) -> bytes:
-        """Remove an ACL and return its id. Raises KeyError if it has none."""
-        acl_id = self._ids.pop(acl)
-        self._changes.append((acl, acl_id, False))
-        return acl_id
-
-    @property
-    def entries(self) -> Mapping[bytes, Acl]:
-        return {acl_id: acl for acl, acl_id in self._ids.items()}
-
-    def import_acl(self, acl_id: bytes, acl: Acl | None) -> None:
-        """Another controller assigned this id, or removed it."""
-        if acl is not None:
-            self._ids[acl] = acl_id
-            self._changes.append((acl, acl_id, True))
-            return
-        removed = next((each for each, known in self._ids.items() if known == acl_id), None)
-        if removed is not None:
-            self.remove(removed)
-
-    def savepoint(self) -> Callable[[], None]:
-        """Returns a function that reverts later changes; call it before the next `changes`."""
-        steps, done = self._changes, len(self._changes)
-
-        def revert() -> None:
-            while len(steps) > done:
-                acl, acl_id, was_assigned = steps.pop()
-                if was_assigned:
-                    del self._ids[acl]
-                else:
-                    self._ids[acl] = acl_id
-
-        return revert
-
-    def changes(self) -> Mapping[bytes, bytes | None]:
-        """The state keys for the next commit; returned once."""
-        steps, self._changes = self._changes, []
-        return acl_keys({acl_id: acl if was_assigned else None for acl, acl_id, was_assigned in steps})
+def acl_ids(log: EventLog) -> AclIds:
+    """The stored ids."""
+    decode = msgspec.msgpack.Decoder(Acl).decode
+    return BucketMap({decode(value): key[len(ENTRY) :] for key, value in log.scan(ENTRY)})
 
 
 def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
     """The state keys of ACLs by id; None for a removed one."""
     return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
+
+
+def _items(ids: AclIds) -> Iterable[tuple[Acl, bytes]]:
+    buckets = ids.buckets if isinstance(ids, BucketMap) else (ids,)
+    return chain.from_iterable(bucket.items() for bucket in buckets)
 
 
 MARK: Final = b"kv"
@@ -168,7 +112,7 @@ class MetadataProjector:
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._acl_ids = AclIds(log)
+        self._cluster = uuid.uuid5(_IDS, log.cluster_id)
         self.log_end: Callable[[], int] = lambda: 0
         """Returns the end of the metadata log, where the next batch begins."""
         self.existing_topics: Callable[[], Iterable[Topic]] = tuple
@@ -187,7 +131,7 @@ class MetadataProjector:
         """During an import: with its events the event log covers everything below this offset."""
         self._base = -1
         self._begin(-1)
-        self._acl_ids.reload()
+        self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
 
     def begin_at(self, offset: int) -> None:
         """The next events are embedded in the batch at this offset, appended by another Topicwright."""
@@ -217,14 +161,23 @@ class MetadataProjector:
 
     def import_ids(self, ids: ProtocolIdChanges) -> None:
         """Take over ids from another controller."""
-        self._epochs = dict(ProtocolIds(self._epochs).after(ids).broker_epochs)
-        for acl_id, acl in sorted(ids.acls.items(), key=lambda pair: pair[1] is not None):
-            self._acl_ids.import_acl(acl_id, acl)
+        self._epochs = dict(_after(self._epochs, ids.broker_epochs))
+        removed = {acl_id for acl_id, acl in ids.acls.items() if acl is None}
+        for acl in [acl for acl, acl_id in _items(self._acl_ids) if acl_id in removed] if removed else ():
+            self._acl_ids = changed(self._acl_ids, acl, None)
+        for acl_id, new in ids.acls.items():
+            if new is not None:
+                self._acl_ids = changed(self._acl_ids, new, acl_id)
+
+    def replace_ids(self, ids: ProtocolIds) -> None:
+        """Take over all ids."""
+        self._epochs = dict(ids.broker_epochs)
+        self._acl_ids = BucketMap({acl: acl_id for acl_id, acl in ids.acls.items()})
 
     @property
     def ids(self) -> ProtocolIds:
         """The ids as of the last event."""
-        return ProtocolIds(self._epochs, self._acl_ids.entries)
+        return ProtocolIds(self._epochs, {acl_id: acl for acl, acl_id in _items(self._acl_ids)})
 
     def _begin(self, base: int) -> None:
         """Begin a batch at `base`; -1 if the commit has no event yet."""
@@ -247,7 +200,7 @@ class MetadataProjector:
             key = shard_key(event.topic)
             before = state.topics.get(key)
             applied = apply(state, record)
-            level = state.cluster.feature(projection.METADATA_VERSION_FEATURE)
+            level = state.cluster.feature(METADATA_VERSION_FEATURE)
             after, index = state.topics.get(key), getattr(event, "partition", None)
             if state.cluster.features:  # else all topics are projected with the first features
                 self._append(projection.topic_records(before, after, level, index))
@@ -258,19 +211,27 @@ class MetadataProjector:
         return applied
 
     def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
-        first = self._next_offset
-        resource = (event.kind, event.name) if isinstance(event, catalog.ResourceConfigsChanged) else None
-        records = projection.cluster_records(before, after, self._epochs, first, resource)
+        first, is_first = self._next_offset, isinstance(event, catalog.FeaturesChanged) and not before.features
+        records = [*record_kinds.kind_records(record_kinds.FEATURES, before, after)]
+        records += projection.broker_records(before, after, self._epochs, first + len(records))
+        records += self._config_records(before, after, event)
         self._update_epoch(event, first)
         if isinstance(event, catalog.ProducerIdsAllocated):
-            epoch = self._epochs.get(event.broker_id, -1)
-            records.append(projection.producer_ids_record(event.broker_id, epoch, event.next_producer_id))
-        is_first = isinstance(event, catalog.FeaturesChanged) and not before.features
+            end, epoch = event.next_producer_id, self._epochs.get(event.broker_id, -1)
+            records.append(ProducerIdsRecord(broker_id=event.broker_id, broker_epoch=epoch, next_producer_id=end))
         records += self._access_records(Cluster() if is_first else before, after, first + len(records))
         self._append(records)
         if is_first:
             for topic in self.existing_topics():
-                self._append(projection.topic_records(None, topic, after.feature(projection.METADATA_VERSION_FEATURE)))
+                self._append(projection.topic_records(None, topic, after.feature(METADATA_VERSION_FEATURE)))
+
+    def _config_records(self, before: Cluster, after: Cluster, event: Any) -> Iterable[MetadataRecord]:
+        if isinstance(event, catalog.ResourceConfigsChanged):  # the other resources are not compared
+            key = event.kind, event.name
+            return record_kinds.key_records(record_kinds.CONFIGS, key, before.configs_of(*key), after.configs_of(*key))
+        if before.resource_configs is after.resource_configs:
+            return ()
+        return record_kinds.kind_records(record_kinds.CONFIGS, before, after)
 
     @property
     def _next_offset(self) -> int:
@@ -280,11 +241,18 @@ class MetadataProjector:
         """Nothing before the first features; with them everything there is."""
         if not after.features:
             return []
-        records = projection.credential_and_quota_records(before, after)
-        removed, new = projection.acl_changes(before.acls, after.acls)
-        records += [RemoveAccessControlEntryRecord(id=self._acl_ids.remove(acl)) for acl in removed]
+        records = [
+            *record_kinds.kind_records(record_kinds.CREDENTIALS, before, after),
+            *record_kinds.kind_records(record_kinds.QUOTAS, before, after),
+        ]
+        removed, new = record_kinds.acl_changes(before.acls, after.acls)
+        for acl in removed:
+            records.append(record_kinds.acl_record(self._acl_ids[acl], "", None))
+            self._acl_ids = changed(self._acl_ids, acl, None)
         for offset, acl in enumerate(new, next_offset + len(records)):
-            records.append(projection.acl_record(acl, self._acl_ids.assign(acl, offset)))
+            acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
+            records.append(record_kinds.acl_record(acl_id, "", acl))
+            self._acl_ids = changed(self._acl_ids, acl, acl_id)
         return records
 
     def _update_epoch(self, event: catalog.Event, offset: int) -> None:
@@ -306,7 +274,13 @@ class MetadataProjector:
         epochs = tuple(sorted(self._epochs.items()))
         end = self._next_offset if self._event_count else self._base  # the last command may have had no events
         self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
-        return {MARK: _encode(self._staged), **self._acl_ids.changes()}
+        before, after = self._stored_acl_ids, self._acl_ids
+        self._stored_acl_ids = after
+        acls: dict[bytes, Acl | None] = {}
+        for acl in differing(before, after):
+            acls |= {before[acl]: None} if acl in before else {}
+            acls |= {after[acl]: acl} if acl in after else {}
+        return {MARK: _encode(self._staged), **acl_keys(acls)}
 
     def savepoint(self) -> Callable[[], None]:
         """Returns a function that reverts everything applied later; call it before the next `changes`. Savepoints lie
@@ -315,14 +289,12 @@ class MetadataProjector:
             self._closed.append((self._event_count, self._records))
             self._begin(self._next_offset)
         base, closed, size, epochs = self._base, self._event_count, self._bytes, self._epochs
-        records, known = self._records, len(self._records)
-        revert_ids = self._acl_ids.savepoint()
+        records, known, ids = self._records, len(self._records), self._acl_ids
 
         def revert() -> None:
             del records[known:]
             self._base, self._event_count, self._bytes, self._epochs = base, closed, size, epochs
-            self._records = records
-            revert_ids()
+            self._records, self._acl_ids = records, ids
 
         return revert
 

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Final
 
 from controller.brokers.kraft.log.batches import BatchHead, RecordBatch, decode_batches, scan_batches
-from controller.brokers.kraft.quorum.epochs import Epochs
 from controller.brokers.kraft.quorum.folder import (
     QUORUM_STATE,
     read_quorum_state,
@@ -46,7 +45,7 @@ from controller.brokers.kraft.quorum.raft.log import (
     SnapshotId,
     Valid,
 )
-from controller.brokers.kraft.quorum.segment import FilePart, Segment, in_order
+from controller.brokers.kraft.quorum.segment import Epochs, FilePart, Segment, in_order
 from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
 
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
@@ -69,7 +68,8 @@ class LogCorrupted(Exception):
 
 
 class QuorumFiles:
-    """A `raft.log.QuorumLog` in a folder. All methods belong to one thread, except where they say otherwise."""
+    """A `raft.log.QuorumLog` in a folder, which documents its methods. All belong to one thread, except where they say
+    otherwise."""
 
     def __init__(
         self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES
@@ -112,7 +112,7 @@ class QuorumFiles:
             raise LogCorrupted(
                 f"{self._partition} begins at offset {self._segments[0].base}, and has no snapshot of earlier records"
             )
-        self._segments[-1].cut(self.end)
+        self._segments[-1].truncate(self.end)
         self._record_flushed(self.end)
         self._clean()
         refuse_the_last_epoch(self._partition, self._state.epoch, self.last_epoch)
@@ -121,45 +121,37 @@ class QuorumFiles:
 
     @property
     def state(self) -> QuorumState:
-        """The state as of the last `remember`."""
         return self._state
 
     @property
     def start(self) -> int:
-        """The first offset that can be read."""
         return self._start
 
     @property
     def end(self) -> int:
-        """The offset after the last record."""
         return self._segments[-1].end
 
     @property
     def durable_end(self) -> int:
-        """All records below it survive a crash."""
         return self._durable_end
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record, in the log or else in its newest snapshot."""
         if self._epochs.last is not None:
             return self._epochs.last
         return self.snapshot.epoch if self.snapshot else 0
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The newest snapshot."""
         return self._snapshots.known[-1] if self._snapshots.known else None
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The newest epoch up to `epoch`, and its end. For an epoch older than the log: `epoch` itself and `start`."""
         found = self._epochs.floor(epoch)
         if found is not None:
             return EpochEnd(*found)
         return EpochEnd(self.last_epoch, self.end) if epoch >= self.last_epoch else EpochEnd(epoch, self.start)
 
     def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
-        """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one."""
         if (self.start, offset, epoch) == (0, 0, 0):
             return Valid()
         if self.start > 0:
@@ -172,13 +164,11 @@ class QuorumFiles:
         return Valid() if found.epoch == epoch and offset <= found.offset else Diverging(found.epoch, found.offset)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset`, up to `max_bytes` but at least one; empty at the log's end."""
         if not self.start <= offset < self.end:
             return b""
         return self._segment_of(offset).read(offset, max_bytes)
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
-        """The batches from the one with `start`, or from `self.start` if that is later."""
         offset = max(start, self.start)
         while data := self.read(offset, _READ_BYTES):
             for batch in decode_batches(data, str(self._segment_of(offset).path)):
@@ -186,7 +176,6 @@ class QuorumFiles:
                 offset = batch.last_offset + 1
 
     def control_batches(self) -> Iterator[RecordBatch]:
-        """The batches of control records in the log; other batches are not read."""
         for offset in tuple(self._control):
             yield from decode_batches(self.read(offset, 0), str(self._segment_of(offset).path))
 
@@ -251,9 +240,9 @@ class QuorumFiles:
             while len(self._segments) > 1 and self._segments[-1].base >= offset:
                 self._segments.pop().remove()
                 sync_folder(self._partition)
-            self._segments[-1].cut(offset)
+            self._segments[-1].truncate(offset)
             self._record_flushed(self.end, durably=True)
-            self._epochs.cut(self.end)
+            self._epochs.truncate(self.end)
             self._control = [each for each in self._control if each < self.end]
             self._failed = False
         return self.end
@@ -269,24 +258,18 @@ class QuorumFiles:
     # --- snapshots
 
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
-        """The control batches of the newest snapshot: voters and kraft.version."""
         return self._snapshots.control_batches(self.snapshot) if self.snapshot else ()
 
     def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """A snapshot's size, and up to `max_bytes` of it from byte `position`; None if it does not exist."""
         return self._snapshots.read(wanted, position, max_bytes)
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
-        """Begin the download of a snapshot; drops an unfinished download."""
         self._snapshots.begin(snapshot)
 
     def append_snapshot(self, data: bytes) -> None:
-        """Append the next bytes of the download."""
         self._snapshots.append(data)
 
     def finish_snapshot(self) -> None:
-        """Validate the download, make it the newest snapshot, and start an empty log at its end. Raises BrokenBatch,
-        and drops the download, if it is incomplete or invalid."""
         snapshot = self._snapshots.finish()
         with self._syncing:
             self._replace_log(snapshot.end_offset)
@@ -386,7 +369,7 @@ class QuorumFiles:
         self._durable_end = end
 
     def _index(self, head: BatchHead) -> None:
-        self._epochs.note(head.epoch, head.base_offset)
+        self._epochs.add(head.epoch, head.base_offset)
         if head.is_control:
             self._control.append(head.base_offset)
 
@@ -394,5 +377,5 @@ class QuorumFiles:
         return next(each for each in reversed(self._segments) if each.base <= offset or each is self._segments[0])
 
 
-def _flushed(note: bytes) -> int:
-    return int(note) if note.strip().isdigit() else 0
+def _flushed(stored: bytes) -> int:
+    return int(stored) if stored.strip().isdigit() else 0

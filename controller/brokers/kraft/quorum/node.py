@@ -1,7 +1,7 @@
-"""One voter of a quorum at work: the consensus in `raft`, driven by real time, the log's files and the network.
+"""One node of a quorum: the consensus in `raft`, driven by real time, the log's files and the network.
 
-All of the consensus runs on the event loop. What must be durable before it is said, votes and truncations, blocks that;
-flushes run in a thread.
+The consensus runs on the event loop. Votes and truncations must be durable before they are reported, so they block the
+loop; flushes run in a thread.
 """
 
 from __future__ import annotations
@@ -18,34 +18,37 @@ from controller.brokers.cluster.connections import Address
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
+from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.peers import Peers
 from controller.brokers.kraft.quorum.raft import effects as out
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE, NotLeader, Options, Role
-from controller.brokers.kraft.quorum.raft.full_disk import flush_failed, is_full
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
+from controller.brokers.kraft.quorum.raft.replica import is_full
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersionsRequest, SupportedFeatureKey
 from controller.kafka.messages.quorum import VoteRequest
 from controller.release import RELEASE
+from projections.text.moments import iso
+from projections.views.overviews import QuorumView, VoterView
 
 T = TypeVar("T")
 
 logger = structlog.get_logger("topicwright.quorum")
 
 VERSIONS_S: Final = 1.0
-"""For a peer to show which versions it speaks."""
+"""Timeout for a peer to report the versions that it supports."""
 FULL_S: Final = 0.2
-"""Until the next try of what a disk without room keeps from being done."""
+"""Until the next attempt while the disk is full."""
 
 
 class QuorumNode:
-    """A voter, or an observer. `ended` is done when it cannot go on: OSError of its disk, but for one without room,
-    CommittedLost, or a bug.
+    """A voter or an observer. `ended` is done when it cannot continue, because of an OSError of its disk (a full disk
+    is none), CommittedLost, or a bug.
 
-    `on_role`, `on_log` and `on_fetched` are called on the loop, in order: who leads, that the log was cut off or begun
-    anew, so that what was read of it beyond the high watermark is void, and, of who leads, that a replica fetches.
-    Where it cannot lead, it follows and votes.
+    The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. `on_log` reports that the log
+    was truncated or replaced, so that records read beyond the high watermark are void. On the leader, `on_fetched`
+    reports that a replica fetches.
     """
 
     def __init__(
@@ -56,28 +59,28 @@ class QuorumNode:
         now_ms: Callable[[], int],
         security: Security,
     ) -> None:
-        self.quorum = Quorum(log, options, chance)
+        self.quorum = Consensus(log, options, chance)
         self.on_fetched: Callable[[int], None] = lambda replica: None
         self.on_role: Callable[[out.RoleChanged], None] = lambda role: None
         self.on_log: Callable[[out.Truncated | out.SnapshotInstalled], None] = lambda change: None
         self._log, self._now_ms = log, now_ms
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._peers = Peers(security, self._spoke, _trouble)
+        self._peers = Peers(security, self._peer_reported, _log_failure)
         self._tasks: set[asyncio.Task[None]] = set()
         self._replies: dict[Hashable, asyncio.Future[Message]] = {}
         self._tokens = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._ticked_at = self._loop.time()
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def start(self) -> None:
-        """Begin."""
-        self._does(lambda now: self.quorum.start(now, self._now_ms()))
+        """Start the consensus."""
+        self._call(lambda now: self.quorum.start(now, self._now_ms()))
 
     async def stop(self) -> None:
-        """End at once, as a crash would; `hand_over` first."""
+        """Stop immediately, as in a crash. Call `hand_over` first."""
         if not self.ended.done():
             self.ended.set_result(None)
         if self._alarm is not None:
@@ -88,32 +91,32 @@ class QuorumNode:
         self._peers.close()
         for future in self._replies.values():
             future.cancel()
-        self._lost_the_lead()
+        self._fail_commits()
 
     async def request(self, request: Message) -> Message:
-        """The response to a request of a controller, a broker or a tool; a fetch may wait for it."""
+        """Respond to a request of a controller, a broker or a tool. A fetch may wait."""
         self._tokens += 1
         token = self._tokens
         future: asyncio.Future[Message] = self._loop.create_future()
         self._replies[token] = future
         try:
-            self._does(lambda now: self.quorum.request(now, token, request))
+            self._call(lambda now: self.quorum.request(now, token, request))
             return await future
         finally:
             self._replies.pop(token, None)
 
-    async def until(self, condition: Callable[[Quorum], bool]) -> None:
-        """Wait until the quorum is as wanted: looked at whenever role, leader or high watermark have changed."""
+    async def until(self, condition: Callable[[Consensus], bool]) -> None:
+        """Wait for a condition. It is checked whenever role, leader or high watermark change."""
         while not condition(self.quorum):
-            await self._moved.wait()
+            await self._changed.wait()
 
     def append(self, records: Sequence[Pair], *, for_observers: bool = True) -> int:
-        """Append a batch as the leader; the offset of its last record. Raises NotLeader, OSError."""
-        return self._does(lambda now: self.quorum.append(now, self._now_ms(), records, for_observers=for_observers))
+        """Append a batch as the leader; returns the offset of its last record. Raises NotLeader and OSError."""
+        return self._call(lambda now: self.quorum.append(now, self._now_ms(), records, for_observers=for_observers))
 
     async def committed(self, offset: int) -> None:
-        """Wait until what was just appended, up to that record, is committed. Raises NotLeader where the lead is lost
-        first: then it may be committed, or not."""
+        """Wait until the records just appended, up to that offset, are committed. Raises NotLeader if leadership is
+        lost first; they may then be committed or not."""
         if self.quorum.high_watermark > offset:
             return
         if self.quorum.role is not Role.LEADER:
@@ -122,38 +125,38 @@ class QuorumNode:
         self._waiting.append((offset, future))
         await future
 
-    def wish(self, wanted: bool) -> None:
-        """Whether to claim the lead from a leader that lives."""
-        self.quorum.wish(self._loop.time(), wanted)
+    def want_leadership(self, wanted: bool) -> None:
+        """Set whether to take over from a live leader."""
+        self.quorum.want_leadership(self._loop.time(), wanted)
         if self._alarm is not None:  # it has started
             self._set_alarm()
 
     def veto(self, can_lead: bool) -> None:
-        """Whether this node understands all that it would have to decide on."""
-        self._does(lambda now: self.quorum.veto(now, can_lead))
+        """Set whether this node can lead. Otherwise it only follows and votes."""
+        self._call(lambda now: self.quorum.veto(now, can_lead))
 
     def raise_kraft_version(self) -> None:
-        """From kraft.version 0 to 1, as the leader. Raises NotLeader, Refused."""
-        self._does(self.quorum.raise_kraft_version)
+        """Raise kraft.version from 0 to 1, as the leader. Raises NotLeader and Refused."""
+        self._call(self.quorum.raise_kraft_version)
 
     async def hand_over(self, at_most_s: float) -> None:
-        """Give up the lead in order, and wait until somebody else leads, at most so long."""
-        self.quorum.wish(self._loop.time(), wanted=False)
-        self._does(lambda now: self.quorum.hand_over(now, at_most_s))
+        """Resign in order, and wait until another node leads, at most that long."""
+        self.quorum.want_leadership(self._loop.time(), wanted=False)
+        self._call(lambda now: self.quorum.hand_over(now, at_most_s))
         is_led = self.until(lambda quorum: quorum.leader_id not in (NOBODY, quorum.me.id))
         with suppress(TimeoutError):
             await asyncio.wait_for(is_led, at_most_s)
 
-    # --- the consensus' inputs and effects
+    # --- inputs and effects of the consensus
 
-    def _does(self, what: Callable[[float], T]) -> T:
+    def _call(self, method: Callable[[float], T]) -> T:
         if self.ended.done():
             raise NotLeader
         try:
-            return what(self._loop.time())
+            return method(self._loop.time())
         except (NotLeader, out.Refused):
             raise
-        except Exception as failure:  # a disk that fails, a log that is lost, a bug: nothing more is said
+        except Exception as failure:  # a failed disk, a lost log or a bug: this node sends nothing more
             if not is_full(failure):
                 self._fail(failure)
             raise
@@ -163,22 +166,22 @@ class QuorumNode:
                     self._carry_out(effect)
                 self._set_alarm()
 
-    def _input(self, what: Callable[[float], None]) -> None:
-        """An input of nobody who waits for it: what fails has ended the node."""
+    def _input(self, method: Callable[[float], None]) -> None:
+        """An input without a caller that waits: a failure has ended the node already."""
         if not self.ended.done():
             with suppress(Exception):
-                self._does(what)
+                self._call(method)
 
     def _fail(self, failure: Exception) -> None:
         if not self.ended.done():
-            logger.error("this controller cannot go on in its quorum", why=f"{type(failure).__name__}: {failure}")
-            self._lost_the_lead()
+            logger.error("this controller cannot continue in its quorum", why=f"{type(failure).__name__}: {failure}")
+            self._fail_commits()
             self.ended.set_exception(failure)
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        # Who fetches in vain comes again at once: that must not put the next try off.
+        # Fetches that fail are repeated immediately. They must not postpone the next attempt.
         soonest = self._ticked_at + FULL_S if self.quorum.full else 0.0
         self._alarm = self._loop.call_at(max(self.quorum.next_wake, soonest), self._tick)
 
@@ -189,28 +192,28 @@ class QuorumNode:
     def _carry_out(self, effect: out.Effect) -> None:
         match effect:
             case out.Send():
-                self._begin(self._send(effect))
+                self._start_task(self._send(effect))
             case out.Reply(token, response):
                 future = self._replies.get(token)
                 if future is not None and not future.done():
                     future.set_result(response)
             case out.StartFlush():
-                self._begin(self._flush())
+                self._start_task(self._flush())
             case out.HighWatermark(offset):
                 self._committed_below(offset)
-                self._stir()
+                self._notify()
             case out.Fetched(replica):
                 self.on_fetched(replica)
             case out.RoleChanged():
-                self._lost_the_lead()
+                self._fail_commits()
                 self.on_role(effect)
-                self._stir()
+                self._notify()
                 if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
-                    self._open_ways()
+                    self._connect_to_voters()
             case out.Truncated() | out.SnapshotInstalled():
                 self.on_log(effect)
-            case out.Warned(what):
-                logger.warning("quorum warning", why=what)
+            case out.Warned(message):
+                logger.warning("quorum warning", why=message)
 
     def _committed_below(self, offset: int) -> None:
         while self._waiting and self._waiting[0][0] < offset:
@@ -218,17 +221,17 @@ class QuorumNode:
             if not future.done():
                 future.set_result(None)
 
-    def _lost_the_lead(self) -> None:
+    def _fail_commits(self) -> None:
         for _, future in self._waiting:
             if not future.done():
                 future.set_exception(NotLeader())
         self._waiting.clear()
 
-    def _stir(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _begin(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -237,57 +240,94 @@ class QuorumNode:
         try:
             await self._loop.run_in_executor(None, self._log.flush)
         except OSError as failure:
-            self._input(lambda now, failure=failure: flush_failed(self.quorum, now, failure))  # type: ignore[misc]
+            self._input(lambda now, failure=failure: self.quorum.flush_failed(now, failure))  # type: ignore[misc]
             return
         self._input(self.quorum.flushed)
 
     async def _send(self, send: out.Send) -> None:
         response = None
-        if await self._speaks(send):
-            response = await self._peers.send(send.place, send.purpose, send.request, send.timeout_s)
+        if await self._supports(send):
+            response = await self._peers.send(send.address, send.purpose, send.request, send.timeout_s)
         self._input(lambda now: self.quorum.reply(now, send.token, response))
 
-    async def _speaks(self, send: out.Send) -> bool:
-        """Whether the peer would understand. On the wire a pre-vote to a peer that knows none would be a vote."""
+    async def _supports(self, send: out.Send) -> bool:
+        """True if the peer supports the request. Without pre-votes it would read a pre-vote as a vote."""
         request, peers = send.request, self.quorum.peers
         if not (isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote):
             return True
-        if send.place not in peers:
-            await self._open_way(send.place, send.purpose, min(send.timeout_s, VERSIONS_S))
-        return send.place in peers and peers[send.place].vote_version >= PRE_VOTE_SINCE
+        if send.address not in peers:
+            await self._connect(send.address, send.purpose, min(send.timeout_s, VERSIONS_S))
+        return send.address in peers and peers[send.address].vote_version >= PRE_VOTE_SINCE
 
-    async def of_topicwright(self) -> list[Address]:
-        """Where the other voters of Topicwright are, as far as they are there."""
+    async def topicwright_voters(self) -> list[Address]:
+        """The addresses of the other Topicwright voters that can be reached."""
         core = self.quorum
-        places = [core.place_of(voter) for voter in core.others]
-        for place in places:
-            if place not in core.peers:
-                await self._open_way(place, out.VOTE, VERSIONS_S)
-        return [place for place in places if place in core.peers and core.peers[place].priority is not None]
+        addresses = [core.address_of(voter) for voter in core.others]
+        for address in addresses:
+            if address not in core.peers:
+                await self._connect(address, out.VOTE, VERSIONS_S)
+        return [each for each in addresses if each in core.peers and core.peers[each].priority is not None]
 
-    async def send(self, place: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
-        """A request to another voter that is none of the consensus, and its response; None if there is none in time."""
-        return await self._peers.send(place, purpose, request, timeout_s)
+    async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
+        """Send another voter a request that is not of the consensus; None if there is no response in time."""
+        return await self._peers.send(address, purpose, request, timeout_s)
 
-    def _open_ways(self) -> None:
-        """Connect to those whose votes a claim will need: what the leader appends until they are in may cost it. They
-        show then how much they want to lead."""
+    def _connect_to_voters(self) -> None:
+        """Connect to the other voters before an election needs their votes: a leadership transfer fails if the leader
+        appends before the votes arrive. Voters also report their leader priority."""
         core = self.quorum
         for voter in core.others:
-            self._begin(self._open_way(core.place_of(voter), out.VOTE, VERSIONS_S))
+            self._start_task(self._connect(core.address_of(voter), out.VOTE, VERSIONS_S))
 
-    async def _open_way(self, place: Address, purpose: str, timeout_s: float) -> None:
-        shown = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
-        await self._peers.send(place, purpose, shown, timeout_s)
+    async def _connect(self, address: Address, purpose: str, timeout_s: float) -> None:
+        request = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
+        await self._peers.send(address, purpose, request, timeout_s)
 
-    def _spoke(self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]) -> None:
+    def _peer_reported(
+        self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]
+    ) -> None:
         peer = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
         if self.quorum.peers.get(address) != peer:
-            self._input(lambda now: self.quorum.peer_speaks(now, address, peer))
+            self._input(lambda now: self.quorum.peer_reported(now, address, peer))
 
 
-def _trouble(address: Address, why: str | None) -> None:
-    if why is None:
-        logger.info("a controller is reached again", address=f"{address[0]}:{address[1]}")
+def _log_failure(address: Address, reason: str | None) -> None:
+    if reason is None:
+        logger.info("a controller can be reached again", address=f"{address[0]}:{address[1]}")
     else:
-        logger.warning("a controller cannot be reached", address=f"{address[0]}:{address[1]}", why=why)
+        logger.warning("a controller cannot be reached", address=f"{address[0]}:{address[1]}", why=reason)
+
+
+def quorum_view(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
+    """The quorum as one of its nodes sees it now."""
+    core = node.quorum
+    beginning = files.beginning(core.epoch)
+    since_ms = None if beginning is None else beginning.timestamp_ms
+    priorities = {address: peer.priority for address, peer in core.peers.items()}
+    priorities[core.address_of(core.me)] = core.options.priority
+    voters = []
+    for voter in core.voters:
+        address, end = core.address_of(voter), None
+        if core.leading is not None:
+            end = core.log.end if voter.id == core.me.id else max(0, core.leading.progress.of(voter).end)
+        voters.append(
+            VoterView(
+                node_id=voter.id,
+                host=address[0],
+                port=address[1],
+                priority=priorities.get(address),
+                log_end=end,
+                lag=None if end is None else core.log.end - end,
+            )
+        )
+    return QuorumView(
+        node_id=core.me.id,
+        role=core.role.value,
+        epoch=core.epoch,
+        leader=core.leader_id if core.leader_id >= 0 else None,
+        leads_since=None if since_ms is None else iso(since_ms),
+        leads_since_ms=since_ms,
+        high_watermark=core.high_watermark,
+        applied=applied,
+        voters=tuple(voters),
+    )

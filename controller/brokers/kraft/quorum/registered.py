@@ -1,4 +1,4 @@
-"""The controllers that are registered (KIP-919), as the metadata log says, and how those that left block no upgrade.
+"""The registrations of controllers in the metadata log (KIP-919), and how nodes that left block no upgrade.
 
 A leader raises a feature only to levels that every registered controller supports, also those that are gone. Kafka
 removes a registration only from metadata.version 33 on (KIP-1312), a level that the registration itself may block. So
@@ -33,21 +33,21 @@ Registered = dict[int, RegisterControllerRecord]
 
 
 class RegisteredControllers:
-    """Reads a voter's log when it is needed, which is seldom."""
+    """Reads the registrations from a voter's log."""
 
     def __init__(self, files: QuorumFiles) -> None:
         self._files = files
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def all(self) -> Registered:
-        """Also by records that are not committed. Raises OSError, also where a newer snapshot replaced a file before it
-        was read; and MalformedRecord, BrokenBatch."""
+        """The current registrations, uncommitted ones included. Raises MalformedRecord, BrokenBatch and OSError, also
+        if a newer snapshot replaced a file before it was read."""
         files = self._files
-        async with self._turn:  # one at a time: each keeps a thread
+        async with self._lock:  # each read uses a thread
             end = files.end
             parts = (*files.newest_snapshot(), *files.since_snapshot(end))
             found = await asyncio.to_thread(read_registered, parts)
-        fold(found, files.batches(end))  # appended meanwhile
+        fold(found, files.batches(end))  # batches appended meanwhile
         return found
 
 
@@ -60,7 +60,7 @@ def read_registered(parts: Sequence[FilePart]) -> Registered:
 
 
 def fold(found: Registered, batches: Iterable[RecordBatch]) -> None:
-    """Take the next batches of a log. Raises MalformedRecord, and what `batches` raises."""
+    """Apply the next batches of a log. Raises MalformedRecord, and errors of `batches`."""
     for batch in batches:
         for _, value in () if batch.is_control else batch.records:
             if value.startswith(_REGISTERS):

@@ -1,7 +1,7 @@
-"""One file of the metadata log: whole batches, one behind the other, and an index of some of them in memory.
+"""One file of the metadata log, with whole batches, and the sparse indexes in memory.
 
-One batch in every INDEX_BYTES is in the index; the way from there to any other is read from the file. So memory grows
-by sixteen bytes for each INDEX_BYTES of the log, and nothing of its records is kept.
+The offset index has one batch for every INDEX_BYTES; other batches are found by reading the file from there. So the
+index has sixteen bytes for every INDEX_BYTES of the log, and records are not held in memory.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,14 +30,14 @@ _PIECE_BYTES: Final = 1 << 20
 
 
 class FilePart(NamedTuple):
-    """Whole batches of a file: its bytes from `start` to `stop`."""
+    """A range of bytes of a file, from `start` to `stop`, with whole batches."""
 
     path: Path
     start: int
     stop: int
 
     def batches(self) -> Iterator[RecordBatch]:
-        """The batches, read by a handle of their own, so that a thread may. Raises BrokenBatch and OSError."""
+        """The batches, read with a separate file handle, so that a thread may do it. Raises BrokenBatch and OSError."""
         at, size = self.start, _PIECE_BYTES
         with self.path.open("rb") as file:
             while at < self.stop:
@@ -51,10 +51,10 @@ class FilePart(NamedTuple):
 
 
 class Segment:
-    """A file that begins with offset `base` and ends before offset `end`, with `size` bytes."""
+    """A file of `size` bytes, with the offsets from `base` to below `end`."""
 
     def __init__(self, partition: Path, base: int, *, new: bool = False) -> None:
-        """Open the file, or make it. Raises OSError."""
+        """Open or create the file. Raises OSError."""
         self.base = self.end = base
         self.path = partition / f"{base:020d}.log"
         self.size = 0
@@ -63,9 +63,9 @@ class Segment:
         self._offsets = array("q")
         self._positions = array("q")
 
-    def load(self, note: Callable[[BatchHead], None], epoch: int) -> BrokenBatch | None:
-        """Find the batches in the file, beginning with the one at `base`, of `epoch` or a later one. Where one is not
-        whole or does not follow, the segment ends, and why is returned. `note` is given the head of each."""
+    def load(self, on_batch: Callable[[BatchHead], None], epoch: int) -> BrokenBatch | None:
+        """Scan the file for batches that begin at `base`, of `epoch` or later epochs, and call `on_batch` with the head
+        of each. The segment ends at a batch that is damaged or does not continue the log; returns the reason."""
         file_size = os.fstat(self._file).st_size
         if not file_size:
             return None
@@ -73,13 +73,13 @@ class Segment:
         try:
             for head in in_order(scan_batches(view, str(self.path)), str(self.path), self.end, epoch):
                 self._take(head, 0)
-                note(head)
+                on_batch(head)
         except BrokenBatch as broken:
             return broken.with_traceback(None)  # its frames hold the file's memory
         return None
 
     def append(self, data: bytes, heads: list[BatchHead]) -> None:
-        """Write batches behind the others. Raises OSError, and then the file is as it was, unless cutting it fails."""
+        """Append batches. Raises OSError, and then the file is unchanged, unless truncating it fails too."""
         written = 0
         try:
             while written < len(data):
@@ -92,7 +92,7 @@ class Segment:
             self._take(head, start)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset`, up to `max_bytes`, but at least one."""
+        """Whole batches from the one with `offset`, up to `max_bytes` but at least one."""
         position = self.position(offset)
         data = os.pread(self._file, min(max(max_bytes, INDEX_BYTES), self.size - position), position)
         whole = _whole_bytes(data, max_bytes)
@@ -102,7 +102,7 @@ class Segment:
         return os.pread(self._file, first, position)
 
     def position(self, offset: int) -> int:
-        """Where the batch that holds `offset` begins; `size` if it is behind all."""
+        """The position of the batch with `offset`; `size` if the offset is beyond the end."""
         if offset >= self.end:
             return self.size
         position = self._positions[bisect_right(self._offsets, offset) - 1]
@@ -113,28 +113,28 @@ class Segment:
                 return position if base <= offset else self.size
             position = following
 
-    def cut(self, offset: int) -> None:
-        """Let go of the batches that reach beyond `offset`, durably."""
+    def truncate(self, offset: int) -> None:
+        """Durably remove the batches that reach beyond `offset`."""
         position = self.position(offset)
         if position < self.size:
             self.end = self._head(position)[0]
             self.size = position
-            kept = bisect_right(self._offsets, self.end - 1)
-            del self._offsets[kept:], self._positions[kept:]
+            count = bisect_right(self._offsets, self.end - 1)
+            del self._offsets[count:], self._positions[count:]
         os.ftruncate(self._file, self.size)
         self.sync()
 
     def sync(self) -> None:
-        """Make all that was written durable. Raises OSError."""
+        """Make all writes durable. Raises OSError."""
         os.fdatasync(self._file)
 
     def remove(self) -> None:
-        """Take the file away; the name is gone durably when the folder is synced."""
+        """Delete the file. It is deleted durably once the folder is synced."""
         self.close()
         self.path.unlink()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
     def _take(self, head: BatchHead, start: int) -> None:
@@ -146,13 +146,63 @@ class Segment:
         self.size = start + head.end
 
     def _head(self, position: int) -> tuple[int, int]:
-        """The first offset of the batch at a position, and how many bytes follow its length."""
+        """The base offset of the batch at a position, and its length field."""
         head = os.pread(self._file, LENGTH_END, position)
         return int.from_bytes(head[:_OFFSET_BYTES], "big"), int.from_bytes(head[_OFFSET_BYTES:], "big")
 
 
+class Epochs:
+    """At which offset each epoch of the log began (Kafka's `LeaderEpochFileCache`)."""
+
+    def __init__(self) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+
+    @property
+    def last(self) -> int | None:
+        """The newest epoch; None if the log is empty."""
+        return self._epochs[-1] if self._epochs else None
+
+    @property
+    def first(self) -> int:
+        """The oldest epoch of a log that is not empty."""
+        return self._epochs[0]
+
+    def add(self, epoch: int, offset: int) -> None:
+        """A batch of `epoch` begins at `offset`."""
+        if not self._epochs or epoch > self._epochs[-1]:
+            self._epochs.append(epoch)
+            self._starts.append(offset)
+
+    def start_of(self, epoch: int) -> int | None:
+        """The offset of the first batch of an epoch; None if the log has none."""
+        at = bisect_left(self._epochs, epoch)
+        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
+
+    def floor(self, epoch: int) -> tuple[int, int] | None:
+        """The newest epoch up to `epoch`, and the start of the next one; None if there is no newer epoch. For an epoch
+        before the first: `epoch` itself and the start of the first."""
+        above = bisect_right(self._epochs, epoch)
+        if above == len(self._epochs):
+            return None
+        return self._epochs[above - 1] if above else epoch, self._starts[above]
+
+    def truncate(self, end: int) -> None:
+        """The log now ends at `end`."""
+        count = bisect_left(self._starts, end)
+        del self._epochs[count:], self._starts[count:]
+
+    def begin(self, start: int) -> None:
+        """The log now begins at `start`."""
+        gone = max(bisect_right(self._starts, start) - 1, 0)
+        del self._epochs[:gone], self._starts[:gone]
+        if self._starts:
+            self._starts[0] = max(self._starts[0], start)
+
+
 def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) -> Iterator[BatchHead]:
-    """Batches that begin at `offset`, follow one another, and are of `epoch` or later ones. Raises BrokenBatch."""
+    """Yield batches that begin at `offset`, continue one another, and have `epoch` or later ones. Raises
+    BrokenBatch."""
     for head in heads:
         if head.base_offset != offset or head.epoch < epoch:
             raise BrokenBatch(
@@ -164,7 +214,7 @@ def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) ->
 
 
 def _whole_bytes(data: bytes, limit: int) -> int:
-    """Up to where `data` has whole batches, of `limit` bytes at most."""
+    """The end of the last whole batch in `data`, within `limit` bytes."""
     at = 0
     while len(data) - at >= LENGTH_END:
         end = at + LENGTH_END + int.from_bytes(data[at + _OFFSET_BYTES : at + LENGTH_END], "big")

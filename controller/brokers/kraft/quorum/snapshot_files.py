@@ -1,7 +1,7 @@
-"""The snapshots beside the log (KIP-630): checkpoints in Kafka's format, and the one that is being fetched.
+"""The snapshot files next to the log (KIP-630): checkpoints in Kafka's format, and the one being downloaded.
 
-A snapshot is written under another name (`.part` a download, `.made` one of our own), checked, made durable, and only
-then named; so each that has its name is whole. What was left unfinished goes at the next start.
+A snapshot is written to a temporary file (`.part` for a download, `.made` for one written here), validated, made
+durable, and only then renamed. So every file with a final name is complete. The next start deletes temporary files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MADE: Final = ".made"
 
 
 class SnapshotFiles:
-    """The snapshots in a partition's folder."""
+    """The snapshot files in a partition's folder."""
 
     def __init__(self, partition: Path) -> None:
         """Raises OSError."""
@@ -46,41 +46,41 @@ class SnapshotFiles:
 
     @property
     def known(self) -> Sequence[SnapshotId]:
-        """All that are there, the newest last."""
+        """All snapshots, the newest last."""
         return self._known
 
     def path(self, snapshot: SnapshotId) -> Path:
-        """Where a snapshot lies."""
+        """The path of a snapshot."""
         return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
     def read(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """The size of a snapshot and a piece of it, which is empty where it has none at that position; None if it is
-        not there. Raises OSError."""
+        """A snapshot's size, and up to `max_bytes` of it from byte `position`, empty beyond its end; None if it does
+        not exist. Raises OSError."""
         if wanted not in self._known:
             return None
         with self.path(wanted).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if not 0 <= position < size or max_bytes <= 0:  # whoever requests it says so: it is no fault of the disk
+            if not 0 <= position < size or max_bytes <= 0:  # an invalid request, which is no failure of the disk
                 return size, b""
             file.seek(position)
             return size, file.read(max_bytes)
 
     def control_batches(self, snapshot: SnapshotId) -> Sequence[RecordBatch]:
-        """The batches of control records in a snapshot. Raises BrokenBatch and OSError."""
+        """The control batches of a snapshot. Raises BrokenBatch and OSError."""
         return _control_batches(self.path(snapshot))
 
     def begin(self, snapshot: SnapshotId) -> None:
-        """Begin to write a snapshot; one that was being written is dropped. Raises OSError."""
+        """Begin a download; drops an unfinished one. Raises OSError."""
         self.drop()
         self._download = snapshot, _new_file(self._unfinished(snapshot, _PART))
 
     def append(self, data: bytes) -> None:
-        """The next piece. Raises OSError."""
+        """Append the next bytes of the download. Raises OSError."""
         assert self._download is not None, "a snapshot was begun"
         self._download[1].write(data)
 
     def finish(self) -> SnapshotId:
-        """Check what was written and give it its name, durably. Raises BrokenBatch and OSError, and drops it then."""
+        """Validate the download and rename it, durably. Raises BrokenBatch and OSError, and then drops it."""
         assert self._download is not None, "a snapshot was begun"
         snapshot, file = self._download
         part = self._unfinished(snapshot, _PART)
@@ -97,7 +97,7 @@ class SnapshotFiles:
         return snapshot
 
     def drop(self) -> None:
-        """Forget what was being written."""
+        """Drop an unfinished download."""
         if self._download is not None:
             snapshot, file = self._download
             self._download = None
@@ -107,8 +107,8 @@ class SnapshotFiles:
                 self._unfinished(snapshot, _PART).unlink(missing_ok=True)
 
     def write(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
-        """Write one of our own, durably; it counts from `keep` on. May run in a thread. Raises BrokenBatch, OSError and
-        what `data` raises, and leaves nothing then."""
+        """Write a snapshot, durably; `keep` puts it into use. May run in a thread. Raises BrokenBatch, OSError and
+        errors of `data`, and then leaves no file."""
         made = self._unfinished(snapshot, _MADE)
         try:
             with _new_file(made) as file:
@@ -121,8 +121,7 @@ class SnapshotFiles:
             raise
 
     def keep(self, snapshot: SnapshotId) -> bool:
-        """Give one that was written its name, if it is newer than all that are there; whether it was. Raises
-        OSError."""
+        """Put a written snapshot into use. Returns False, and deletes it, if there is a newer one. Raises OSError."""
         made = self._unfinished(snapshot, _MADE)
         if self._known and snapshot <= self._known[-1]:
             made.unlink()
@@ -131,7 +130,7 @@ class SnapshotFiles:
         return True
 
     def remove(self, snapshots: Iterable[SnapshotId]) -> None:
-        """Take snapshots away. Raises OSError."""
+        """Delete snapshots. Raises OSError."""
         for snapshot in tuple(snapshots):
             self.path(snapshot).unlink(missing_ok=True)
             self._known.remove(snapshot)
@@ -151,7 +150,8 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 def _control_batches(path: Path) -> Sequence[RecordBatch]:
-    """Those of a whole snapshot: batches that follow one another from 0 on, a header first, a footer last."""
+    """The control batches of a snapshot. Raises BrokenBatch unless its batches continue one another from offset 0, with
+    a header first and a footer last."""
     if not path.stat().st_size:
         raise BrokenBatch(f"{path}: an empty snapshot")
     with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""A voter's own snapshots of what is committed (KIP-630), as Kafka's controllers take them: they bound its log.
+"""Takes a voter's own snapshots of its committed log (KIP-630), which bound the size of the log, as in Kafka.
 
-One is made of the snapshot before and the batches since, in a thread beside the loop, once so many bytes were committed
-since, or after so long, if anything was. Nothing is kept of it in memory in between. Only what is understood to the
-last record is folded: otherwise all batches stay, and the voter goes on. What fails is tried again, ever later.
+A thread builds a snapshot from the previous one and the batches after it, when enough bytes were committed or the
+newest snapshot is old enough. Nothing stays in memory between snapshots. If a record is unsupported, no snapshot is
+taken: all batches are retained, and the voter continues. A failed attempt is repeated with a growing back-off.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from controller.brokers.kraft.log.batches import BrokenBatch
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch, snapshot_batches
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.segment import FilePart
 from events.logs.log import LogError
 
 logger = structlog.get_logger("topicwright.quorum")
 
-LOOK_S: Final = 1.0
-AGAIN_S: Final = 60.0
-AGAIN_S_MAX: Final = 3600.0
+POLL_S: Final = 1.0
+RETRY_S: Final = 60.0
+RETRY_S_MAX: Final = 3600.0
 
 
-class Unfinished(Exception):
-    """A metadata transaction is open (KIP-868), or the process is to end: no snapshot now, and nothing is wrong."""
+class NotNow(Exception):
+    """No snapshot is possible now: a metadata transaction is open (KIP-868), or the process stops."""
 
 
 class Snapshotting:
-    """Takes the snapshots of one voter; `every_bytes` of the log, about, lie between two, and no more than `every_s`
-    where something was committed, 0 for any time. `clock` gives seconds and only goes forward.
+    """Takes the snapshots of one voter: after about `every_bytes` of the log, or `every_s` seconds if anything was
+    committed (0: no time limit). `clock` returns monotonic seconds.
 
-    `applied` gives the offset below which the log is not needed any more, since all of that is durable elsewhere.
+    `applied` returns the offset below which all records are durable elsewhere, so that the log is not needed.
     """
 
     def __init__(
         self,
-        quorum: Quorum,
+        quorum: Consensus,
         files: QuorumFiles,
         every_bytes: int,
         every_s: float,
@@ -53,81 +53,80 @@ class Snapshotting:
         self._quorum, self._files, self._applied = quorum, files, applied
         self._every_bytes, self._every_s, self._clock = every_bytes, every_s, clock
         self._taken_at = clock()
-        self._ends = threading.Event()
-        self._again_s = AGAIN_S
-        self._why: str | None = None
-        self.unfolded = False
-        """Whether there is something in the log that this release cannot fold."""
+        self._stops = threading.Event()
+        self._retry_s = RETRY_S
+        self._reason: str | None = None
+        self.has_unsupported_records = False
+        """True if the log has records that this release does not support."""
 
     async def run(self) -> None:
-        """Look once a second whether one is due, until cancelled; then a thread that was at it has ended."""
+        """Check once a second if a snapshot is due, until cancelled. A thread that builds one has then ended."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             if not self.is_due:
                 continue
             if await self.take():
-                self._again_s = AGAIN_S
+                self._retry_s = RETRY_S
                 continue
-            await asyncio.sleep(self._again_s)
-            self._again_s = min(2 * self._again_s, AGAIN_S_MAX)
+            await asyncio.sleep(self._retry_s)
+            self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
 
     @property
     def is_due(self) -> bool:
-        """Whether enough was committed since the newest one, or anything and that one is old enough."""
+        """True if enough was committed since the newest snapshot, or it is old enough and anything was committed."""
         parts = self._files.since_snapshot(self._quorum.high_watermark)
         size = sum(each.stop - each.start for each in parts)
         is_late = 0 < self._every_s <= self._clock() - self._taken_at
         return size >= self._every_bytes or (is_late and size > 0)
 
     async def take(self) -> bool:
-        """Take one of all that is committed. False where it could not be; a warning says once why."""
+        """Take a snapshot of all committed records. Returns False if that failed; the reason is logged once."""
         files, end = self._files, self._quorum.high_watermark
         before = files.snapshot
         try:
             end = min(end, await self._applied())
-            made = await self._beside((*files.newest_snapshot(), *files.since_snapshot(end)), end)
+            made = await self._in_thread((*files.newest_snapshot(), *files.since_snapshot(end)), end)
             if files.keep_snapshot(made):
                 logger.info("metadata snapshot", end=made.end_offset, log_start=files.start)
-        except Unfinished:
+        except NotNow:
             return False
         except (RecordMismatch, MalformedRecord, BrokenBatch, LogError, OSError) as failure:
             if files.snapshot != before:
-                return True  # the leader's came meanwhile, and the log began anew behind it
-            self.unfolded = isinstance(failure, RecordMismatch | MalformedRecord)
-            why = f"{type(failure).__name__}: {failure}"
-            if why != self._why:
-                logger.warning("no metadata snapshot: the log is kept whole, and votes go on", end=end, why=why)
-            self._why = why
+                return True  # a snapshot of the leader replaced the log meanwhile
+            self.has_unsupported_records = isinstance(failure, RecordMismatch | MalformedRecord)
+            reason = f"{type(failure).__name__}: {failure}"
+            if reason != self._reason:
+                logger.warning("no metadata snapshot: the log is retained in full", end=end, why=reason)
+            self._reason = reason
             return False
-        self.unfolded, self._why = False, None
+        self.has_unsupported_records, self._reason = False, None
         self._taken_at = self._clock()
         return True
 
-    async def _beside(self, parts: Sequence[FilePart], end: int) -> SnapshotId:
-        work = asyncio.get_running_loop().run_in_executor(None, self._make, parts, end)
+    async def _in_thread(self, parts: Sequence[FilePart], end: int) -> SnapshotId:
+        thread = asyncio.get_running_loop().run_in_executor(None, self._make, parts, end)
         try:
-            return await asyncio.shield(work)
+            return await asyncio.shield(thread)
         except asyncio.CancelledError:
-            self._ends.set()
-            await asyncio.gather(work, return_exceptions=True)
+            self._stops.set()
+            await asyncio.gather(thread, return_exceptions=True)
             raise
 
     def _make(self, parts: Sequence[FilePart], end: int) -> SnapshotId:
-        """In a thread."""
         image, epoch, at = MetadataImage(), 0, 0
         for part in parts:
             for batch in part.batches():
-                if self._ends.is_set():
-                    raise Unfinished
+                if self._stops.is_set():
+                    raise NotNow
                 image.fold((batch,))
                 epoch, at = batch.leader_epoch, batch.last_offset + 1
         if at != end:
             raise BrokenBatch(f"the batches end at offset {at}, not at {end}")
         if image.unknown:
-            shown = image.unknown[0].value[:8].hex(" ")
-            raise RecordMismatch(f"{len(image.unknown)} records of a newer release, the first begins with {shown}")
+            first = image.unknown[0].value[:8].hex(" ")
+            raise RecordMismatch(f"{len(image.unknown)} records of a newer release, the first begins with {first}")
         if image.in_transaction:
-            raise Unfinished
+            raise NotNow
         snapshot = SnapshotId(end, epoch)
         self._files.write_snapshot(snapshot, snapshot_batches(image, epoch))
         return snapshot

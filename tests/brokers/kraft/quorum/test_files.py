@@ -37,7 +37,7 @@ STEPS = st.lists(
 
 @settings(max_examples=30, deadline=None)
 @given(STEPS, st.sampled_from([100, 400, 1 << 20]))
-def test_the_log_is_a_list_of_batches(steps: list[tuple[str, int, int]], segment_bytes: int) -> None:
+def test_the_log_behaves_like_a_list_of_batches(steps: list[tuple[str, int, int]], segment_bytes: int) -> None:
     with TemporaryDirectory() as folder:
         log, model = opened(Path(folder), segment_bytes), Model()
         for step, number, more in steps:
@@ -92,7 +92,7 @@ BATCHES = [led(0, 1), some(1, 2), some(3), some(4, 3, epoch=2), some(7, epoch=2)
 
 
 @pytest.mark.parametrize("rest", [b"", b"\0" * 70, b"\xff" * 7, some(9)[:-1] + b"x"], ids=["none", "0", "1", "batch"])
-def test_a_tail_that_was_not_flushed_is_cut_at_any_byte(tmp_path: Path, rest: bytes) -> None:
+def test_an_unflushed_tail_is_truncated_at_any_byte(tmp_path: Path, rest: bytes) -> None:
     log = opened(tmp_path / "whole")
     for batch in BATCHES[:2]:
         log.append(batch)
@@ -109,7 +109,7 @@ def test_a_tail_that_was_not_flushed_is_cut_at_any_byte(tmp_path: Path, rest: by
         whole = list(_whole(data[:cut] + rest))
         end = whole[-1].last_offset + 1 if whole else 0
         if end < flushed:
-            with pytest.raises(LogCorrupted, match=r"0\.log, byte \d+.*it was flushed"):
+            with pytest.raises(LogCorrupted, match=r"0\.log, byte \d+.*flushed data is damaged"):
                 opened(folder)
         else:
             again = opened(folder)
@@ -132,7 +132,7 @@ def _whole(data: bytes) -> Iterator[RecordBatch]:
         return
 
 
-def test_damage_in_a_segment_that_is_not_the_last_is_told_with_its_place(tmp_path: Path) -> None:
+def test_damage_in_an_earlier_segment_is_reported_with_its_position(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=200)
     for offset in range(9):
         log.append(some(offset))
@@ -146,7 +146,7 @@ def test_damage_in_a_segment_that_is_not_the_last_is_told_with_its_place(tmp_pat
         opened(tmp_path, segment_bytes=200)
 
 
-def test_a_segment_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_missing_segment_is_reported(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=200)
     for offset in range(9):
         log.append(some(offset))
@@ -155,13 +155,13 @@ def test_a_segment_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(LogCorrupted, match="offsets 2 to 4 are missing"):
         opened(tmp_path, segment_bytes=200)
     (tmp_path / PARTITION / f"{0:020d}.log").unlink()
-    with pytest.raises(LogCorrupted, match="begins at offset 4, without a snapshot"):
+    with pytest.raises(LogCorrupted, match="begins at offset 4, and has no snapshot of earlier records"):
         opened(tmp_path, segment_bytes=200)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_bytes_that_are_no_batches_change_nothing(data: st.DataObject) -> None:
+def test_appending_invalid_bytes_changes_nothing(data: st.DataObject) -> None:
     good = b"".join(BATCHES[3:])
     at = data.draw(st.integers(0, len(good) - 1))
     change = data.draw(st.binary(max_size=8))
@@ -197,7 +197,7 @@ def _but_for_epoch(batch: bytes) -> bytes:
     ],
     ids=["gap", "again", "old epoch", "half", "gap within"],
 )
-def test_batches_that_do_not_follow_on_are_refused(tmp_path: Path, batch: bytes, why: str) -> None:
+def test_batches_that_do_not_continue_the_log_are_rejected(tmp_path: Path, batch: bytes, why: str) -> None:
     log = opened(tmp_path)
     for each in BATCHES[:2]:
         log.append(each)
@@ -222,7 +222,7 @@ def _files_no_larger_than(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_append_that_the_disk_does_not_take_is_cut_off_again(tmp_path: Path) -> None:
+def test_a_failed_append_is_truncated(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.append(some(0, size=4000))
     path = tmp_path / PARTITION / f"{0:020d}.log"
@@ -238,7 +238,7 @@ def test_an_append_that_the_disk_does_not_take_is_cut_off_again(tmp_path: Path) 
     again.close()
 
 
-def test_after_a_failed_flush_the_log_goes_on_from_what_is_durable(
+def test_after_a_failed_flush_the_log_continues_from_the_durable_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = opened(tmp_path)
@@ -266,7 +266,7 @@ def test_after_a_failed_flush_the_log_goes_on_from_what_is_durable(
     log.close()
 
 
-def test_what_is_appended_during_a_flush_is_not_durable_with_it(
+def test_batches_appended_during_a_flush_are_not_durable_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = opened(tmp_path)
@@ -286,7 +286,7 @@ def test_what_is_appended_during_a_flush_is_not_durable_with_it(
     log.close()
 
 
-def test_nothing_of_the_records_is_kept_in_memory(tmp_path: Path) -> None:
+def test_records_are_not_held_in_memory(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=1 << 20)
     for base in range(0, 20_000, 500):
         log.append(b"".join(some(offset, size=100) for offset in range(base, base + 500)))

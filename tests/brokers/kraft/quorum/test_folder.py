@@ -31,7 +31,7 @@ def _open(path: Path, cluster_id: str = "cluster", node_id: int = 7) -> NodeFold
     return NodeFolder.open(path, cluster_id, node_id, lambda: DIRECTORY)
 
 
-def test_a_folder_is_made_once_and_keeps_its_directory_id(tmp_path: Path) -> None:
+def test_a_folder_is_created_once_and_retains_its_directory_id(tmp_path: Path) -> None:
     _open(tmp_path / "a").close()
     again = NodeFolder.open(tmp_path / "a", "cluster", 7, lambda: b"e" * 16)
     assert again.directory_id == DIRECTORY
@@ -41,7 +41,7 @@ def test_a_folder_is_made_once_and_keeps_its_directory_id(tmp_path: Path) -> Non
     again.close()
 
 
-def test_a_directory_id_is_one_that_kafka_takes(tmp_path: Path) -> None:
+def test_a_directory_id_is_valid_for_kafka(tmp_path: Path) -> None:
     like_an_option, reserved = b"\xfb" + b"x" * 15, bytes(15) + b"\x63"
     drawn: Iterator[bytes] = iter([like_an_option, bytes(16), reserved, DIRECTORY])
     folder = NodeFolder.open(tmp_path, "cluster", 7, lambda: next(drawn))
@@ -53,20 +53,22 @@ def test_a_directory_id_is_one_that_kafka_takes(tmp_path: Path) -> None:
     ("cluster_id", "node_id", "why"),
     [("other", 7, "belongs to cluster cluster, not to other"), ("cluster", 8, "belongs to node 7, not to 8")],
 )
-def test_a_folder_of_another_is_refused(tmp_path: Path, cluster_id: str, node_id: int, why: str) -> None:
+def test_a_folder_of_another_node_or_cluster_is_rejected(
+    tmp_path: Path, cluster_id: str, node_id: int, why: str
+) -> None:
     _open(tmp_path).close()
     with pytest.raises(FolderError, match=why):
         _open(tmp_path, cluster_id, node_id)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\0", "cluster.id=c\nnode.id=²".encode()])
-def test_properties_that_are_none_are_told(tmp_path: Path, content: bytes) -> None:
+def test_invalid_meta_properties_are_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / META_PROPERTIES).write_bytes(content)
     with pytest.raises(FolderError, match=r"meta.properties"):
         read_properties(tmp_path / META_PROPERTIES)
 
 
-def test_a_folder_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
+def test_a_locked_folder_is_rejected(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom controller.brokers.kraft.quorum.folder import NodeFolder\n"
         "held = NodeFolder.open(Path(sys.argv[1]), 'cluster', 7, lambda: b'd' * 16)\nprint('held', flush=True)\n"
@@ -82,7 +84,7 @@ def test_a_folder_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
     _open(tmp_path).close()
 
 
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
     folder = _open(tmp_path / "a" / "b")
     log = opened(tmp_path / "a" / "b")
     log.append(some(0))
@@ -106,7 +108,7 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
         (QuorumState(5, -1, 2, DIRECTORY), 1),
     ],
 )
-def test_what_is_remembered_is_read_again_and_is_as_kafka_writes_it(
+def test_the_quorum_state_is_read_again_and_written_as_kafka_does(
     tmp_path: Path, state: QuorumState, version: int
 ) -> None:
     log = opened(tmp_path)
@@ -125,7 +127,7 @@ def test_what_is_remembered_is_read_again_and_is_as_kafka_writes_it(
     assert json.loads((tmp_path / PARTITION / QUORUM_STATE).read_text()) == {**wanted, "data_version": version}
 
 
-def test_a_vote_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vote_that_cannot_be_written_leaves_the_previous_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     log.remember(QuorumState(1, 2))
 
@@ -141,7 +143,7 @@ def test_a_vote_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, mon
     log.close()
 
 
-def test_a_quorum_state_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_malformed_quorum_state_is_reported(tmp_path: Path) -> None:
     path = tmp_path / QUORUM_STATE
     write_quorum_state(path, QuorumState(3))
     whole = path.read_bytes()

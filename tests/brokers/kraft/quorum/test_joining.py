@@ -8,7 +8,7 @@ import pytest
 
 from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
@@ -73,7 +73,7 @@ async def test_the_only_voter_does_not_leave() -> None:
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_a_node_that_was_made_a_voter_without_being_shown_so_is_one(is_same: bool) -> None:
+async def test_a_voter_that_was_added_without_a_response_is_a_voter(is_same: bool) -> None:
     leader = Leader()
     async with serving(leader.handlers) as server:
         leader.port = server.port
@@ -90,11 +90,9 @@ async def test_a_node_that_was_made_a_voter_without_being_shown_so_is_one(is_sam
 
 
 @pytest.mark.parametrize(
-    ("level", "why"), [(34, "level 34, and is supported from 17 to 33"), (16, "metadata.version is 16")]
+    ("level", "why"), [(34, "level 34, which is not supported; allowed: 17 to 33"), (16, "metadata.version is 16")]
 )
-async def test_a_cluster_with_a_level_that_this_release_lacks_is_not_joined(
-    tmp_path: Path, level: int, why: str
-) -> None:
+async def test_a_cluster_with_an_unsupported_feature_level_is_not_joined(tmp_path: Path, level: int, why: str) -> None:
     leader = Leader()
     async with serving({}) as server:
         leader.port = server.port

@@ -11,8 +11,8 @@ from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log.batches import Pair, encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import BrokerFeature, RegisterControllerRecord
-from controller.brokers.kraft.quorum import leaving
-from controller.brokers.kraft.quorum.joining import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum import client as client_module
+from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.registration import controller_record
 from controller.kafka.handling import Answer, Handler, RequestContext
@@ -96,9 +96,9 @@ async def asked() -> AsyncIterator[tuple[Leader, QuorumClient]]:
             client.close()
 
 
-async def test_registrations_are_read_from_a_snapshot_in_pieces_and_the_batches_since() -> None:
+async def test_registrations_are_read_from_a_snapshot_in_parts_and_later_batches() -> None:
     async with asked() as (leader, client):
-        found = await leaving.all_limits(client)
+        found = await client_module.all_limits(client)
         assert leader.asked == [(0, 0), (100, 3), (101, 3)]
     assert found == {LEFT: {"metadata.version": 30}, NEWER: {"metadata.version": 30}}
 
@@ -112,24 +112,24 @@ async def test_registrations_are_read_from_a_snapshot_in_pieces_and_the_batches_
     ],
     ids=["no batch", "damaged", "not permitted"],
 )
-async def test_a_log_that_cannot_be_read_is_no_log_without_registrations(records: bytes, code: int, why: str) -> None:
+async def test_an_unreadable_log_is_an_error(records: bytes, code: int, why: str) -> None:
     async with asked() as (leader, client):
         leader.batches[100], leader.code = records, code
         with pytest.raises(QuorumError, match=why):
-            await leaving.all_limits(client)
+            await client_module.all_limits(client)
 
 
-async def test_a_node_that_votes_again_or_runs_on_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "POLL_S", 0.01)
-    monkeypatch.setattr(leaving, "WATCH_S", 0.1)
-    monkeypatch.setattr(leaving, "SILENT_MS", 100)
+async def test_a_node_that_votes_again_or_still_runs_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "POLL_S", 0.01)
+    monkeypatch.setattr(client_module, "WATCH_S", 0.1)
+    monkeypatch.setattr(client_module, "SILENT_MS", 100)
     async with asked() as (leader, client):
-        await leaving.stays_away(client, LEFT)
+        await client_module.wait_until_stopped(client, LEFT)
         leader.observers[LEFT] = NOW_MS - 100
         with pytest.raises(QuorumError, match="node 7 does not vote, but it runs"):
-            await leaving.stays_away(client, LEFT)
+            await client_module.wait_until_stopped(client, LEFT)
         leader.observers[LEFT] = NOW_MS - 101
-        await leaving.stays_away(client, LEFT)
+        await client_module.wait_until_stopped(client, LEFT)
         leader.voters[LEFT] = NOW_MS
         with pytest.raises(QuorumError, match="node 7 votes again"):
-            await leaving.stays_away(client, LEFT)
+            await client_module.wait_until_stopped(client, LEFT)

@@ -24,7 +24,7 @@ from controller.brokers.kraft.log.batches import (
     encode_batch,
 )
 from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost, Options, Send, StartFlush, Warned
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, leader_change_record
 from controller.kafka.messages import ZERO_UUID, Message, quorum
@@ -70,7 +70,7 @@ class Follower:
         self.folder, self.now = folder, 100.0
         self._chance = random.Random(seed).random
         self.log: QuorumFiles
-        self.core: Quorum
+        self.core: Consensus
         self.sent: list[Send] = []
         self.warned: list[str] = []
         self.open()
@@ -79,7 +79,7 @@ class Follower:
         """Start, on what is there."""
         self.log = opened(self.folder)
         options = Options(cluster_id="cluster", me=VOTERS[0], static=VOTERS)
-        self.core = Quorum(self.log, options, self._chance)
+        self.core = Consensus(self.log, options, self._chance)
         self.sent = []
         self.does(lambda: self.core.start(self.now, 0))
 
@@ -92,7 +92,7 @@ class Follower:
                 case StartFlush():
                     self.log.flush()
                     self.does(lambda: self.core.flushed(self.now))
-                case Warned(what=text):
+                case Warned(message=text):
                     self.warned.append(text)
 
     def request(self, request: Message) -> None:
@@ -137,19 +137,19 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 
 
 @pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_a_control_record_that_cannot_be_is_no_batch(pair: Pair) -> None:
+def test_a_batch_with_an_invalid_control_record_is_rejected(pair: Pair) -> None:
     data = encode_batch(7, 1, 0, [leader_change_record(LIAR, VoterSet.of(VOTERS), ()), pair], is_control=True)
-    with pytest.raises(BrokenBatch, match="the control record at offset 8: "):
+    with pytest.raises(BrokenBatch, match="invalid control record at offset 8: "):
         list(decode_batches(data))
 
 
 @pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follower: Follower, pair: Pair) -> None:
+def test_an_invalid_control_record_is_not_written_and_its_leader_is_abandoned(follower: Follower, pair: Pair) -> None:
     epoch = follower.core.epoch
     data = encode_batch(0, epoch, 0, [(b"\0\0\0\2", b"\0\0\0\0\0\2\1\1\0")], is_control=True)
     follower.respond(quorum.FetchPartitionData(records=data + encode_batch(1, epoch, 0, [pair], is_control=True)))
     assert follower.log.end == 0
-    assert f"leader {LIAR} sent what no leader can send: " in follower.warned[0]
+    assert f"leader {LIAR} sent invalid data: " in follower.warned[0]
     follower.now += 5
     follower.does(lambda: follower.core.tick(follower.now))
     assert follower.core.leader_id != LIAR
@@ -167,13 +167,13 @@ def test_a_batch_with_such_a_record_is_not_written_and_its_leader_is_left(follow
     ],
     ids=["a later epoch", "the last epoch", "epoch -7", "a later snapshot", "the last offset", "a negative end"],
 )
-def test_what_no_leader_can_send_is_not_taken(follower: Follower, part: quorum.FetchPartitionData) -> None:
+def test_invalid_fetch_responses_are_rejected(follower: Follower, part: quorum.FetchPartitionData) -> None:
     follower.respond(part)
-    assert f"leader {LIAR} sent what no leader can send: " in follower.warned[0]
+    assert f"leader {LIAR} sent invalid data: " in follower.warned[0]
     assert (follower.log.end, list(follower.folder.rglob("*.checkpoint*"))) == (0, [])
 
 
-def test_a_snapshot_with_such_a_record_does_not_count(follower: Follower) -> None:
+def test_a_snapshot_with_an_invalid_control_record_is_rejected(follower: Follower) -> None:
     follower.respond(quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=1)))
     whole = snapshot(1)
     batches = [each.data for each in decode_batches(whole)]
@@ -181,7 +181,7 @@ def test_a_snapshot_with_such_a_record_does_not_count(follower: Follower) -> Non
     foot = encode_batch(4, 1, 0, [next(decode_batches(batches[-1])).records[0]], is_control=True)
     data = batches[0] + broken + foot
     follower.respond(quorum.ResponsePartitionSnapshot(size=len(data), position=0, unaligned_records=data))
-    assert "the control record at offset 3: voters" in follower.warned[0]
+    assert "invalid control record at offset 3: every voter" in follower.warned[0]
     assert (follower.log.end, follower.log.snapshot) == (0, None)
 
 
@@ -218,7 +218,7 @@ class Liar:
         )
         return self.mutated(batch)
 
-    def response(self, sent: Message, core: Quorum) -> Message | None:
+    def response(self, sent: Message, core: Consensus) -> Message | None:
         epoch, chance = self.number(core.epoch), self._random.random()
         if chance < 0.05:
             return None
@@ -261,7 +261,7 @@ class Liar:
             return response_of(answer, epoch, self.number(LIAR))
         return None
 
-    def request(self, core: Quorum) -> Message:
+    def request(self, core: Consensus) -> Message:
         epoch, node_id = self.number(core.epoch + 1), self.number(LIAR)
         match self._random.randrange(4):
             case 0:
@@ -297,7 +297,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_voter_lives_through_lies_and_starts_again(tmp_path: Path, seed: int) -> None:
+def test_a_voter_survives_a_lying_leader_and_restarts(tmp_path: Path, seed: int) -> None:
     liar, follower = Liar(seed), Follower(tmp_path, seed)
     chance = random.Random(seed)
     for _ in range(STEPS):

@@ -12,7 +12,7 @@ from tests.brokers.kraft.quorum.seats import PATIENCE_S, are_alike, led, quorum
 from tests.kafka.server.listener import until
 
 
-async def test_what_is_committed_is_on_all_voters_and_outlives_the_leader(tmp_path: Path) -> None:
+async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_path: Path) -> None:
     async with quorum(tmp_path) as seats:
         leader = await led(seats)
         for number in range(20):
@@ -30,7 +30,7 @@ async def test_what_is_committed_is_on_all_voters_and_outlives_the_leader(tmp_pa
         assert len(logs) == 1, "byte for byte"
 
 
-async def test_a_leader_hands_over_and_what_comes_late_is_not_led(tmp_path: Path) -> None:
+async def test_a_leader_that_handed_over_rejects_appends(tmp_path: Path) -> None:
     async with quorum(tmp_path) as seats:
         leader = await led(seats)
         offset = leader.append([(None, b"taken")])
@@ -41,7 +41,7 @@ async def test_a_leader_hands_over_and_what_comes_late_is_not_led(tmp_path: Path
             leader.append([(None, b"late")])
 
 
-async def test_a_leader_alone_commits_nothing_and_says_so(tmp_path: Path) -> None:
+async def test_a_leader_without_followers_commits_nothing(tmp_path: Path) -> None:
     async with quorum(tmp_path) as seats:
         leader = await led(seats)
         for seat in seats:
@@ -65,7 +65,7 @@ async def test_kraft_version_is_raised(tmp_path: Path) -> None:
         leader = await led(seats)
         changes = leader.quorum.leading
         assert changes is not None
-        await until(lambda: len(changes.changes._known) == 2)
+        await until(lambda: len(changes.changes._reported) == 2)
         leader.raise_kraft_version()
         await until(lambda: all(each.node is not None and each.node.quorum.kraft_version == 1 for each in seats))
 

@@ -50,7 +50,7 @@ async def _granted(context: RequestContext, request: VoteRequest) -> Answer:
     return VoteResponse(error_code=context.api_version)
 
 
-async def test_a_request_goes_in_the_newest_version_that_both_sides_speak() -> None:
+async def test_a_request_has_the_newest_common_version() -> None:
     noted = Noted()
     rows = with_api_versions({ApiKey.VOTE: ApiHandler(0, 1, _granted)})
     server = KafkaServer("127.0.0.1", 0, rows)
@@ -62,35 +62,35 @@ async def test_a_request_goes_in_the_newest_version_that_both_sides_speak() -> N
     newest = APIS[ApiKey.API_VERSIONS].max_version
     assert noted.spoken == [{ApiKey.VOTE: 1, ApiKey.API_VERSIONS: newest}], "once for each connection"
     assert await peers.send(address, "fetch", FetchRequest(), PATIENCE_S) is None
-    assert noted.troubles == [f"127.0.0.1:{server.port} speaks no version of Fetch that is known here"]
+    assert noted.troubles == [f"127.0.0.1:{server.port} supports no version of Fetch that this release supports"]
     peers.close()
     await server.stop(0.1)
 
 
-async def test_a_fetch_that_waits_holds_up_no_vote_and_one_purpose_takes_turns() -> None:
-    noted, begun, parked_once, let_go = Noted(), list[int](), asyncio.Event(), asyncio.Event()
+async def test_a_delayed_fetch_delays_no_vote_and_each_purpose_has_one_request_in_flight() -> None:
+    noted, begun, fetch_arrived, release = Noted(), list[int](), asyncio.Event(), asyncio.Event()
 
-    async def parked(_: RequestContext, request: FetchRequest) -> Answer:
+    async def delayed(_: RequestContext, request: FetchRequest) -> Answer:
         begun.append(request.max_wait_ms)
-        parked_once.set()
-        await let_go.wait()
-        return FetchResponse(session_id=request.max_wait_ms)
+        fetch_arrived.set()
+        await release.wait()
+        return FetchResponse(error_code=request.max_wait_ms)
 
-    async with serving({ApiKey.VOTE: _granted, ApiKey.FETCH: parked}) as server:
+    async with serving({ApiKey.VOTE: _granted, ApiKey.FETCH: delayed}) as server:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
         fetches = [
             asyncio.create_task(peers.send(address, "fetch", FetchRequest(max_wait_ms=number), PATIENCE_S))
             for number in (1, 2)
         ]
         assert await peers.send(address, "vote", VOTE, PATIENCE_S) is not None
-        await asyncio.wait_for(parked_once.wait(), PATIENCE_S)
+        await asyncio.wait_for(fetch_arrived.wait(), PATIENCE_S)
         assert begun == [1]
-        let_go.set()
-        assert await asyncio.gather(*fetches) == [FetchResponse(session_id=1), FetchResponse(session_id=2)]
+        release.set()
+        assert await asyncio.gather(*fetches) == [FetchResponse(error_code=1), FetchResponse(error_code=2)]
         peers.close()
 
 
-async def test_a_response_that_is_late_is_taken_for_no_other() -> None:
+async def test_a_late_response_is_not_used_for_another_request() -> None:
     noted, waits = Noted(), [PATIENCE_S, 0.0]
 
     async def slow_at_first(_: RequestContext, request: VoteRequest) -> Answer:
@@ -106,7 +106,7 @@ async def test_a_response_that_is_late_is_taken_for_no_other() -> None:
         peers.close()
 
 
-async def test_a_peer_that_goes_and_comes_back_is_told_of_once_each() -> None:
+async def test_a_peer_that_fails_and_recovers_is_reported_once_each() -> None:
     noted, rows = Noted(), with_api_versions({ApiKey.VOTE: ApiHandler(0, 2, _granted)})
     (port,) = free_ports(1)
     peers, address = noted.peers(), ("127.0.0.1", port)
@@ -145,7 +145,7 @@ async def _socket(does: Callable[[asyncio.StreamReader, asyncio.StreamWriter], A
         await server.wait_closed()
 
 
-async def test_a_peer_that_closes_is_tried_ever_less_often() -> None:
+async def test_a_peer_that_closes_is_retried_with_a_growing_back_off() -> None:
     accepted = 0
 
     async def close_at_once(*_: Any) -> None:
@@ -179,7 +179,7 @@ def _versions(correlation_id: int = 1) -> bytes:
     ],
     ids=["huge", "negative", "http", "short", "other id", "cut", "other vote"],
 )
-async def test_a_peer_that_speaks_nonsense_is_told_of(said: list[bytes], why: str) -> None:
+async def test_a_peer_that_sends_invalid_bytes_is_reported(said: list[bytes], why: str) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for each in said:
             await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
@@ -194,16 +194,16 @@ async def test_a_peer_that_speaks_nonsense_is_told_of(said: list[bytes], why: st
     assert why in str(noted.troubles[0])
 
 
-async def test_who_was_not_sent_anything_for_longest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers_of, "LINES_MAX", 1)
+async def test_the_least_recently_used_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers_of, "CONNECTIONS_MAX", 1)
     noted, waiting = Noted(), asyncio.Event()
 
-    async def parked(*_: Any) -> Answer:
+    async def delayed(*_: Any) -> Answer:
         waiting.set()
         await asyncio.sleep(PATIENCE_S)
         return VoteResponse()
 
-    async with serving({ApiKey.VOTE: parked}) as server:
+    async with serving({ApiKey.VOTE: delayed}) as server:
         peers, address = noted.peers(), ("127.0.0.1", server.port)
         sent = asyncio.create_task(peers.send(address, "vote", VOTE, PATIENCE_S))
         await asyncio.wait_for(waiting.wait(), PATIENCE_S)
@@ -214,7 +214,7 @@ async def test_who_was_not_sent_anything_for_longest_is_let_go(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_peers_prove_who_they_are_over_tls(tmp_path: Path, mechanism: str) -> None:
+async def test_peers_authenticate_over_tls(tmp_path: Path, mechanism: str) -> None:
     authority = Authority(tmp_path)
     tls = Tls(TlsSettings(keystore=authority.issue("controller").keystore))
     login = {

@@ -25,15 +25,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from controller.brokers import kraft
+from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.migration.kafka_folder import read_folder
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
-from tests.support import tools
 from tests.support.churn import QUIET
+from tests.support.kafka_tools import kafka_tools
 from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
 from tests.support.quorum_faults import check_logs
 from tests.support.quorum_logs import image_at, records_at
@@ -50,8 +50,8 @@ TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of what has configs."""
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE = 1, 2
-READS = ("import_batch", "moving")
-"""Folders whose records go into no log."""
+READS = ("importing.py", "importing_cluster.py")
+"""Files whose records go into no log."""
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 
@@ -192,10 +192,9 @@ def _producer(cluster: QuorumCluster) -> None:
 
 def _cluster_tool(cluster: QuorumCluster, command: str, node_id: int) -> str:
     """The error that `kafka-cluster.sh` prints."""
-    words = ["org.apache.kafka.tools.ClusterTool", command, "--id", str(node_id), "--bootstrap-server"]
     to = f"127.0.0.1:{cluster.brokers[1].port}"
-    done = tools.run_quietly(tools.java_command(tools.server_classpath(), *words, to))
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+    code, output = kafka_tools().run("kafka-cluster", command, "--id", str(node_id), "--bootstrap-server", to)
+    return "" if code == 0 else output
 
 
 def _controllers(cluster: QuorumCluster) -> None:

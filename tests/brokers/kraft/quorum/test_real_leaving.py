@@ -9,36 +9,33 @@ from pathlib import Path
 from controller.brokers.kraft.log.batches import BrokenBatch, decode_batches
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, read_properties
 from controller.brokers.kraft.quorum.registered import LEVEL_MAX, Registered, fold
-from tests.support import tools
 from tests.support.kafka_controller import KafkaController
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
+from tests.support.kafka_tools import kafka_tools
 from tests.support.ports import free_ports
 from tests.support.real_brokers import CONTROLLER, RealCluster, until
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import command
 from tests.support.voter import VOTER, Voter, voter
 
 OLDER, NEWEST = "4.3.1", "4.4.0"
 
 
-def topicwright(quorum: KafkaQuorum, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [COMMAND, words[0], "--bootstrap-controller", quorum.bootstrap, *words[1:]]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+def topicwright(quorum: KafkaQuorum, name: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return command(name, "--bootstrap-controller", quorum.bootstrap, *words)
 
 
 def kafka(quorum: KafkaQuorum, tool: str, *words: str) -> str:
     """The output of a tool of Kafka's."""
-    argv = [f"org.apache.kafka.tools.{tool}", "--bootstrap-controller", quorum.bootstrap, *words]
-    done = tools.run_quietly(tools.java_command(tools.server_classpath(quorum.version), *argv), within_s=240)
-    return done.stdout + done.stderr
+    return kafka_tools(quorum.version).run(tool, "--bootstrap-controller", quorum.bootstrap, *words)[1]
 
 
 def upgrade(quorum: KafkaQuorum) -> str:
-    return kafka(quorum, "FeatureCommand", "upgrade", "--release-version", "4.4")
+    return kafka(quorum, "kafka-features", "upgrade", "--release-version", "4.4")
 
 
 def remove(quorum: KafkaQuorum, node_id: int, directory_id: str) -> None:
     words = "--controller-id", str(node_id), "--controller-directory-id", directory_id
-    removed = kafka(quorum, "MetadataQuorumCommand", "remove-controller", *words)
+    removed = kafka(quorum, "kafka-metadata-quorum", "remove-controller", *words)
     assert f"Removed KRaft controller {node_id}" in removed
 
 
@@ -123,7 +120,7 @@ def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> Non
         assert "was upgraded to 33" in upgrade(quorum)
 
 
-def test_a_cluster_that_was_handed_back_has_no_registration_that_blocks_an_upgrade(tmp_path: Path) -> None:
+def test_a_cluster_that_was_handed_back_blocks_no_upgrade(tmp_path: Path) -> None:
     """Not of the node that was handed back, and not of one that others removed after its process had died."""
     (port,) = free_ports(1)
     ours = RealCluster(tmp_path, port, {"kraft.version": "1"}, ("--metadata-version", "30"), {})
@@ -142,9 +139,9 @@ def test_a_cluster_that_was_handed_back_has_no_registration_that_blocks_an_upgra
             assert (gone.returncode, gone.stderr) == (0, "")
         until(lambda: left(quorum) == [str(VOTER)], 60, "it is known to be gone")
         ours.kill_controller()
-        argv: list[str | Path] = [COMMAND, "handback", "--data", ours.data, "--to", theirs.metadata]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
-        assert f"block no upgrade any more: {VOTER}\n" in done.stdout
+        done = command("handback", "--data", ours.data, "--to", theirs.metadata)
+        assert done.returncode == 0, done.stderr
+        assert f"no longer block upgrades: {VOTER}\n" in done.stdout
         theirs.start()
         assert left(quorum) == []
         assert "was upgraded to 33" in upgrade(quorum)

@@ -1,17 +1,16 @@
-"""A voter among Kafka controllers that speak TLS and log in to one another, set up as docs/real-brokers.md says."""
+"""A voter among Kafka controllers that speak TLS and log in to one another, set up as docs/kraft-brokers.md says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from controller.access import users_file
-from tests.brokers.kraft.quorum.test_real_join import topicwright
 from tests.security.certificates import Authority
 from tests.support.kafka_quorum import kafka_quorum
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.real_brokers import until
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, command
 from tests.support.voter import VOTER
 
 PASSWORD = "controller-PLANTED"
@@ -60,7 +59,7 @@ def test_a_voter_over_tls_with_logins_both_ways(tmp_path: Path) -> None:
     config = ("--command-config", tmp_path / "others.properties")
 
     def leads(controllers: str) -> int:
-        shown = topicwright("quorum", "--bootstrap-controller", controllers, *config)
+        shown = command("quorum", "--bootstrap-controller", controllers, *config)
         return int(shown.stdout.split()[1].rstrip(",")) if shown.returncode == 0 else -1
 
     with kafka_quorum(tmp_path, settings=kafkas) as quorum:
@@ -80,6 +79,6 @@ def test_a_voter_over_tls_with_logins_both_ways(tmp_path: Path) -> None:
             gone, left = sorted(quorum.controllers, key=lambda each: each.node_id != leader)
             gone.kill()  # the one that is left comes to our listener for a vote
             until(lambda: leads(left.address) in (left.node_id, VOTER), 120, "one of the two that are left leads")
-            stranger = topicwright("quorum", "--bootstrap-controller", f"127.0.0.1:{port}")
+            stranger = command("quorum", "--bootstrap-controller", f"127.0.0.1:{port}")
             assert stranger.returncode == 1, "without a login nobody is let in"
             assert PASSWORD not in process.output

@@ -70,7 +70,7 @@ def restart_the_broker(cluster: QuorumCluster) -> None:
     until(is_back, WITHIN_S, "the broker leads its partitions again")
 
 
-def test_kafka_leads_with_what_we_stored_and_we_name_what_kafka_stored(tmp_path: Path) -> None:
+def test_kafka_leads_with_records_of_topicwright_and_unsupported_records_are_named(tmp_path: Path) -> None:
     with quorum_cluster(tmp_path, ours=1, leads=True, brokers=1) as cluster:
         ours = cluster.ours[0]
         create(cluster, "ours", min_insync_replicas=" 2", unclean_leader_election_enable=" true", retention_ms="+5 ")

@@ -83,7 +83,7 @@ def test_a_controller_that_left_is_registered_without_limits() -> None:
     assert freed.incarnation_id != registration().incarnation_id, "one that runs registers again"
 
 
-async def test_registrations_are_read_from_the_snapshot_and_the_batches_since(tmp_path: Path) -> None:
+async def test_registrations_are_read_from_the_snapshot_and_later_batches(tmp_path: Path) -> None:
     files = opened(tmp_path)
     files.append(encode_batch(0, 1, 5, [record(1), record(2)]))
     registered = RegisteredControllers(files)
@@ -104,7 +104,9 @@ async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
     return answer.error_code, answer.error_message
 
 
-async def test_our_leader_refuses_the_levels_that_kafkas_would_refuse_and_frees_who_left(tmp_path: Path) -> None:
+async def test_a_topicwright_leader_rejects_the_same_levels_as_kafka_and_unblocks_nodes_that_left(
+    tmp_path: Path,
+) -> None:
     async with alone(tmp_path) as desk:
         register = ControllerRegistrationHandler(desk.node, desk.replication.registered)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -18,11 +19,12 @@ from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ApiKey
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened
-from tests.brokers.kraft.quorum.test_epochs_taken import STRANGER, code_of, request_of
+from tests.brokers.kraft.quorum.test_epochs import STRANGER, code_of, request_of
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND, Topicwright, topicwright
 from tests.support.wire import Wire
 
+DATA: Final = "topicwright-data"
 KINDS: Final = {
     "vote": ApiKey.VOTE,
     "pre-vote": ApiKey.VOTE,
@@ -39,17 +41,6 @@ def code(wire: Wire, kind: str, epoch: int) -> int:
     return code_of(codec.decode_response(key, version, wire.receive_frame())[1])
 
 
-def test_no_quorum_request_of_a_stranger_ends_the_process_or_its_folder(tmp_path: Path) -> None:
-    for _ in range(2):
-        with topicwright(tmp_path, brokers="kraft") as server, Wire(server.kafka) as wire:
-            for kind in KINDS:
-                for epoch in (EPOCH_MAX, (1 << 31) - 1):
-                    assert code(wire, kind, epoch) == ErrorCode.INVALID_REQUEST
-            for kind in ("begin", "end"):
-                assert code(wire, kind, 100) == ErrorCode.INCONSISTENT_VOTER_SET
-            assert ready(server) == (200, "")
-
-
 def ready(server: Topicwright) -> tuple[int, str]:
     """The status and the reason of /health/ready."""
     try:
@@ -59,49 +50,64 @@ def ready(server: Topicwright) -> tuple[int, str]:
         return error.code, json.load(error)["reason"]
 
 
-def test_a_controller_is_not_ready_while_nobody_leads(tmp_path: Path) -> None:
-    """A Vote of a higher epoch takes the lead from it, and it stands again after the election timeout."""
+def attack(server: Topicwright, wire: Wire) -> None:
+    """No quorum request of an unknown node ends the process."""
+    for kind in KINDS:
+        for epoch in (EPOCH_MAX, (1 << 31) - 1):
+            assert code(wire, kind, epoch) == ErrorCode.INVALID_REQUEST
+    for kind in ("begin", "end"):
+        assert code(wire, kind, 1000) == ErrorCode.INCONSISTENT_VOTER_SET
+    assert ready(server) == (200, "")
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a controller that unknown nodes attacked and that was not ready without a leader: a Vote of a
+    higher epoch ends its leadership, and it starts an election after the election timeout."""
     settings = {"controller.quorum.election.timeout.ms": "600000"}
-    with topicwright(tmp_path, settings, brokers="kraft") as server, Wire(server.kafka) as wire:
-        assert ready(server) == (200, "")
+    folder = tmp_path_factory.mktemp("attacked")
+    with topicwright(folder, settings, brokers="kraft") as server, Wire(server.kafka) as wire:
+        attack(server, wire)
         assert code(wire, "vote", 100) == ErrorCode.NONE
         assert ready(server) == (503, "no leader of the controllers is known")
+    return folder
 
 
-def ended(folder: Path) -> str:
+@pytest.fixture
+def folder(attacked: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(attacked, tmp_path / "copy")
+
+
+def ended(data: Path) -> str:
     """What a start on a data folder prints; it fails."""
-    places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(folder)]
-    with Process([COMMAND, "serve", *places, "--brokers", "kraft"], cwd=folder.parent) as process:
+    places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(data)]
+    with Process([COMMAND, "serve", *places, "--brokers", "kraft"], cwd=data.parent) as process:
         assert process.wait(within_s=240) == 2, process.output
         return process.output
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Path:
-    """A data folder of a controller that was stopped."""
-    with topicwright(tmp_path, brokers="kraft") as server:
-        return server.data
-
-
-def test_a_start_says_which_control_record_is_malformed_and_how_to_go_on(served: Path) -> None:
-    log = opened(served)
-    data = encode_batch(log.end, log.last_epoch, 0, [(KRAFT_VOTERS.to_bytes(4, "big"), b"\0\0")], is_control=True)
+def test_a_start_reports_a_malformed_control_record_with_advice(folder: Path) -> None:
+    data = folder / DATA
+    log = opened(data)
+    batch = encode_batch(log.end, log.last_epoch, 0, [(KRAFT_VOTERS.to_bytes(4, "big"), b"\0\0")], is_control=True)
     end = log.end
     log.close()
-    (segment,) = (served / PARTITION).glob("*.log")
+    (segment,) = (data / PARTITION).glob("*.log")
     with segment.open("ab") as file:
-        file.write(data)
-    output = ended(served)
+        file.write(batch)
+    output = ended(data)
     assert f"{segment}, byte 0: invalid control record at offset {end}: VotersV0" in output
     assert "Restore the folder from a copy" in output
     assert "Traceback" not in output
 
 
-def test_a_start_says_that_no_epoch_is_left_and_how_to_go_on(served: Path) -> None:
-    path = served / PARTITION / QUORUM_STATE
+def test_a_start_reports_the_last_epoch_with_advice(folder: Path) -> None:
+    """And then it starts, as if nobody had attacked it."""
+    path = folder / DATA / PARTITION / QUORUM_STATE
     state = json.loads(path.read_text())
     path.write_text(json.dumps({**state, "leaderId": -1, "leaderEpoch": (1 << 31) - 1}))
-    assert f"{path} is in epoch 2147483647, and no leader can be elected after {EPOCH_MAX}" in ended(served)
+    assert f"{path} is in epoch 2147483647, and no leader can be elected after {EPOCH_MAX}" in ended(folder / DATA)
     path.unlink()
-    with topicwright(served.parent, brokers="kraft"):
-        pass
+    with topicwright(folder, brokers="kraft") as server, Wire(server.kafka) as wire:
+        attack(server, wire)

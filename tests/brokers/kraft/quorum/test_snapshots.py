@@ -29,7 +29,7 @@ def _names(folder: Path, pattern: str) -> list[str]:
     return sorted(each.name for each in (folder / PARTITION).glob(pattern))
 
 
-def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(tmp_path: Path) -> None:
+def test_two_snapshots_are_retained_and_the_log_from_the_older_one(tmp_path: Path) -> None:
     log = _ten_records(tmp_path)
     for end, epoch in ((3, 1), (5, 2), (8, 2)):
         kept(log, SnapshotId(end, epoch), [snapshot(epoch)])
@@ -52,7 +52,7 @@ def test_two_snapshots_are_kept_and_the_log_from_the_older_one_on(tmp_path: Path
     log.close()
 
 
-def test_the_log_goes_back_beyond_them_as_long_as_there_is_room(tmp_path: Path) -> None:
+def test_older_batches_are_retained_up_to_the_retention_size(tmp_path: Path) -> None:
     """Who was away needs no snapshot, which says less than the log; nor with an epoch from before the oldest one."""
     log, room = opened(tmp_path, SMALL, 2000), 2000
     for offset in range(40):
@@ -77,7 +77,7 @@ def test_the_log_goes_back_beyond_them_as_long_as_there_is_room(tmp_path: Path) 
     log.close()
 
 
-def test_a_snapshot_says_who_votes_and_is_read_in_pieces(tmp_path: Path) -> None:
+def test_a_snapshot_has_the_voter_set_and_is_read_in_parts(tmp_path: Path) -> None:
     log, data = _ten_records(tmp_path), snapshot(2)
     assert log.snapshot_control_batches() == ()
     kept(log, SnapshotId(8, 2), [data])
@@ -91,9 +91,7 @@ def test_a_snapshot_says_who_votes_and_is_read_in_pieces(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("killed_at", ["never", "named", "emptied"])
-def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
-    tmp_path: Path, killed_at: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fetched_snapshot_replaces_the_log(tmp_path: Path, killed_at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     log, data, wanted = _ten_records(tmp_path), snapshot(7), SnapshotId(9, 7)
     kept(log, SnapshotId(5, 2), [snapshot(2)])
     log.begin_snapshot(SnapshotId(8, 7))
@@ -136,7 +134,7 @@ def test_the_log_begins_anew_behind_a_snapshot_that_was_fetched(
     ],
     ids=["empty", "cut", "cut more", "no footer", "no header", "no end", "offset", "changed"],
 )
-def test_a_broken_download_is_refused_and_dropped(tmp_path: Path, data: bytes, why: str) -> None:
+def test_an_invalid_download_is_rejected_and_dropped(tmp_path: Path, data: bytes, why: str) -> None:
     log = _ten_records(tmp_path)
     log.begin_snapshot(SnapshotId(20, 7))
     log.append_snapshot(data)
@@ -146,7 +144,7 @@ def test_a_broken_download_is_refused_and_dropped(tmp_path: Path, data: bytes, w
     log.close()
 
 
-def test_what_an_interrupted_download_left_goes_at_a_start(tmp_path: Path) -> None:
+def test_an_interrupted_download_is_deleted_at_start(tmp_path: Path) -> None:
     log = _ten_records(tmp_path)
     log.begin_snapshot(SnapshotId(20, 7))
     log.append_snapshot(snapshot(7))

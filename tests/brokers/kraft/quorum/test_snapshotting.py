@@ -17,7 +17,7 @@ from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Options
 from controller.brokers.kraft.quorum.raft.log import NeedsSnapshot, SnapshotId, Valid
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
@@ -40,7 +40,7 @@ class Rig:
         self.folder = folder
         self.log = opened(folder)
         me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
-        self.quorum = Quorum(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
+        self.quorum = Consensus(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
         self.applied: int | None = None
         self.now = 100.0
         self.snapshots = Snapshotting(self.quorum, self.log, every_bytes, every_s, lambda: self.now, self._applied)
@@ -50,7 +50,7 @@ class Rig:
 
     def commit(self, *batches: bytes) -> int:
         for data in batches:
-            self.quorum.take_in(data)
+            self.quorum.append_batches(data)
         self.log.flush()
         self.quorum.commit(self.log.end)
         return self.log.end
@@ -74,7 +74,7 @@ def folded(data: bytes) -> MetadataImage:
     return image
 
 
-async def test_a_snapshot_says_what_the_log_says_and_who_votes(tmp_path: Path) -> None:
+async def test_a_snapshot_equals_the_log_and_has_the_voter_set(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     control = [kraft_version_record(1), voters_record(VoterSet.of([rig.quorum.me]))]
     last = next(decode_batches(BATCHES[-1]))
@@ -89,12 +89,12 @@ async def test_a_snapshot_says_what_the_log_says_and_who_votes(tmp_path: Path) -
         assert list(folded(rig.newest()).records()) == list(whole.records())
     shown = dict(folded(rig.newest()).quorum.values())
     assert list(shown.items()) == control
-    assert rig.quorum.voters_at(end) == (1, VoterSet.of([rig.quorum.me]))
+    assert rig.quorum.history.at(end) == (1, VoterSet.of([rig.quorum.me]))
     assert rig.quorum.history.kraft_version == Rig(tmp_path).quorum.history.kraft_version == 1
     rig.log.close()
 
 
-async def test_what_is_not_applied_yet_is_not_in_a_snapshot(tmp_path: Path) -> None:
+async def test_a_snapshot_has_only_applied_records(tmp_path: Path) -> None:
     """Events that are not durable elsewhere are only in the log, and a snapshot has none."""
     rig = Rig(tmp_path)
     middle = rig.commit(*BATCHES[:10])
@@ -110,7 +110,7 @@ async def test_what_is_not_applied_yet_is_not_in_a_snapshot(tmp_path: Path) -> N
     rig.log.close()
 
 
-async def test_two_are_kept_and_the_log_is_cleaned(tmp_path: Path) -> None:
+async def test_two_snapshots_are_retained_and_the_log_is_cleaned(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=600)
     ends: list[int] = []
     while len(ends) < 4:
@@ -134,7 +134,7 @@ async def test_two_are_kept_and_the_log_is_cleaned(tmp_path: Path) -> None:
     rig.log.close()
 
 
-async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: Path) -> None:
+async def test_a_snapshot_is_due_after_a_time_if_anything_was_committed(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=1 << 20, every_s=60)
     rig.now += 60
     assert not rig.snapshots.is_due, "nothing is committed"
@@ -163,7 +163,7 @@ async def test_one_is_due_after_a_while_too_if_anything_was_committed(tmp_path: 
     ],
     ids=["newer", "unknown topic", "malformed"],
 )
-async def test_what_cannot_be_folded_is_kept(tmp_path: Path, record: Pair, why: str) -> None:
+async def test_a_log_with_unsupported_records_is_retained(tmp_path: Path, record: Pair, why: str) -> None:
     rig = Rig(tmp_path)
     rig.commit_records(NO_OP)
     end = rig.commit_records(record)
@@ -173,25 +173,25 @@ async def test_what_cannot_be_folded_is_kept(tmp_path: Path, record: Pair, why: 
             assert not await rig.snapshots.take()
     assert [(each["log_level"], each["end"]) for each in lines] == [("warning", end)], "one warning"
     assert re.fullmatch(why, lines[0]["why"])
-    assert rig.snapshots.unfolded
+    assert rig.snapshots.has_unsupported_records
     assert (rig.names(), rig.log.start) == ([], 0)
     assert (tmp_path / PARTITION / f"{0:020d}.log").read_bytes() == before
     assert rig.commit_records(NO_OP) == end + 1
     rig.log.close()
 
 
-async def test_no_snapshot_is_made_within_a_transaction(tmp_path: Path) -> None:
+async def test_no_snapshot_is_taken_in_a_metadata_transaction(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.commit_records((None, encode_record(kinds.BeginTransactionRecord())))
     with capture_logs() as lines:
         assert not await rig.snapshots.take()
-    assert (lines, rig.names(), rig.snapshots.unfolded) == ([], [], False)
+    assert (lines, rig.names(), rig.snapshots.has_unsupported_records) == ([], [], False)
     rig.commit_records((None, encode_record(kinds.EndTransactionRecord())))
     assert await rig.snapshots.take()
     rig.log.close()
 
 
-async def test_a_full_disk_costs_the_snapshot_alone(tmp_path: Path) -> None:
+async def test_a_full_disk_only_prevents_the_snapshot(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     end = rig.commit(*BATCHES)
     made = tmp_path / PARTITION / f"{end:020d}-{rig.log.last_epoch:010d}.checkpoint.made"
@@ -199,15 +199,13 @@ async def test_a_full_disk_costs_the_snapshot_alone(tmp_path: Path) -> None:
     with capture_logs() as lines:
         assert not await rig.snapshots.take()
     assert "No space left on device" in lines[0]["why"]
-    assert (rig.names(), rig.snapshots.unfolded) == ([], False)
+    assert (rig.names(), rig.snapshots.has_unsupported_records) == ([], False)
     assert rig.commit_records(NO_OP) == end + 1
     assert await rig.snapshots.take()
     rig.log.close()
 
 
-async def test_one_that_is_fetched_meanwhile_drops_the_one_under_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fetched_snapshot_replaces_the_one_being_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig, fetched = Rig(tmp_path), threading.Event()
     end = rig.commit(*BATCHES)
     write = rig.log.write_snapshot
@@ -230,9 +228,7 @@ async def test_one_that_is_fetched_meanwhile_drops_the_one_under_way(
     rig.log.close()
 
 
-async def test_batches_that_are_gone_because_the_log_began_anew_are_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_replaced_during_a_snapshot_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig, begun = Rig(tmp_path), threading.Event()
     end = rig.commit(*BATCHES)
     batches = FilePart.batches
@@ -254,8 +250,10 @@ async def test_batches_that_are_gone_because_the_log_began_anew_are_no_failure(
     rig.log.close()
 
 
-async def test_it_looks_by_itself_and_ends_with_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshotting, "LOOK_S", 0.01)
+async def test_snapshots_are_taken_periodically_until_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshotting, "POLL_S", 0.01)
     rig = Rig(tmp_path)
     running = asyncio.create_task(rig.snapshots.run())
     end = rig.commit(*BATCHES)
@@ -282,7 +280,9 @@ async def test_it_looks_by_itself_and_ends_with_the_thread(tmp_path: Path, monke
     rig.log.close()
 
 
-async def test_what_fails_is_tried_again_ever_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_snapshot_is_repeated_with_a_growing_back_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig, pauses = Rig(tmp_path), list[float]()
     rig.commit_records(NEWER)
 
@@ -298,7 +298,7 @@ async def test_what_fails_is_tried_again_ever_later(tmp_path: Path, monkeypatch:
     rig.log.close()
 
 
-def test_batches_of_any_size_are_read_from_a_part_of_a_file(tmp_path: Path) -> None:
+def test_batches_of_any_size_are_read_from_a_file_part(tmp_path: Path) -> None:
     log = opened(tmp_path, 1 << 30)
     sizes = (10, 3 << 20, 1 << 20, 20)
     for offset, size in enumerate(sizes):

@@ -73,7 +73,7 @@ async def test_a_registration_is_removed_once(tmp_path: Path) -> None:
         (33, None, 42, "Controller cannot unregister itself while it is active."),
     ],
 )
-async def test_what_is_refused_writes_nothing(
+async def test_a_rejected_request_writes_nothing(
     tmp_path: Path, level: int, node_id: int | None, code: int, message: str
 ) -> None:
     async with quorum(tmp_path, 1) as (seat,):

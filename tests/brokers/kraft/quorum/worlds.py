@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.raft.core import Quorum
+from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Reply, Send
+from controller.brokers.kraft.quorum.raft.follower import Follower
 from controller.kafka.messages import quorum as quorum_messages
 from tests.simulation.quorum.world import CLUSTER, Replica, World
 
@@ -25,7 +26,7 @@ def booted(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic:
         replica.shown_priority = (priorities or {}).get(replica.id) or None
         replica.boot()
         if priorities is None:
-            quorum_of(replica).wish(replica.now(), wanted=False)
+            quorum_of(replica).want_leadership(replica.now(), wanted=False)
     return world
 
 
@@ -41,9 +42,15 @@ def leader_of(world: World) -> Replica:
     return world.leader
 
 
-def quorum_of(replica: Replica) -> Quorum:
+def quorum_of(replica: Replica) -> Consensus:
     assert replica.quorum is not None, "it is up"
     return replica.quorum
+
+
+def following(replica: Replica) -> Follower:
+    role = quorum_of(replica)._role
+    assert isinstance(role, Follower)
+    return role
 
 
 def others(world: World) -> list[Replica]:

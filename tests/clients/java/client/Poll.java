@@ -8,17 +8,21 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * Consumers of topics which may not exist (KIP-361). Each assigns partition 0 of its topic; they poll in turn, once and
- * then for as many seconds as requested.
+ * Consumers of topics which may not exist (KIP-361). Each assigns partition 0 of its topic; they poll in turn until
+ * those that allow it know their topics, or poll has thrown in all, or so many seconds have passed.
  *
  * Usage: Poll BOOTSTRAP SECONDS TOPIC=ALLOW_AUTO_CREATE...; prints a line for each topic: "polled", or the exception
  * that poll threw.
  */
 public final class Poll {
     private final KafkaConsumer<String, String> consumer;
+    private final String topic;
+    private final boolean allows;
     private String outcome = "polled";
 
     private Poll(String bootstrap, String topic, String allow) {
+        this.topic = topic;
+        allows = Boolean.parseBoolean(allow);
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         properties.put("allow.auto.create.topics", allow);
@@ -41,6 +45,15 @@ public final class Poll {
         }
     }
 
+    private boolean knowsTopic() {
+        try {
+            List<?> partitions = consumer.partitionsFor(topic, Duration.ofMillis(100));
+            return partitions != null && !partitions.isEmpty();
+        } catch (RuntimeException notYet) {
+            return false;
+        }
+    }
+
     public static void main(String[] args) {
         List<Poll> all = new ArrayList<>();
         for (int i = 2; i < args.length; i++) {
@@ -49,10 +62,12 @@ public final class Poll {
         }
         List<Poll> polling = new ArrayList<>(all);
         long until = System.nanoTime() + Long.parseLong(args[1]) * 1_000_000_000L;
-        do polling.removeIf(each -> !each.poll()); while (System.nanoTime() < until && !polling.isEmpty());
-        for (Poll each : all) {
-            each.consumer.close();
-            System.out.println(each.outcome);
-        }
+        boolean allows = all.stream().anyMatch(each -> each.allows);
+        do {
+            polling.removeIf(each -> !each.poll());
+            if (allows && polling.stream().noneMatch(each -> each.allows && !each.knowsTopic())) break;
+        } while (System.nanoTime() < until && !polling.isEmpty());
+        for (Poll each : all) each.consumer.close();
+        for (Poll each : all) System.out.println(each.outcome);
     }
 }

@@ -13,7 +13,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * What every client's scenario does, with Kafka's own AdminClient. Compiles against clients from 2.0 to 4.3.
+ * What every client's scenario does, with Kafka's own AdminClient. Compiles against clients from 2.0 to 4.4.
  *
  * Usage: Scenario BOOTSTRAP TOPIC; prints one line of JSON.
  */
@@ -47,7 +47,7 @@ public final class Scenario {
         String retention = retention();
         admin.deleteTopics(Collections.singleton(topic)).all().get();
         boolean gone = false;
-        for (int i = 0; i < 200 && !gone; i++) {
+        for (int i = 0; i < 6000 && !gone; i++) {
             Thread.sleep(20);
             gone = !admin.listTopics().names().get().contains(topic);
         }
@@ -71,7 +71,7 @@ public final class Scenario {
     /** A real cluster's brokers may learn of a change a little after its answer. */
     private int awaitPartitions(int wanted) throws Exception {
         int seen = 0;
-        for (int i = 0; i < 200 && seen != wanted; i++) {
+        for (int i = 0; i < 6000 && seen != wanted; i++) {
             try {
                 seen = describe().partitions().size();
             } catch (ExecutionException unknownYet) {

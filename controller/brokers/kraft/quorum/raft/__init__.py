@@ -1,1 +1,1 @@
-"""The consensus of KRaft as a state machine without I/O; begin with `core`."""
+"""The consensus of KRaft as a state machine without I/O. Begin with `consensus`."""

@@ -1,4 +1,4 @@
-"""What the consensus core is given at its start, and what comes out of it: effects, to be carried out in order."""
+"""The options of the consensus, and its effects, which the caller carries out in order."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.quorum.raft.voters import Place, Voter
+from controller.brokers.kraft.quorum.raft.voters import Address, Voter
 from controller.kafka.messages import Message
 
 FETCH: Final = "fetch"
 VOTE: Final = "vote"
 BEGIN: Final = "begin"
 UPDATE: Final = "update"
-"""What a connection is for. Each takes one request at a time, so what must not wait for a parked fetch has its own."""
-
+"""Purposes of connections. A connection takes one request at a time, so requests that must not wait for a delayed fetch
+have their own."""
 
 PRE_VOTE_SINCE: Final = 2
-"""The version of Vote that can ask for a pre-vote (KIP-996)."""
+"""The first version of Vote with pre-votes (KIP-996)."""
+LATE_TIMEOUTS: Final = 2
+"""Election timeouts that a voter of priority 0 waits in addition, so that others become candidates first."""
 
 
 class Peer(NamedTuple):
-    """What another voter has shown: the newest version of Vote that it speaks, and how much it wants to lead; None of
-    Kafka's own."""
+    """The newest version of Vote that another voter supports, and its leader priority; None for Kafka voters."""
 
     vote_version: int
     priority: int | None
@@ -45,13 +46,13 @@ class Role(enum.Enum):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """A voter's settings. `static` are the voters of `controller.quorum.voters`, which count with kraft.version 0.
 
-    `priority` 0 never claims the lead from a leader that lives, and stands for a lost one only after the others had
-    time to: two election timeouts later. It must stand at last: the others may be gone, or behind.
+    With `priority` 0 a voter never takes over from a live leader. If the leader is lost, it starts an election
+    LATE_TIMEOUTS later than others, because they may be down or have a shorter log.
     """
 
     cluster_id: str
     me: Voter
-    bootstrap: tuple[Place, ...] = ()
+    bootstrap: tuple[Address, ...] = ()
     static: tuple[Voter, ...] = ()
     fetch_timeout_s: float = 2.0
     election_timeout_s: float = 1.0
@@ -59,78 +60,75 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """A request to a peer; `node_id` is -1 where only its place is known."""
+    """A request to a peer."""
 
     token: int
-    node_id: int
-    place: Place
+    address: Address
     purpose: str
     request: Message
     timeout_s: float
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The response to a request that came in with this token."""
+    """The response to the request that had this token."""
 
     token: Hashable
     response: Message
 
 
 class StartFlush(msgspec.Struct, frozen=True):
-    """Flush the log beside all else, and say so with `flushed`. There is one at a time."""
+    """Flush the log concurrently, then call `flushed` or `flush_failed`. At most one flush runs at a time."""
 
 
 class HighWatermark(msgspec.Struct, frozen=True):
-    """All below is committed, and durable here too."""
+    """All records below the offset are committed, and durable here too."""
 
     offset: int
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A replica has all of the leader's log below the offset, durably."""
+    """A replica fetched from this leader."""
 
     replica: int
-    offset: int
 
 
 class RoleChanged(msgspec.Struct, frozen=True):
-    """Role, epoch or leader changed; -1 and None where no leader is known."""
+    """Role, epoch or leader changed; the leader is -1 if none is known."""
 
     role: Role
     epoch: int
     leader_id: int
-    leader_place: Place | None
 
 
 class Truncated(msgspec.Struct, frozen=True):
-    """The log lost what no majority had: it ended at `was`, and ends at `end` now."""
+    """The log lost uncommitted records: it ended at `was`, and now ends at `end`."""
 
     was: int
     end: int
 
 
 class SnapshotInstalled(msgspec.Struct, frozen=True):
-    """The log begins anew behind a snapshot of the leader's."""
+    """The log was replaced by the leader's snapshot."""
 
     snapshot: SnapshotId
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """Something that an operator should see; it is tried again."""
+    """A warning for the operator; the replica tries again."""
 
-    what: str
+    message: str
 
 
 Effect = Send | Reply | StartFlush | HighWatermark | Fetched | RoleChanged | Truncated | SnapshotInstalled | Warned
 
 
 class NotLeader(Exception):
-    """This node does not lead, or takes no more: whoever sent the request looks for the leader."""
+    """This node does not lead, or it resigns and accepts no more records."""
 
 
 class Refused(Exception):
-    """A change to the quorum is not possible now; says why."""
+    """A change of the quorum is not possible now. The message has the reason."""
 
 
 class CommittedLost(Exception):
-    """A leader wants what is committed here to be cut off: it, or this node, lost its disk. The log is as it was."""
+    """A leader lacks records that are committed here: it, or this node, lost its disk. The log is unchanged."""

@@ -1,6 +1,6 @@
-"""Who votes: the sets of voters that the log's control records name, and those of the settings before any (KIP-853).
+"""Voter sets: those in the log's control records, and before the first one the set of the settings (KIP-853).
 
-The newest set in the log counts, committed or not, from its append on; one that is cut off again has never been.
+The newest set in the log counts from its append on, committed or not. A truncated set no longer counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from controller.brokers.kraft.log.metadata_codec import decode_control
 from controller.brokers.kraft.quorum.raft.log import QuorumLog
 from controller.kafka.messages import ZERO_UUID
 
-Place = tuple[str, int]
+Address = tuple[str, int]
 """Host and port."""
 
 
@@ -36,20 +36,20 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """A voter. Its directory id is all zeros where only the settings name it: then any directory will do."""
+    """A voter. A directory id of zeros, which voters of the settings have, matches any directory."""
 
     id: int
     directory: bytes
     listeners: tuple[Listener, ...]
     versions: tuple[int, int] = (0, 1)
 
-    def place_on(self, name: str) -> Place:
-        """Where it is reached on a listener; on its first where it has none of that name."""
+    def address_on(self, name: str) -> Address:
+        """Its endpoint on a listener, or on its first one if it has none of that name."""
         found = next((each for each in self.listeners if each.name == name), self.listeners[0])
         return found.host, found.port
 
     def is_key(self, node_id: int, directory: bytes) -> bool:
-        """Whether this voter is that node with that disk."""
+        """True if this voter is that node with that disk."""
         return self.id == node_id and self.directory in (ZERO_UUID, directory)
 
 
@@ -60,7 +60,7 @@ class VoterSet(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(voters: Iterable[Voter]) -> VoterSet:
-        """A set of these, in the order of their ids."""
+        """A set of these voters, in the order of their ids."""
         return VoterSet({each.id: each for each in sorted(voters, key=lambda voter: voter.id)})
 
     def __len__(self) -> int:
@@ -71,30 +71,30 @@ class VoterSet(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Who votes."""
+        """The voters' ids."""
         return tuple(self.by_id)
 
     @property
     def majority(self) -> int:
-        """How many are more than half."""
+        """The least number of voters that is more than half."""
         return len(self.by_id) // 2 + 1
 
     def has(self, node_id: int, directory: bytes) -> bool:
-        """Whether that node with that disk votes."""
+        """True if that node with that disk is a voter."""
         voter = self.by_id.get(node_id)
         return voter is not None and voter.is_key(node_id, directory)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """This set with a voter more, or changed."""
+        """This set with a voter added or replaced."""
         return VoterSet.of({**self.by_id, voter.id: voter}.values())
 
     def without(self, node_id: int) -> VoterSet:
-        """This set with a voter less."""
+        """This set with a voter removed."""
         return VoterSet.of(each for each in self if each.id != node_id)
 
 
 class VoterHistory:
-    """The sets of voters and the kraft.versions of a log, by the offset of the record that brought them."""
+    """The voter sets and kraft.versions of a log, by the offset of their records."""
 
     def __init__(self, log: QuorumLog, static: Iterable[Voter]) -> None:
         self._log = log
@@ -104,7 +104,7 @@ class VoterHistory:
         self.read_again()
 
     def read_again(self) -> None:
-        """After another snapshot: all is taken from the log."""
+        """Read everything from the log, for example after a snapshot was installed."""
         self._sets, self._versions = [], []
         snapshot = self._log.snapshot
         if snapshot is not None:
@@ -115,7 +115,7 @@ class VoterHistory:
                 self._take(batch, None)
 
     def take(self, batch: RecordBatch) -> None:
-        """A batch was appended."""
+        """Process an appended batch."""
         if batch.is_control:
             self._take(batch, None)
 
@@ -129,44 +129,44 @@ class VoterHistory:
                     self._versions.append((offset, decode_control(kinds.KRaftVersion, value).k_raft_version))
 
     def truncated(self, end: int) -> None:
-        """The log was cut off at `end`."""
+        """The log was truncated to `end`."""
         self._sets = [each for each in self._sets if each[0] < end]
         self._versions = [each for each in self._versions if each[0] < end]
 
     @property
     def now(self) -> VoterSet:
-        """Who votes."""
+        """The newest voter set."""
         return self._sets[-1][1] if self._sets else self._static
 
     @property
     def before(self) -> VoterSet:
-        """Who voted before this set."""
+        """The voter set before the newest one."""
         return self._sets[-2][1] if len(self._sets) > 1 else self._static
 
     @property
     def changed_at(self) -> int:
-        """The offset of the record that brought this set; -1 for the one of the settings."""
+        """The offset of the newest set's record; -1 for the set of the settings."""
         return self._sets[-1][0] if self._sets else -1
 
     @property
     def kraft_version(self) -> int:
-        """The version of the quorum's protocol."""
+        """The feature level of kraft.version."""
         return self._versions[-1][1] if self._versions else 0
 
     def at(self, end: int) -> tuple[int, VoterSet]:
-        """kraft.version and voters as of all records below `end`, for a snapshot of them."""
+        """kraft.version and voter set as of all records below `end`."""
         versions = [version for offset, version in self._versions if offset < end]
         sets = [voters for offset, voters in self._sets if offset < end]
         return versions[-1] if versions else 0, sets[-1] if sets else self._static
 
 
 def decode_voters(value: bytes) -> VoterSet:
-    """The voters in a control record."""
+    """The voter set in a control record."""
     return VoterSet.of(
         Voter(
             each.voter_id,
             each.voter_directory_id,
-            tuple(Listener(place.name, place.host, place.port) for place in each.endpoints),
+            tuple(Listener(at.name, at.host, at.port) for at in each.endpoints),
             (each.k_raft_version_feature.min_supported_version, each.k_raft_version_feature.max_supported_version),
         )
         for each in decode_control(kinds.Voters, value).voters
@@ -174,15 +174,13 @@ def decode_voters(value: bytes) -> VoterSet:
 
 
 def voters_record(voters: VoterSet) -> Pair:
-    """The control record that says who votes, and where."""
+    """The control record of a voter set."""
     message = kinds.Voters(
         voters=tuple(
             kinds.Voter(
                 voter_id=each.id,
                 voter_directory_id=each.directory,
-                endpoints=tuple(
-                    kinds.VoterEndpoint(name=place.name, host=place.host, port=place.port) for place in each.listeners
-                ),
+                endpoints=tuple(kinds.VoterEndpoint(name=at.name, host=at.host, port=at.port) for at in each.listeners),
                 k_raft_version_feature=kinds.VersionRange(
                     min_supported_version=each.versions[0], max_supported_version=each.versions[1]
                 ),
@@ -194,12 +192,12 @@ def voters_record(voters: VoterSet) -> Pair:
 
 
 def kraft_version_record(version: int) -> Pair:
-    """The control record of the quorum's protocol."""
+    """The control record of kraft.version."""
     return control_record(KRAFT_VERSION, kinds.KRaftVersion(k_raft_version=version))
 
 
 def leader_change_record(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> Pair:
-    """The control record with which a leader's epoch begins: who votes, and who voted for it."""
+    """The first control record of an epoch: its leader, the voters, and those that elected it."""
     message = kinds.LeaderChangeMessage(
         leader_id=leader_id,
         voters=tuple(kinds.GrantingVoter(voter_id=each.id) for each in voters),

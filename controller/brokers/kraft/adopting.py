@@ -1,0 +1,183 @@
+"""Imports the metadata log of a Kafka controller, or a broker's copy of a lost controller's log, as events.
+
+The log itself is copied byte for byte, because brokers have it too; this controller continues it in a higher epoch. The
+events cover everything that the machine knows: brokers, features, configs, topics with their partitions, epochs and
+eligible leaders, ACLs, SCRAM credentials, quotas. Everything else (delegation tokens, records of newer releases) is in
+`MetadataAdopted` and stays in the metadata log, where brokers apply it.
+
+This module neither reads nor writes files: it gets what was read and returns what one commit must write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from controller.brokers.kraft.features import unsupported_feature
+from controller.brokers.kraft.importing import import_all
+from controller.brokers.kraft.importing_cluster import Imported, Source
+from controller.brokers.kraft.kafka_folder import KafkaFolder
+from controller.brokers.kraft.log import batches
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
+from controller.brokers.kraft.log.projector import MARK, MetadataMark, acl_keys
+from controller.brokers.kraft.quorum.folder import FolderError
+from events import catalog
+from events.names import BrokerId, RequestId
+
+C = TypeVar("C", bound=kinds.ControlMessage)
+
+COMMAND = "AdoptMetadata"
+"""The command that causes all these events."""
+_UNKNOWN_TO_MACHINE: Final = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
+"""Record types that the machine does not know."""
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """What to write for an adopted metadata log."""
+
+    quorum: catalog.QuorumEpochBegun
+    """The last epoch of the leader before."""
+    image: MetadataImage
+    events: tuple[catalog.Event, ...]
+    state: Mapping[bytes, bytes | None]
+    """State keys: the ids that brokers know."""
+    request_id: RequestId
+    """The id of the adopting command."""
+
+
+def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
+    """The metadata log in a folder as events and state keys. Raises FolderError if it cannot be continued."""
+    image = read_image(folder)
+    quorum = last_epoch(folder, image)
+    _check(folder, image, quorum)
+    found = import_all(image, Source(request_id, COMMAND, "as it was"))
+    events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
+    mark = MetadataMark(folder.end_offset, tuple(sorted(_epochs(found).items())), adopted=True)
+    return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
+
+
+def _epochs(found: Imported) -> dict[BrokerId, int]:
+    return {broker_id: epoch for broker_id, epoch in found.ids.broker_epochs.items() if epoch is not None}
+
+
+def read_image(folder: KafkaFolder) -> MetadataImage:
+    """The image of the log in a folder. Raises FolderError."""
+    image = MetadataImage()
+    try:
+        if folder.checkpoint is not None:
+            image.fold(folder.checkpoint.batches)
+            image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
+        else:
+            image.fold(folder.batches)
+    except (RecordMismatch, MalformedRecord) as error:
+        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
+    return image
+
+
+# --- the last leader
+
+
+def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
+    """The newest known epoch with its voter. Raises FolderError for more than one voter."""
+    epoch = max(folder.epoch, folder.quorum_state.epoch)
+    pair = image.quorum.get(batches.KRAFT_VERSION)
+    kraft_version = 0 if pair is None else _read(folder, kinds.KRaftVersion, pair).k_raft_version
+    if kraft_version == 0:
+        leader = _leader(folder)
+        return catalog.QuorumEpochBegun(
+            epoch, leader, 0, "", 0, folder.directory_id if leader == folder.node_id else bytes(16)
+        )
+    record = image.quorum.get(batches.KRAFT_VOTERS)
+    voters = () if record is None else _read(folder, kinds.Voters, record).voters
+    _check_one_voter(folder, [each.voter_id for each in voters])
+    voter = voters[0]
+    places = {each.name: each for each in voter.endpoints}
+    place = places.get(batches.CONTROLLER_LISTENER)
+    if place is None:
+        raise FolderError(
+            f"{folder.path}: the controller's listener is called {', '.join(places) or 'nothing'}; "
+            f"with kraft.version 1 only {batches.CONTROLLER_LISTENER} can be adopted"
+        )
+    return catalog.QuorumEpochBegun(
+        epoch, voter.voter_id, kraft_version, place.host, place.port, voter.voter_directory_id
+    )
+
+
+def _leader(folder: KafkaFolder) -> int:
+    for batch in reversed(folder.batches):
+        if batch.is_control and batches.control_type(batch.records[0][0]) == batches.LEADER_CHANGE:
+            change = _read(folder, kinds.LeaderChangeMessage, batch.records[0])
+            _check_one_voter(folder, [each.voter_id for each in change.voters])
+            return change.leader_id
+    known = folder.quorum_state.leader_id
+    return known if known >= 0 else folder.node_id
+
+
+def _check_one_voter(folder: KafkaFolder, voters: list[int]) -> None:
+    if len(voters) != 1:
+        raise FolderError(
+            f"{folder.path}: the quorum has the voters {voters}; only a cluster with one controller can be adopted"
+        )
+
+
+def _read(folder: KafkaFolder, kind: type[C], pair: batches.Pair) -> C:
+    try:
+        return decode_control(kind, pair[1])
+    except MalformedRecord as error:
+        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
+
+
+# --- logs that cannot be continued
+
+
+def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> None:
+    if image.in_transaction:
+        raise FolderError(f"{folder.path}: the log ends within a transaction: start Kafka's controller once to end it")
+    if (why := unsupported_feature(image.features)) is not None:
+        raise FolderError(f"{folder.path}: {why}")
+    if any(each.broker_id == quorum.node_id for each in image.all(kinds.RegisterBrokerRecord)):
+        raise FolderError(
+            f"{folder.path}: node {quorum.node_id} is both controller and broker; only a node with "
+            "process.roles=controller can be adopted"
+        )
+
+
+# --- events
+
+
+def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> catalog.MetadataAdopted:
+    records = [encode_record(record) for kind in _UNKNOWN_TO_MACHINE for record in image.all(kind)]
+    records += [record.value for record in image.unknown]
+    return catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset, tuple(records))
+
+
+def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:
+    """Topics become TopicCreated events: in an adopted cluster they existed before."""
+    live = tuple(
+        sorted(
+            BrokerId(each.broker_id) for each in _brokers(image) if not each.fenced and not each.in_controlled_shutdown
+        )
+    )
+    for event in found.events:
+        if not isinstance(event, catalog.TopicDiscovered):
+            yield event
+            continue
+        yield catalog.TopicCreated(
+            request_id,
+            event.topic,
+            event.topic_id,
+            event.partitions,
+            len(event.partitions[0].replicas),
+            event.configs,
+            None,
+            live,
+            catalog.ADOPTED_DEADLINE_MS,
+        )
+
+
+def _brokers(image: MetadataImage) -> Collection[kinds.RegisterBrokerRecord]:
+    return image.all(kinds.RegisterBrokerRecord)

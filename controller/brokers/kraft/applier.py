@@ -1,0 +1,371 @@
+"""Writes committed batches of the quorum's log to the event log: how a node follows, and catches up after a start.
+
+A batch of a Topicwright leader embeds its events. They are applied as they are, and must project to exactly the records
+of the batch. A batch of Kafka's own controller has no events: its records are imported as events (`importing`). If the
+log now begins after the last applied offset, because this node was away longer than it is retained, another Topicwright
+voter may have the missing events (`catch_up`). The rest of the snapshot at the start of the log is then imported as one
+difference.
+
+Nothing that another controller wrote stops a node. Unsupported records, and events that do not apply, are recorded in
+`unsupported`. They do not stop replication; they block leadership.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from controller.brokers.kraft.catch_up import Page
+from controller.brokers.kraft.importing import import_batch, import_snapshot
+from controller.brokers.kraft.importing_cluster import Imported
+from controller.brokers.kraft.log import metadata_records as kinds
+from controller.brokers.kraft.log.batches import (
+    LEADER_CHANGE,
+    EmbeddedEvents,
+    RecordBatch,
+    control_type,
+    decode_batches,
+    embedded_events,
+)
+from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
+from controller.brokers.kraft.log.metadata_records import MetadataRecord
+from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
+from controller.brokers.kraft.log.record_kinds import acl_of
+from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.segment import FilePart
+from controller.kafka.messages import ZERO_UUID
+from controller.machine.state import Cluster, QuorumLeader
+from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
+from events.codec import decode_event
+from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
+from events.logs.log import Commit, EventLog
+from events.names import BrokerId
+from projections.store.recorder import Recorder
+from projections.store.store import topic_slices
+
+READ_BYTES: Final = 1 << 20
+_OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
+UNFIT_CHARACTERS_MAX: Final = 300
+RECORD_CHARACTERS_MAX: Final = 200
+KAFKAS: Final = -1
+"""The leader priority recorded for Kafka's own controllers."""
+
+logger = structlog.get_logger("topicwright.quorum")
+
+
+class BatchApplier:
+    """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
+
+    def __init__(self, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged) -> None:
+        self.applied = 0
+        """The metadata log below this offset is in the event log, or held in an open transaction."""
+        self._files, self._log, self._projector, self._first = files, log, projector, first
+        self.fetch_missing: Callable[[int], Awaitable[Page | None]] = _no_page
+        """Fetches the next events below a metadata log offset from another voter."""
+        self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
+        """Called with the leader, a number of events that both logs have, and the leader's tree root over them."""
+        self.on_unregistered: Callable[[int], None] = lambda _: None
+        """Called with the id of an unregistered controller."""
+        self.reload()
+
+    def reload(self) -> None:
+        """Continue from the end of the event log."""
+        self.applied = self._projector.mark.applied
+        self.transactions = Transactions()
+        self._from = self.applied
+        self._read: deque[RecordBatch] = deque()
+        self._offset_gap = 0
+        """The leader's event offset minus ours; 0 unless events were missed."""
+
+    @property
+    def unsupported(self) -> str:
+        """The first unsupported content of the metadata log; empty if there is none."""
+        return self._projector.unsupported
+
+    async def apply_next(self, recorder: Recorder, committed: int) -> list[Recorded]:
+        """Write the next batch, or a part of a snapshot, below the `committed` offset. Returns the new events, none if
+        nothing was decided. Raises LogError, BrokenBatch, RecordMismatch."""
+        if self.applied < self._files.start:
+            return await self._import_snapshot(recorder)
+        batch = self._next(committed)
+        embedded = None if batch.is_control else embedded_events(batch.records[0][1])
+        records = self._apply_embedded(recorder, batch, embedded) if embedded is not None else None
+        if records is None:
+            records = await self._import_batch(recorder, batch)
+        self.applied = batch.last_offset + 1
+        return records
+
+    def _next(self, committed: int) -> RecordBatch:
+        if not self._read:
+            data = self._files.read(self.applied, READ_BYTES)
+            self._read.extend(
+                each
+                for each in decode_batches(data)
+                if self.applied <= each.last_offset and each.base_offset < committed
+            )
+        return self._read.popleft()
+
+    def write(self, commit: Commit) -> None:
+        """Write a commit that the quorum has committed. Raises LogError."""
+        self._log.write(commit)
+        self._log.mark_durable()
+        self._projector.became_durable()
+
+    # --- batches of Topicwright leaders
+
+    def _apply_embedded(
+        self, recorder: Recorder, batch: RecordBatch, embedded: EmbeddedEvents
+    ) -> list[Recorded] | None:
+        """Returns None, with nothing applied, if the events are invalid in this state."""
+        if not embedded.values:
+            return []
+        here = self._log.next_offset
+        if embedded.first - here != self._offset_gap:
+            self._offset_gap = embedded.first - here
+            logger.warning(
+                "event offsets differ from the leader's", metadata=batch.base_offset, there=embedded.first, here=here
+            )
+        if embedded.root and embedded.first == here:
+            self.on_root(self._leader_of(None, batch.leader_epoch), here, embedded.root)
+        self._projector.begin_at(batch.base_offset)
+        try:
+            records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
+            recorder.take_all(records, embedded.values)
+        except Exception as error:  # no batch may keep this node from starting
+            why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:UNFIT_CHARACTERS_MAX]
+            logger.error("events of another voter do not apply: importing its records instead", why=why)
+            self._projector.mark_unsupported(why)
+            self._projector.end_import()
+            return None
+        if self._projector.values != [value for _, value in batch.records[1:]]:
+            records_there = [record for _, record in numbered(batch)]
+            different = (
+                first_difference(map(decode_record, self._projector.values), records_there) or "written otherwise"
+            )
+            logger.error(
+                "the records of a batch differ from the projection of its events",
+                metadata=batch.base_offset,
+                why=different,
+            )
+            self._projector.mark_unsupported(different)
+        commit = recorder.take_commit()
+        self._projector.batches(embedded.first, embedded.values)
+        self.write(commit)
+        return records
+
+    # --- batches of other controllers
+
+    async def _import_batch(self, recorder: Recorder, batch: RecordBatch) -> list[Recorded]:
+        if batch.is_control:
+            return []
+        records = [(offset, record) for offset, record in numbered(batch) if offset >= self._from]
+        complete, epoch, state = self.transactions.complete(records), batch.leader_epoch, recorder.state
+        quorum, store = state.cluster.quorum, recorder.store
+        for _, record in complete:
+            if isinstance(record, kinds.UnregisterControllerRecord):
+                self.on_unregistered(record.controller_id)
+        if all(isinstance(record, _OF_CONTROLLERS) for _, record in complete):
+            return []  # every leader writes these, also Topicwright
+        begins = quorum is None or quorum.leader_epoch < epoch
+        if not begins and all(isinstance(record, kinds.NoOpRecord) for _, record in complete):
+            return []
+        leader_id = self._leader_of(quorum, epoch)
+        kraft_version = 0 if quorum is None else quorum.kraft_version
+        begun = [QuorumEpochBegun(epoch, leader_id, kraft_version, "", 0, ZERO_UUID, KAFKAS)] if begins else []
+        at_ms = max(batch.timestamp_ms, recorder.last_ms)
+        decided = ExternalDecision(leader_id, epoch, complete[0][0])
+        slices = import_batch(
+            state,
+            store.durable_name_of,
+            self._projector.ids,
+            complete,
+            at_ms,
+            decided,
+            lambda: chain.from_iterable(topic_slices(lambda: store)),
+        )
+        end = batch.last_offset + 1 if self.transactions.begun_at is None else self.transactions.begun_at
+        recorded = self._record_imported(recorder, at_ms, decided, begun, end)
+        for each in slices:
+            recorded += self._record_imported(recorder, at_ms, decided, each.events, end, each)
+            await asyncio.sleep(0)
+        self._commit_import(recorder, recorded)
+        return recorded
+
+    def _record_imported(
+        self,
+        recorder: Recorder,
+        at_ms: int,
+        decided: ExternalDecision,
+        events: Sequence[Event],
+        end: int,
+        found: Imported | None = None,
+    ) -> list[Recorded]:
+        """Apply imported events. With them the event log covers everything below `end`."""
+        if found is not None:
+            self._projector.import_ids(found.ids)
+            if found.unsupported is not None:
+                logger.error("unsupported record: this node will not lead", what=found.unsupported)
+        self._projector.begin_import(end, None if found is None else found.unsupported)
+        begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
+        return recorder.record(at_ms, decided.cause, [*begin, *events], indexed=False)
+
+    def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
+        if recorded:
+            self.write(recorder.take_commit())
+        self._projector.end_import()
+
+    def _leader_of(self, quorum: QuorumLeader | None, epoch: int) -> int:
+        """The leader of an epoch: from the events, which all voters share, or from the LeaderChange record; 0 if that
+        is no longer in the log."""
+        if quorum is not None and quorum.leader_epoch == epoch:
+            return quorum.node_id
+        begun = self._files.beginning(epoch)
+        for key, value in begun.records if begun is not None else ():
+            if control_type(key) == LEADER_CHANGE:
+                return decode_control(kinds.LeaderChangeMessage, value).leader_id
+        return 0
+
+    # --- snapshots
+
+    async def _import_snapshot(self, recorder: Recorder) -> list[Recorded]:
+        """Apply missed events page by page, then import how the snapshot differs. Slices written before a crash no
+        longer differ."""
+        snapshot = self._files.snapshot
+        assert snapshot is not None, "a log that begins later begins with a snapshot"
+        page = await self.fetch_missing(snapshot.end_offset)
+        if page is not None and page.values:
+            return self._apply_page(recorder, page)
+        image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
+        if page is not None:
+            ids = self._projector.ids
+            self._projector.replace_ids(ids_in(image, recorder.state.cluster, ids))
+        at_ms = max(image.timestamp_ms, recorder.last_ms)
+        skipped = HistorySkipped(
+            self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is retained"
+        )
+        decided, store, slices = skipped_snapshot(skipped), recorder.store, []
+        for each in import_snapshot(
+            recorder.state, chain.from_iterable(topic_slices(lambda: store)), self._projector.ids, image, at_ms, skipped
+        ):
+            slices.append(each)
+            await asyncio.sleep(0)
+        if page is not None and slices[-1].unsupported is None and sum(len(each.events) for each in slices) == 1:
+            slices[0] = replace(slices[0], events=())  # nothing is skipped
+        recorded: list[Recorded] = []
+        for number, each in enumerate(slices, 1):
+            is_last = number == len(slices)
+            end = snapshot.end_offset if is_last else self.applied
+            records = self._record_imported(recorder, at_ms, decided, each.events, end, each)
+            recorded += records
+            self._commit_import(recorder, records)
+            store.became_durable(recorder.state)
+            await asyncio.sleep(0)
+        if not recorded:
+            self._projector.begin_import(snapshot.end_offset, None)
+            self._log.put_state(self._projector.changes())
+            self._projector.became_durable()
+            self._projector.end_import()
+        self.applied = self._from = snapshot.end_offset
+        self._read.clear()
+        return recorded
+
+    def _apply_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
+        """Apply another voter's events; what they mean for brokers is in the snapshot."""
+        records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
+        self._projector.begin_import(self.applied, None)
+        for record, value in zip(records, page.values, strict=True):
+            recorder.take(record, value, indexed=record.cause.command != FOLLOW)
+        self._commit_import(recorder, records)
+        if page.first + len(records) == page.end:
+            logger.info("missed events were copied from another voter", end=page.end)
+        return records
+
+
+def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
+    """Runs in a thread."""
+    image = MetadataImage()
+    for part in parts:
+        for batch in part.batches():
+            image.fold((batch,), keep_mismatched=True)
+    return image
+
+
+def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:
+    """Describe the first record in which a batch differs from the projection of its events; None if there is none.
+    NoOpRecords, which embed the events, are not compared."""
+    ours = (each for each in projected if not isinstance(each, kinds.NoOpRecord))
+    theirs = (each for each in batch if not isinstance(each, kinds.NoOpRecord))
+    for number, (our, their) in enumerate(zip_longest(ours, theirs)):
+        if our != their and (our is None or their is None or encode_record(our) != encode_record(their)):
+            return f"record {number} of the batch is {_text(their)}; its events project to {_text(our)}"
+    return None
+
+
+def _text(record: MetadataRecord | None) -> str:
+    text = "nothing" if record is None else repr(record)
+    return text if len(text) <= RECORD_CHARACTERS_MAX else text[: RECORD_CHARACTERS_MAX - 1] + "…"
+
+
+def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
+    """The records of a batch with their offsets; none of a control batch. A malformed record is returned as an
+    `UnknownRecord`, because followers never stop at one."""
+    if batch.is_control:
+        return
+    for offset, (_, value) in enumerate(batch.records, batch.base_offset):
+        try:
+            yield offset, decode_record(value)
+        except MalformedRecord:
+            yield offset, kinds.UnknownRecord(value=value)
+
+
+class Transactions:
+    """Holds back the records of a transaction until it ends (KIP-868). A transaction may span batches."""
+
+    def __init__(self) -> None:
+        self.begun_at: int | None = None
+        """The offset of the open transaction; None if none is open. A restart must read from there."""
+        self._held: list[tuple[int, MetadataRecord]] = []
+
+    def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
+        """The records that now apply: those outside of transactions, and those of transactions that ended."""
+        counting: list[tuple[int, MetadataRecord]] = []
+        for offset, record in records:
+            match record:
+                case kinds.BeginTransactionRecord():
+                    self.begun_at, self._held = offset, []
+                case kinds.EndTransactionRecord():
+                    counting += self._held
+                    self.begun_at, self._held = None, []
+                case kinds.AbortTransactionRecord():
+                    self.abort()
+                case _ if self.begun_at is not None:
+                    self._held.append((offset, record))
+                case _:
+                    counting.append((offset, record))
+        return counting
+
+    def abort(self) -> None:
+        self.begun_at, self._held = None, []
+
+
+def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:
+    """The ids in an image, when all its events are known but the ids only as of `before`. Only ACLs that the cluster
+    has are included; the others are still a difference."""
+    brokers = image.all(kinds.RegisterBrokerRecord)
+    entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
+    older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}
+    return ProtocolIds(
+        {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
+        {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},
+    )
+
+
+async def _no_page(_: int) -> None:
+    return None

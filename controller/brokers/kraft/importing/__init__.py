@@ -1,1 +1,0 @@
-"""Imports the decisions of other controllers from the metadata log, as events."""

@@ -1,1 +1,0 @@
-"""Migration of the metadata log from Kafka's own controller, and back."""

@@ -1,0 +1,134 @@
+"""The brokers and the controller listener of `serve --brokers kraft`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from controller.apis.cluster import DescribeControllersHandler, with_api_versions
+from controller.apis.kraft.broker_life import (
+    BrokerHeartbeatHandler,
+    BrokerRegistrationHandler,
+    UnregisterBrokerHandler,
+)
+from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
+from controller.apis.kraft.listener import kraft_listener
+from controller.apis.kraft.quorum import (
+    ControllerRegistrationHandler,
+    UnregisterControllerHandler,
+    needing,
+    quorum_handlers,
+)
+from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.controller_api import ControllerApi
+from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.cluster import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    ControllerRegistrationResponse,
+    UnregisterBrokerResponse,
+    UnregisterControllerResponse,
+)
+from controller.machine.state import QuorumLeader
+from controller.serving.quorum_member import Member
+from controller.settings.load import ServeSettings, SettingsError
+from events.logs.log import EventLog
+from projections.store.store import TopicStore
+
+NOT_FOR_CLIENTS: Final = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
+)
+"""APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and changes of voters."""
+
+
+def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
+    """The KRaft brokers of this process. Raises SettingsError for a cluster that was handed back, and feature levels
+    below those of the cluster."""
+    cluster = TopicStore(log).durable_cluster
+    had = member.node.quorum.kraft_version
+    _refuse_if_handed_back(cluster.quorum)
+    if settings.kraft_version < had and member.is_alone:
+        raise SettingsError(f"kraft.version={settings.kraft_version}: the cluster has {had}, which cannot be lowered")
+    level = cluster.feature(METADATA_VERSION_FEATURE)
+    if metadata_version is not None and metadata_version < level:
+        raise SettingsError(f"--metadata-version {metadata_version}: the cluster has {level}, which cannot be lowered")
+    options = KraftOptions(
+        session_timeout_ms=settings.broker_session_timeout_ms,
+        metadata_version=metadata_version,
+        leaders_balanced_every_s=_balanced_every_s(settings),
+    )
+    return KraftBrokers(member.projector, member.node, member.replication, options, time.monotonic)
+
+
+def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
+    if quorum is not None and quorum.handed_back_to:
+        raise SettingsError(
+            f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: two would lead the "
+            "same brokers. To lead again, stop that controller, `topicwright adopt --from` its folder `--data` a new "
+            "one, and serve the new one"
+        )
+
+
+def refuse_other_brokers(log: EventLog) -> None:
+    """Raise SettingsError for a log that KRaft brokers follow: other brokers' changes would not reach them."""
+    if TopicStore(log).durable_cluster.quorum is not None:
+        raise SettingsError(
+            "the data folder belongs to KRaft brokers: serve it with --brokers kraft, or choose another"
+        )
+
+
+def _balanced_every_s(settings: ServeSettings) -> float | None:
+    return settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
+
+
+def kraft_broker_listener(
+    brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
+) -> dict[int, ApiHandler]:
+    """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
+    `priority` is the leader priority that this voter shows."""
+    by_broker = partial(needing, api, "ClusterAction")
+    members, node = brokers.membership, brokers.node
+    unregister = UnregisterControllerHandler(
+        node, brokers.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
+    )
+    of_brokers: dict[int, Handler] = {
+        ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(api, members), BrokerRegistrationResponse),
+        ApiKey.BROKER_HEARTBEAT: by_broker(
+            BrokerHeartbeatHandler(api, members, brokers.confirmations), BrokerHeartbeatResponse
+        ),
+        ApiKey.UNREGISTER_BROKER: needing(api, "Alter", UnregisterBrokerHandler(api), UnregisterBrokerResponse),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, brokers.replication.registered),
+        ApiKey.CONTROLLER_REGISTRATION: by_broker(
+            ControllerRegistrationHandler(node, brokers.replication.registered), ControllerRegistrationResponse
+        ),
+        ApiKey.UNREGISTER_CONTROLLER: needing(api, "Alter", unregister, UnregisterControllerResponse),
+    }
+    of_quorum: dict[int, Handler] = {
+        **quorum_handlers(api, node, brokers.replication, time.monotonic),
+        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
+    }
+    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: brokers.replication.leads)
+    if api.advertised.name != of_brokers_name:
+        table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}
+    features = supported_features(priority)
+    return with_api_versions(table, supported_features=features, finalized=lambda: finalized_features(brokers))

@@ -1,0 +1,351 @@
+"""Pages of events, of one log or of several partitions, and the timelines of a log and of a topic.
+
+The events of one partition are ordered by offset, those of several by time. The cursor of a page holds an offset of
+each partition, so paging neither skips nor repeats events. Indexes are read forwards only: for the newest first they
+are read in ranges, the last range first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from heapq import merge
+from itertools import islice, pairwise, repeat
+
+import msgspec
+
+from events.catalog import Event, Recorded, TopicCreated, TopicReady
+from events.codec import decode_event
+from events.logs.log import EventLog
+from events.names import CLUSTER_SHARD, shard_key
+from projections.queries.past import EVENTS_PER_REST
+from projections.queries.query import BYTES_PER_PAGE, Ends, Query, Questions
+from projections.store.topic_indexes import CREATION_TYPES, creation_offsets
+from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_moment, time_at
+from projections.text.wording import event_text
+from projections.views.events import (
+    EventGroupView,
+    EventsView,
+    SpanView,
+    TimelineView,
+    TopicTimelineView,
+    event_view,
+)
+
+DIGITS = len(str(OFFSET_END))
+EVENTS_SCANNED_MAX = 10_000
+"""A page ends after so many events: a tenth of a second."""
+TEXTS_SHOWN_MAX = 20
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+Place = tuple[int, ...]
+"""An offset in each part of a listing."""
+
+
+class BadPlace(ValueError):
+    """A place or partition that this log does not have; the message says what is allowed."""
+
+
+class Window(msgspec.Struct, frozen=True):
+    """A page of a list: its time range, point in time, length and cursor."""
+
+    since: str | None = None
+    until: str | None = None
+    at: str | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+    def ends(self, query: Questions) -> tuple[Ends, Ends]:
+        """The point in time, and the end of the range, which is not after it. Raises BadMoment, BadPlace."""
+        end = query.end(self.at)
+        until = end if self.until is None else tuple(map(min, end, query.end(self.until)))
+        if self.cursor is not None:
+            until = tuple(map(min, until, Listing(query.parts).place(0, self.cursor)))
+        return end, until
+
+
+class EventFilter(msgspec.Struct, frozen=True):
+    """A filter of events; None and () match all."""
+
+    topic: str | None = None
+    request_id: str | None = None
+    types: tuple[str, ...] = ()
+
+    def matches(self, event: Event) -> bool:
+        """Whether an event of the request passes the filter."""
+        is_of_topic = self.topic in (None, getattr(event, "topic", None))
+        return is_of_topic and (not self.types or type(event).__name__ in self.types)
+
+
+EVERY_EVENT = EventFilter()
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A page of events, each with its partition (None in a log without partitions). `next_place` is the start of the
+    next page, None at the end."""
+
+    events: tuple[tuple[int | None, Recorded], ...]
+    next_place: Place | None
+
+
+class Listing:
+    """The matching events of some parts."""
+
+    def __init__(self, parts: Sequence[Query], which: EventFilter = EVERY_EVENT) -> None:
+        self.parts = tuple(parts)
+        self._which = which
+
+    def end(self) -> Place:
+        """The place after the newest events."""
+        return tuple(part.end() for part in self.parts)
+
+    def place(self, start: int, cursor: str | None) -> Place:
+        """The place of an offset, in a listing of one part, or of a cursor. Raises BadPlace."""
+        count = len(self.parts)
+        if cursor is None:
+            if start and count > 1:
+                raise BadPlace("from: each partition has offsets of its own: give partition or topic too, or cursor")
+            return (start,) * count
+        words = cursor.split("-")
+        if len(words) != count or not all(word.isascii() and word.isdigit() and len(word) <= DIGITS for word in words):
+            raise BadPlace(f"cursor: {cursor[:TEXT_SHOWN_MAX]!r} is not the next_cursor of a page of this listing")
+        return tuple(map(int, words))
+
+    def oldest(self, place: Place, limit: int, end: Place) -> Listed:
+        """Up to `limit` events from a place until before `end`, the oldest first; fewer if they are large, or if many
+        do not match."""
+        streams = [
+            zip(repeat(number), part.records(low, high, self._which.topic, self._which.request_id))
+            for number, (part, low, high) in enumerate(zip(self.parts, place, end, strict=True))
+        ]
+        return self._page(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), place, limit, after=1)
+
+    def newest(self, place: Place, limit: int) -> Listed:
+        """The same below the offsets of a place, the newest first."""
+        streams = [_backwards(number, part, self._which, place[number]) for number, part in enumerate(self.parts)]
+        in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
+        return self._page(in_order, place, limit, after=0)
+
+    def _page(self, in_order: Iterator[tuple[int, Recorded]], place: Place, limit: int, after: int) -> Listed:
+        found: list[tuple[int | None, Recorded]] = []
+        reached, room = list(place), BYTES_PER_PAGE
+        for scanned, (number, record) in enumerate(in_order):
+            if len(found) == limit or room <= 0 or scanned == EVENTS_SCANNED_MAX:
+                return Listed(tuple(found), tuple(reached))
+            reached[number] = record.offset + after
+            if self._which.matches(record.event):
+                part = self.parts[number]
+                found.append((part.partition, record))
+                room -= part.size_of(record)
+        return Listed(tuple(found), None)
+
+
+def cursor_of(place: Place) -> str:
+    """The cursor of a place."""
+    return "-".join(map(str, place))
+
+
+def next_cursor(place: Place | None) -> str | None:
+    """The cursor of the next page; None at the end."""
+    return None if place is None else cursor_of(place)
+
+
+def listing(query: Questions, which: EventFilter = EVERY_EVENT, partition: int | None = None) -> Listing:
+    """The matching events of the parts that can hold them. Raises BadPlace."""
+    if partition is not None:
+        parts = {part.partition: part for part in query.parts}
+        if partition not in parts or None in parts:
+            allowed = "this log has none" if None in parts else f"allowed are 0 to {len(parts) - 1}"
+            raise BadPlace(f"partition: there is no partition {partition}; {allowed}")
+        return Listing((parts[partition],), which)
+    return Listing(query.parts if which.topic is None else (query.of_topic(which.topic),), which)
+
+
+def events_page(
+    query: Questions,
+    which: EventFilter,
+    start: int,
+    limit: int,
+    partition: int | None = None,
+    cursor: str | None = None,
+    *,
+    newest: bool = False,
+    at: str | None = None,
+) -> EventsView:
+    """A page of events. With `newest` the newest come first, and `start` is ignored. Raises BadPlace, BadMoment."""
+    found = listing(query, which, partition)
+    end = query.end(at) if len(found.parts) > 1 else (found.parts[0].end(at),)
+    if newest:
+        page = found.newest(end if cursor is None else tuple(map(min, end, found.place(0, cursor))), limit)
+    else:
+        page = found.oldest(found.place(start, cursor), limit, end)
+    shown = tuple(event_view(record, number) for number, record in page.events)
+    following = page.next_place[0] if page.next_place is not None and len(end) == 1 and not newest else None
+    return EventsView(shown, following, sum(end), next_cursor(page.next_place))
+
+
+def topic_events_page(
+    query: Questions, which: EventFilter, start: int, limit: int, cursor: str | None, *, newest: bool, at: str | None
+) -> EventsView:
+    """A page of the events of a topic. Raises NoTopic if there never was one, BadPlace, BadMoment."""
+    page = events_page(query, which, start, limit, None, cursor, newest=newest, at=at)
+    if not page.events and which.topic is not None:
+        query.of_topic(which.topic).check_known(which.topic)
+    return page
+
+
+# --- the newest first
+
+RANGE_FIRST, RANGE_MAX = 1 << 10, 1 << 18
+"""The first range of offsets to scan is small; each further one is twice as large."""
+
+
+def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
+    """The offsets of the events under a shard key below an offset, the highest first."""
+    size = RANGE_FIRST
+    while before > 0:
+        start = max(0, before - size)
+        yield from reversed(list(log.shard_offsets(key, start, before)))
+        before, size = start, min(2 * size, RANGE_MAX)
+
+
+def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
+    """The events of a name below an offset, the newest first."""
+    found = _decoded(part, offsets_before(part.log, shard_key(name), before))
+    return (record for record in found if getattr(record.event, "topic", None) == name)
+
+
+def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
+    """The events that concern every topic below an offset, the newest first."""
+    return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
+
+
+def _backwards(number: int, part: Query, which: EventFilter, before: int) -> Iterator[tuple[int, Recorded]]:
+    offsets: Iterator[int]
+    if which.request_id is not None:
+        offsets = reversed([offset for offset in part.log.request_offsets(which.request_id) if offset < before])
+    elif which.topic is not None:
+        offsets = offsets_before(part.log, shard_key(which.topic), before)
+    elif which.types == CREATION_TYPES:
+        offsets = creation_offsets(part.log, before)
+    else:
+        offsets = iter(range(before - 1, -1, -1))
+    return ((number, record) for record in _decoded(part, offsets))
+
+
+def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
+    for count, offset in enumerate(offsets, 1):
+        if count % EVENTS_PER_REST == 0:
+            part.rest()
+        yield decode_event(offset, part.log.read_one(offset))
+
+
+# --- timelines
+
+
+def starts(query: Questions, since: str | None) -> Ends:
+    """For each log the offset of the first event at or after a point in time (None: the start). Raises BadMoment."""
+    if since is None:
+        return (0,) * len(query.parts)
+    moment = parse_moment(since)
+    if isinstance(moment, datetime):
+        at_ms = round(max(moment, _EPOCH).timestamp() * 1000)
+        return tuple(_end_before(part.log, at_ms) for part in query.parts)
+    query.end(since)  # raises BadMoment if the log has not reached it, or is partitioned
+    return (moment,)
+
+
+def _end_before(log: EventLog, at_ms: int) -> int:
+    """The offset after the last event before a time."""
+    return end_at(log, datetime.fromtimestamp((at_ms - 1) / 1000, UTC))
+
+
+def timeline_page(query: Questions, window: Window) -> TimelineView:
+    """The number of events over time, in `window.limit` spans. Raises BadMoment."""
+    end, until = window.ends(query)
+    return TimelineView(spans(query, starts(query, window.since), until, window.limit), query.as_of(end))
+
+
+def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[SpanView, ...]:
+    """The number of events in each of `count` spans of equal length; empty without events.
+
+    A binary search finds each boundary: about twenty reads, whatever the size of the log.
+    """
+    parts = [(part.log, low, high) for part, low, high in zip(query.parts, start, end, strict=True)]
+    times = [time for log, low, high in parts if low < high for time in (time_at(log, low + 1), time_at(log, high))]
+    known = [time for time in times if time is not None]
+    if not known:
+        return ()
+    first, last = min(known), max(known) + 1
+    edges = sorted({first + (last - first) * number // count for number in range(count + 1)})
+    passed = [sum(max(low, min(_end_before(log, edge), high)) - low for log, low, high in parts) for edge in edges]
+    return tuple(
+        SpanView(start_at=iso(low), start_at_ms=low, end_at=iso(high), end_at_ms=high, events=after - before)
+        for (low, high), (before, after) in zip(pairwise(edges), pairwise(passed), strict=True)
+    )
+
+
+def topic_timeline_page(query: Questions, name: str, window: Window) -> TopicTimelineView:
+    """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one, BadMoment,
+    BadPlace."""
+    part = query.of_topic(name)
+    end = part.end(window.at)
+    before = end if window.cursor is None else min(end, Listing([part]).place(0, window.cursor)[0])
+    page, next_before = groups(part, name, before, window.limit)
+    if not page:
+        part.check_known(name, end)
+    return TopicTimelineView(page, None if next_before is None else cursor_of((next_before,)), part.as_of(end))
+
+
+EVENTS_PER_PAGE_MAX = 2000
+"""A page of a topic's timeline reads no more events."""
+
+
+def groups(part: Query, name: str, before: int, limit: int) -> tuple[tuple[EventGroupView, ...], int | None]:
+    """Up to `limit` groups of the events of a name below an offset, the newest first, and the offset before which the
+    next page continues, None at the end. A large group may continue on the next page."""
+    records = list(islice(newest_of_topic(part, name, before), EVENTS_PER_PAGE_MAX + 1))
+    more = len(records) > EVENTS_PER_PAGE_MAX
+    found = grouped(reversed(records[:EVENTS_PER_PAGE_MAX]))[::-1]
+    page = tuple(_group(*one) for one in found[:limit])
+    return page, min(one.first_offset for one in page) if len(found) > limit or more else None
+
+
+def grouped(records: Iterable[Recorded]) -> list[tuple[str, list[Recorded]]]:
+    """Events of one name, in order, grouped by the request id of their cause. The group of a create continues until the
+    topic is ready."""
+    causes: list[tuple[str, list[Recorded]]] = []
+    completing = ""
+    for record in records:
+        event = record.event
+        cause: str = getattr(event, "request_id", "") or completing or record.cause.request_id
+        if isinstance(event, TopicCreated):
+            completing = cause
+        elif isinstance(event, TopicReady):
+            completing = ""
+        if causes and causes[-1][0] == cause:
+            causes[-1][1].append(record)
+        else:
+            causes.append((cause, [record]))
+    return causes
+
+
+def _group(cause: str, records: Sequence[Recorded]) -> EventGroupView:
+    first, last = records[0], records[-1]
+    who = next((record.event for record in records if hasattr(record.event, "principal")), None)
+    return EventGroupView(
+        cause=cause,
+        command=first.cause.command,
+        principal=getattr(who, "principal", None),
+        client_id=getattr(who, "client_id", None),
+        at=iso(first.at_ms),
+        at_ms=first.at_ms,
+        until_at=iso(last.at_ms),
+        until_at_ms=last.at_ms,
+        first_offset=first.offset,
+        last_offset=last.offset,
+        num_events=len(records),
+        types=dict(Counter(type(record.event).__name__ for record in records)),
+        texts=tuple(event_text(record.event) for record in records[:TEXTS_SHOWN_MAX]),
+    )

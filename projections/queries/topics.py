@@ -1,0 +1,277 @@
+"""Topics, now and at any point in time: lists, one topic, its configs, and counts.
+
+Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
+all topics by name. The store keeps the current counts (`projections.store.topic_indexes`). Counts of the past are
+computed topic by topic, and only if there are few enough topics, and events since the nearest snapshot, to take some
+tenths of a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from heapq import merge
+
+import msgspec
+
+from controller.machine.configs.views import described_configs
+from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
+from controller.patterns import Pattern
+from events.catalog import Configs, ResourceConfigsChanged
+from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
+from events.names import Offset, shard_key
+from projections.queries.events import EventFilter, Listing, Place, newest_of_cluster, next_cursor
+from projections.queries.past import KEYS_AT_ONCE, MayShow, TopicPage
+from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Query, Questions, everything
+from projections.queries.snapshot_rows import has_more_topics
+from projections.store.store import slice_of
+from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied
+from projections.text.names import WantedStatus
+from projections.views.rows import TopicRow
+from projections.views.topics import (
+    ConfigView,
+    Live,
+    TopicConfigsView,
+    TopicSummary,
+    TopicsView,
+    TopicView,
+    topic_summary,
+    topic_view,
+)
+
+
+class TopicFilter(msgspec.Struct, frozen=True):
+    """A filter of topics; None matches all. `not-ready` is every status but `ready`; `placeholders` selects topics with
+    or without placeholders; `principal` created the topic."""
+
+    name: Pattern | None = None
+    status: WantedStatus | None = None
+    placeholders: bool | None = None
+    principal: str | None = None
+
+    @property
+    def is_unhealthy(self) -> bool:
+        """True if only topics of the index of unhealthy topics can match."""
+        return self.placeholders is True or self.status not in (None, "ready")
+
+    def matches_name(self, name: str) -> bool:
+        """Whether a topic of this name may match."""
+        return self.name is None or self.name.is_found_in(name)
+
+    def matches(self, one: TopicSummary) -> bool:
+        """Whether a topic with a matching name matches."""
+        return (
+            (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
+            and self.placeholders in (None, one.placeholders > 0)
+            and self.principal in (None, one.created_by and one.created_by.principal)
+        )
+
+
+EVERY_TOPIC = TopicFilter()
+
+
+def glob(text: str) -> Pattern:
+    """A pattern of whole names; `*` matches any characters and `?` one. Raises PatternError."""
+    signs = {"*": ".*", "?": "."}
+    return Pattern("^(?s:" + "".join(signs.get(each) or f"\\x{{{ord(each):x}}}" for each in text) + ")$")
+
+
+def by_name(query: Questions, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
+    """Up to `limit` candidates ordered by shard key, after that of a name. All matching topics are among them.
+
+    Fewer if they have many partitions; none only at the end.
+    """
+    if not which.is_unhealthy:
+        return query.newest(after, limit)
+    key = None if after is None else shard_key(after)
+    found = (part.live().durable_unhealthy(key) for part in query.parts)
+    return slice_of(merge(*found, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
+
+
+def by_age(query: Questions, place: Place, limit: int) -> tuple[list[Topic], Place]:
+    """Up to `limit` topics that were created below the offsets of a place, the newest first, and the next place.
+
+    Fewer if they have many partitions; none only at the end.
+    """
+    found = (
+        ((number, topic) for topic in part.live().durable_newest(place[number]))
+        for number, part in enumerate(query.parts)
+    )
+    reached, topics, partitions = list(place), [], 0
+    for number, topic in merge(*found, key=lambda one: (-one[1].created_at_ms, -one[0], -one[1].created_offset)):
+        topics.append(topic)
+        reached[number] = topic.created_offset
+        partitions += len(topic.partitions)
+        if len(topics) == limit or partitions >= PARTITIONS_PER_SLICE:
+            break
+    return topics, tuple(reached)
+
+
+def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[TopicSummary]:
+    """The topics that match."""
+    return [one for row in rows if which.matches(one := topic_summary(row, live))]
+
+
+def topics_page(
+    query: Questions,
+    page: Sequence[TopicSummary],
+    next_after: str | None,
+    end: Ends,
+    next_cursor: str | None = None,
+) -> TopicsView:
+    """A page of topics; in a list ordered by name the next page starts after a name."""
+    return TopicsView(tuple(page), next_after, query.as_of(end), next_after or next_cursor)
+
+
+def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
+    """A topic of the live store."""
+    return topic_view(query.row(newest), live, query.as_of(end))
+
+
+def topics_at(
+    query: Questions,
+    at: str,
+    after: str | None,
+    limit: int,
+    may_show: MayShow = everything,
+    place: Callable[[str], str] = str,
+    which: TopicFilter = EVERY_TOPIC,
+) -> TopicsView:
+    """A page of the topics at a point in time that the caller may see. `place` encodes the shard key after which the
+    next page starts, if that is not the key of a visible topic. Raises BadMoment."""
+    end = query.end(at)
+    page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
+    return topics_page(query, summaries(page.rows, live, which), _next_after(page, place), end)
+
+
+def newest_at(
+    query: Questions,
+    at: str,
+    cursor: str | None,
+    limit: int,
+    may_show: MayShow = everything,
+    which: TopicFilter = EVERY_TOPIC,
+) -> TopicsView:
+    """A page of the topics at a point in time, the newest first. It scans creations, so it may have fewer topics than
+    its limit. Raises BadMoment, BadPlace."""
+    end, parts = query.end(at), query.parts
+    creations = Listing(parts, EventFilter(types=CREATION_TYPES))
+    place = end if cursor is None else tuple(map(min, creations.place(0, cursor), end))
+    found = creations.newest(place, limit)
+    created = [
+        (number, record.offset, shard_key(record.event.topic))
+        for number, record in found.events
+        if isinstance(record.event, CREATION_KINDS)
+    ]
+    rows: dict[tuple[int | None, Offset], TopicRow] = {}
+    for part, until in zip(parts, end, strict=True):
+        keys = list(dict.fromkeys(key for number, _, key in created if number == part.partition))
+        under = part.topics_under(keys, until, may_show)
+        rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
+    live = query.cluster_at(end).live
+    there = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
+    return topics_page(query, summaries(there, live, which), None, end, next_cursor(found.next_place))
+
+
+def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
+    if page.rows and page.reached == shard_key(page.rows[-1].name):
+        return page.rows[-1].name
+    return None if page.reached is None else place(page.reached)
+
+
+def topic_at(query: Query, name: str, at: str | None) -> TopicView:
+    """A topic at a point in time. Raises NoTopic, BadMoment."""
+    end = query.end(at)
+    return topic_view(query.topic_at(name, end), query.live_at(end), query.as_of(end))
+
+
+def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> TopicConfigsView:
+    """The effective configs of a topic with these explicit configs under these settings."""
+    builtin = {entry.name: entry.value for entry in described_configs((), ())}
+    shown = tuple(
+        ConfigView(
+            name=entry.name,
+            value=entry.value,
+            source=entry.source.name,
+            default=None if entry.sensitive else builtin.get(entry.name),
+            sensitive=entry.sensitive,
+        )
+        for entry in described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
+    )
+    return TopicConfigsView(shown, part.as_of(end))
+
+
+def configs_of_topic_at(part: Query, name: str, at: str | None) -> TopicConfigsView:
+    """The effective configs of a topic at a point in time. Raises NoTopic, BadMoment."""
+    end = part.end(at)
+    row, cluster = part.topic_at(name, end), part.cluster_at(end)
+    settings = settings_from_pairs(cluster.settings)
+    static = Settings(topic_defaults=settings.topic_defaults, dynamic_defaults=_dynamic_defaults(part, end))
+    return configs_of(part, row.configs, static, end)
+
+
+def _dynamic_defaults(part: Query, end: int) -> Configs:
+    """The dynamic configs of all brokers (the default resource)."""
+    for record in newest_of_cluster(part, end):
+        event = record.event
+        if isinstance(event, ResourceConfigsChanged) and (event.kind, event.name) == (BROKERS, ""):
+            return event.configs
+    return ()
+
+
+TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000
+"""A topic takes a tenth of a millisecond to count; more are not counted."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """Counts of topics at a point in time; `pending` topics were never ready."""
+
+    topics: int = 0
+    partitions: int = 0
+    pending: int = 0
+    tallies: Tallies = Tallies()
+
+    def plus(self, other: Counted) -> Counted:
+        """The sums of both."""
+        return Counted(
+            self.topics + other.topics,
+            self.partitions + other.partitions,
+            self.pending + other.pending,
+            self.tallies.plus(other.tallies),
+        )
+
+
+def counted_at(query: Questions, end: Ends) -> Counted | None:
+    """The counts at a point in time; None if counting would take too long."""
+    all_of_them = Counted()
+    for part, own in zip(query.parts, end, strict=True):
+        counted = _counted(part, own)
+        if counted is None:
+            return None
+        all_of_them = all_of_them.plus(counted)
+    return all_of_them
+
+
+def _counted(part: Query, end: int) -> Counted | None:
+    if _is_too_much(part, end):
+        return None
+    counted, after = Counted(), ""
+    while counted.topics <= TOPICS_MAX and counted.partitions <= PARTITIONS_MAX:
+        page = part.topics_at(end, after, KEYS_AT_ONCE)
+        of_page = [one for row in page.rows for one in row.partitions]
+        pending = sum(row.ready_at_ms is None for row in page.rows)
+        counted = counted.plus(Counted(len(page.rows), len(of_page), pending, tallied(of_page)))
+        if page.reached is None:
+            return counted
+        after = page.reached
+    return None
+
+
+def _is_too_much(part: Query, end: int) -> bool:
+    """True if the nearest snapshot has too many topics, or is too far away."""
+    snapshot = nearest_snapshot(part.log, end)
+    if snapshot is None:
+        return end > SCANNED_MAX
+    with snapshot, suppress(SnapshotDamaged):
+        return end - snapshot.offset > SCANNED_MAX or has_more_topics(snapshot, TOPICS_MAX)
+    return False

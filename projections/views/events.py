@@ -1,0 +1,162 @@
+"""Events as views, alone, in lists, grouped by cause, and as the chain of an explanation."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from events.catalog import Recorded
+from events.codec import HIDDEN, without_secrets
+from projections.text.names import topic_id_text
+from projections.text.wording import recorded_text
+from projections.views.view import AsOfView, view_of
+
+
+class CauseView(msgspec.Struct, frozen=True):
+    """The command that caused an event."""
+
+    command: str
+    request_id: str
+
+
+class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event; `fields` are those of its type in `events/catalog.py`. `partition` is present if the log is
+    partitioned: each partition has offsets of its own."""
+
+    offset: int
+    at: str
+    at_ms: int
+    type: str
+    text: str
+    """The event as a sentence."""
+    cause: CauseView
+    fields: dict[str, Any]
+    partition: int | None = None
+
+
+class EventsView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A page of events; `next_cursor` is the `cursor` of the next page, absent on the last.
+
+    In a list of one partition with the oldest first, `next` is the same as an offset for `from`; else it is null. The
+    events of several partitions are ordered by time.
+    """
+
+    events: tuple[EventView, ...]
+    next: int | None
+    end: int
+    """The offset of the next event to come; for several partitions the number of their events."""
+    next_cursor: str | None = None
+
+
+class EventGroupView(msgspec.Struct, frozen=True, kw_only=True):
+    """Consecutive events of a topic with one cause: the request id and command that led to them.
+
+    `principal` and `client_id` are null if no client sent a request. `types` counts the `num_events` events by type;
+    `texts` describes the first twenty.
+    """
+
+    cause: str
+    command: str
+    principal: str | None
+    client_id: str | None
+    at: str
+    at_ms: int
+    until_at: str
+    until_at_ms: int
+    first_offset: int
+    last_offset: int
+    num_events: int
+    types: dict[str, int]
+    texts: tuple[str, ...]
+
+
+class TopicTimelineView(msgspec.Struct, frozen=True):
+    """A page of a topic's events grouped by cause, the newest first; `next_cursor` as in other lists."""
+
+    groups: tuple[EventGroupView, ...]
+    next_cursor: str | None
+    as_of: AsOfView
+
+
+class SpanView(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of events from `start_at` until before `end_at`."""
+
+    start_at: str
+    start_at_ms: int
+    end_at: str
+    end_at_ms: int
+    events: int
+
+
+class TimelineView(msgspec.Struct, frozen=True):
+    """The number of events over time; empty if there are no events."""
+
+    spans: tuple[SpanView, ...]
+    as_of: AsOfView
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One event of an explanation, `after_ms` after the first. `because` names the broker change that led to it, if
+    any."""
+
+    offset: int
+    at: str
+    at_ms: int
+    after_ms: int
+    event: str
+    text: str
+    because: str
+    cause: CauseView
+    partition: int | None = None
+
+
+STEPS_FIRST = 100
+"""The steps of a long explanation before the gap."""
+
+
+class ExplanationView(msgspec.Struct, frozen=True, kw_only=True):
+    """The chain of events behind a topic or a request. A long chain lacks `omitted` steps in its middle."""
+
+    subject: str
+    kind: Literal["topic", "request"]
+    summary: str
+    steps: tuple[StepView, ...]
+    omitted: int
+
+
+_PAIRS = frozenset(("configs", "settings", "before"))
+"""Fields of events that hold pairs of names and values."""
+
+
+def event_view(record: Recorded, partition: int | None = None) -> EventView:
+    """An event with its fields; secrets are hidden."""
+    return view_of(
+        EventView,
+        record,
+        type=type(record.event).__name__,
+        text=recorded_text(record),
+        cause=view_of(CauseView, record.cause),
+        fields=_fields(without_secrets(record.event)),
+        partition=partition,
+    )
+
+
+def _fields(fact: msgspec.Struct) -> dict[str, object]:
+    return {name: _plain(name, getattr(fact, name)) for name in fact.__struct_fields__}
+
+
+def _nested(fact: msgspec.Struct) -> dict[str, object]:
+    """A struct within an event; a tagged one has its tag as `kind`."""
+    tag = fact.__struct_config__.tag
+    return _fields(fact) if tag is None else {"kind": tag, **_fields(fact)}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, bytes):
+        return HIDDEN.decode() if value == HIDDEN else topic_id_text(value)
+    if not isinstance(value, tuple):
+        return _nested(value) if isinstance(value, msgspec.Struct) else value
+    if name in _PAIRS:
+        return dict(value)
+    return [_nested(one) if isinstance(one, msgspec.Struct) else one for one in value]

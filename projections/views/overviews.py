@@ -1,0 +1,179 @@
+"""The views of many things at once: the summary, policies, differences, the quorum."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from controller.policy.interface import PolicyInForce
+from projections.views.brokers import BrokerView
+from projections.views.events import EventView
+from projections.views.requests import RequestSummary
+from projections.views.view import AsOfView
+
+
+class RefusedByView(msgspec.Struct, frozen=True):
+    principal: str
+    count: int
+
+
+class RefusedView(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of topics that a rule refused, in total and for the ten principals with the most. With `more` counting
+    stopped early. `latest` is the newest request."""
+
+    rule: str
+    count: int
+    by: tuple[RefusedByView, ...]
+    more: bool
+    latest: RequestSummary
+
+
+class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that was never ready, and what it waits for."""
+
+    name: str
+    created_at: str
+    created_at_ms: int
+    waits_for: str
+
+
+class LoadView(msgspec.Struct, frozen=True):
+    """The numbers of partitions that a broker leads and of its replicas."""
+
+    broker_id: int
+    leaders: int
+    replicas: int
+
+
+class SummaryView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of the cluster at a glance.
+
+    For the past `waiting` is empty and `requests_open` null, because events do not hold them; the counts of topics and
+    partitions are null if counting would take too long. `refused` covers the day before the newest event.
+    """
+
+    topics: int | None = None
+    partitions: int | None = None
+    topics_pending: int | None = None
+    requests_open: int | None
+    under_replicated_partitions: int | None = None
+    offline_partitions: int | None = None
+    placeholders: int | None = None
+    loads: tuple[LoadView, ...] = ()
+    brokers_registered: int
+    live: tuple[int, ...]
+    fenced: tuple[int, ...]
+    waiting: tuple[WaitingView, ...]
+    """The first topics that were never ready."""
+    refused: tuple[RefusedView, ...]
+    newest: tuple[RequestSummary, ...]
+    release: str
+    as_of: AsOfView
+
+
+class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
+    """A broker with its newest events, the newest first. `leaders` and `replicas` count its partitions; null if
+    counting would take too long."""
+
+    leaders: int | None
+    replicas: int | None
+    events: tuple[EventView, ...]
+    as_of: AsOfView
+
+
+class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
+    """The create-topic policies. `class_names` come from the settings; `policies` have the rules, and are null for the
+    past and at a gateway, whose workers run the policies. `refused` covers the day before the newest event, and the
+    built-in rules too."""
+
+    class_names: tuple[str, ...]
+    policies: tuple[PolicyInForce, ...] | None
+    refused: tuple[RefusedView, ...]
+    as_of: AsOfView
+
+
+class ValueView(msgspec.Struct, frozen=True):
+    """A value before and after; null if unset."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+TopicChange = Literal["created", "deleted", "recreated", "changed"]
+
+
+class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that differs between two points in time. `recreated` is another topic of the same name. Counts are null
+    without a topic; `other_…` count the partitions of both whose replicas, leader or ISR differ."""
+
+    name: str
+    change: TopicChange
+    partitions_before: int | None
+    partitions_after: int | None
+    configs: tuple[ValueView, ...]
+    other_replicas: int
+    other_leaders: int
+    other_isr: int
+
+
+class BrokerDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker that differs: its states (`live`, `fenced`, `live, cordoned`; null if not registered), and the reason of
+    the later one."""
+
+    broker_id: int
+    before: str | None
+    after: str | None
+    reason: str
+
+
+class ClusterDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
+    """Differences of brokers, settings and access. `acls_…` are sentences. `changes` are the events that changed
+    quotas, users, features and the configs of other resources than topics. With `more` not all events were read."""
+
+    brokers: tuple[BrokerDifferenceView, ...]
+    settings: tuple[ValueView, ...]
+    release: ValueView | None
+    acls_added: tuple[str, ...]
+    acls_removed: tuple[str, ...]
+    changes: tuple[EventView, ...]
+    more: bool
+
+
+class DifferenceView(msgspec.Struct, frozen=True):
+    """A page of the differences between two points in time. `cluster` is on the first page, for callers who may
+    describe the cluster; else null."""
+
+    topics: tuple[TopicDifferenceView, ...]
+    cluster: ClusterDifferenceView | None
+    next_cursor: str | None
+    before: AsOfView
+    after: AsOfView
+
+
+class VoterView(msgspec.Struct, frozen=True, kw_only=True):
+    """A voter. `priority` is its leader priority, null if unknown, as for Kafka's own controllers. `log_end` and `lag`
+    are known only to the leader."""
+
+    node_id: int
+    host: str
+    port: int
+    priority: int | None
+    log_end: int | None
+    lag: int | None
+
+
+class QuorumView(msgspec.Struct, frozen=True, kw_only=True):
+    """The controller quorum as this voter sees it. `leads_since` is the time of the epoch's first record, null if this
+    log lacks it. Records below `high_watermark` are committed; those below `applied` are in this node's event log."""
+
+    node_id: int
+    role: str
+    epoch: int
+    leader: int | None
+    leads_since: str | None
+    leads_since_ms: int | None
+    high_watermark: int
+    applied: int
+    voters: tuple[VoterView, ...]

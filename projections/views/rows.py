@@ -1,0 +1,154 @@
+"""A topic as a row: the machine's `apply` folds the topic from its events, and a row adds what only the events of its
+creation hold. Nothing in a row depends on the state of brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.machine.apply import CannotApply, after_leadership_change, apply_topic
+from controller.machine.partitions.blocks import changed
+from controller.machine.state import Topic
+from events import catalog
+from events.catalog import Recorded, Verdict
+from events.external_decision import external_decision
+from events.names import BrokerId, Offset, RequestId
+
+
+class CreatedBy(msgspec.Struct, frozen=True, gc=False):
+    """The request that created a topic. `api` is `CreateTopics`, `Metadata` (an auto-creation) or `HTTP`."""
+
+    request_id: RequestId
+    principal: str
+    client_id: str | None
+    api: str
+    api_version: int
+
+
+class TopicRow(Topic, frozen=True, array_like=True, gc=False):
+    """A topic at one offset, without `propagated` and `pending_create`.
+
+    `created_by` is None only if the log does not hold the request. `verdict` is None if no policy was configured.
+    `placed_on` lists the brokers that were live at the creation.
+    """
+
+    created_by: CreatedBy | None = None
+    verdict: Verdict | None = None
+    placed_on: tuple[BrokerId, ...] = ()
+
+
+class Deletion(msgspec.Struct, frozen=True, gc=False):
+    """The deletion of a topic."""
+
+    offset: Offset
+    at_ms: int
+    principal: str
+
+
+class TopicPast(msgspec.Struct, frozen=True, gc=False):
+    """The result of the events of one name: the topic, if it exists, and the last deletion."""
+
+    row: TopicRow | None = None
+    deletion: Deletion | None = None
+    request: CreatedBy | None = None
+    """The newest create request for the name; its TopicCreated, if any, is the next event."""
+
+
+NO_PAST = TopicPast()
+
+THE_CLUSTER = "the cluster"
+"""The principal of a deletion that was observed at the target cluster."""
+
+_WITHOUT_EFFECT = (
+    catalog.CreateRejected,
+    catalog.CreateAnswered,
+    catalog.ChangeRejected,
+    catalog.ChangeCarriedOut,
+    catalog.MetadataPropagated,
+)
+"""Events of a topic that change no row."""
+
+
+def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
+    """The past of a name after one more of its events. Raises CannotApply."""
+    event = record.event
+    if isinstance(event, catalog.CreateRequested):
+        return replace(past, request=_created_by(event))
+    if isinstance(event, _WITHOUT_EFFECT):
+        return past
+    topic = apply_topic(past.row, record)
+    if topic is None:
+        return replace(past, row=None, deletion=Deletion(record.offset, record.at_ms, _deleted_by(record)))
+    if isinstance(topic, TopicRow):
+        return replace(past, row=topic)
+    return replace(past, row=row_of(topic, *_creation(event, past.request)))
+
+
+def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
+    """The past of a name after some events, in order. Events of a partition that later ones overwrite are skipped.
+    Raises CannotApply."""
+    newest: dict[int, Recorded] = {}
+    for record in records:
+        event = record.event
+        if isinstance(event, catalog.LeaderElected | catalog.IsrChanged):
+            newest[event.partition] = record
+            continue
+        if newest:
+            past = _with_newest(past, newest)
+            newest = {}
+        past = fold_topic(past, record)
+    return _with_newest(past, newest) if newest else past
+
+
+def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
+    """The past of a name with the newest event of some partitions; each has the full leader and ISR."""
+    row, after = past.row, {}
+    for index, record in newest.items():
+        if row is None or not 0 <= index < len(row.partitions):
+            raise CannotApply(record, f"partition {index} does not exist")
+        after[index] = after_leadership_change(row.partitions[index], record.event)  # type: ignore[arg-type]
+    return replace(past, row=replace(row, partitions=changed(row.partitions, after)))  # type: ignore[union-attr,type-var]
+
+
+def row_of(
+    topic: Topic, created_by: CreatedBy | None, verdict: Verdict | None, placed_on: tuple[BrokerId, ...]
+) -> TopicRow:
+    """The row of a topic in the machine's state, with what its creation events hold."""
+    created = topic.created_at_ms, topic.created_offset, topic.ready_at_ms
+    own = topic.name, topic.topic_id, topic.partitions, topic.configs, *created
+    return TopicRow(*own, created_by=created_by, verdict=verdict, placed_on=placed_on)
+
+
+def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
+    """The row of a topic in the machine's state, given its creation event and, if known, its request event. Raises
+    CannotApply."""
+    event = created.event
+    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
+        raise CannotApply(created, f"topic {topic.name!r} was to be created there")
+    request = None if requested is None else requested.event
+    known = _created_by(request) if isinstance(request, catalog.CreateRequested) else None
+    return row_of(topic, *_creation(event, known))
+
+
+def _creation(
+    event: catalog.Event, newest: CreatedBy | None
+) -> tuple[CreatedBy | None, Verdict | None, tuple[BrokerId, ...]]:
+    """What a creation event holds; `newest` is the newest request for its name, which may be an older one."""
+    if not isinstance(event, catalog.TopicCreated):
+        return None, None, ()
+    is_its_own = newest is not None and newest.request_id == event.request_id
+    return newest if is_its_own else None, event.verdict, event.live_brokers
+
+
+def _created_by(request: catalog.CreateRequested) -> CreatedBy:
+    return CreatedBy(request.request_id, request.principal, request.client_id, request.api, request.api_version)
+
+
+def _deleted_by(record: Recorded) -> str:
+    if isinstance(record.event, catalog.TopicDeleted):
+        return record.event.principal
+    decided = external_decision(record.cause)
+    return THE_CLUSTER if decided is None else decided.leader

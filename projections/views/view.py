@@ -1,0 +1,94 @@
+"""What the views share: points in time, errors, health, and how a view is made from a row.
+
+A view is a msgspec struct whose encoding is the JSON of the HTTP API and the command line. The OpenAPI document
+describes the views, and the command line decodes them. Topic ids are Kafka's base64url text. A time appears twice:
+ISO-8601 in UTC, and under `…_ms` in ms since the epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from projections.text.moments import iso
+
+_View = TypeVar("_View", bound=msgspec.Struct)
+
+
+def maybe_iso(at_ms: int | None) -> str | None:
+    """A time as text; None without one."""
+    return None if at_ms is None else iso(at_ms)
+
+
+def view_of(kind: type[_View], source: object, **given: object) -> _View:
+    """A view with the given fields. It copies every other field from `source`, and formats `…_at` from `…_at_ms`.
+
+    Types are not checked here: a test decodes every view as itself.
+    """
+    for name in kind.__struct_fields__:
+        if name not in given:
+            is_time = name == "at" or name.endswith("_at")
+            given[name] = maybe_iso(getattr(source, f"{name}_ms")) if is_time else getattr(source, name)
+    return kind(**given)
+
+
+class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The point in time that a response describes: the offset and time of its newest event, -1 and null before any.
+
+    A response about one `partition` of a partitioned log has an offset of that partition. A response about all
+    partitions has their number of events less one as `offset`, and `ends`: for each the offset after its newest event.
+    """
+
+    offset: int
+    at: str | None
+    at_ms: int | None
+    partition: int | None = None
+    ends: tuple[int, ...] = ()
+
+
+def as_of(offset: int, at_ms: int | None, ends: tuple[int, ...] = (), partition: int | None = None) -> AsOfView:
+    """The point in time of a response, of which these are the newest event's offset and time."""
+    return AsOfView(offset, maybe_iso(at_ms), at_ms, partition, ends)
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """Liveness or readiness of the service. `reason` explains a failure, or names a problem that does not prevent
+    deciding."""
+
+    status: str
+    reason: str = ""
+
+
+class ErrorView(msgspec.Struct, frozen=True, kw_only=True):
+    """The name and code of Kafka's error, and a message. A refused topic also has the `rule` and the `request_id`."""
+
+    error: str
+    code: int
+    message: str
+    request_id: str = ""
+    rule: str = ""
+
+
+class ProblemView(ErrorView, frozen=True, kw_only=True):
+    """An HTTP error response (RFC 9457): `type` and `title` name Kafka's error, `detail` is its message, and `instance`
+    the path of the recorded request, empty if there is none."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+
+
+def problem(error: ErrorView, status: int) -> ProblemView:
+    """An error as an HTTP response (RFC 9457) with this status."""
+    return view_of(
+        ProblemView,
+        error,
+        type=f"urn:kafka:error:{error.error}",
+        title=error.error.replace("_", " ").capitalize(),
+        status=status,
+        detail=error.message,
+        instance=f"/v1/requests/{error.request_id}" if error.request_id else "",
+    )

@@ -1,0 +1,74 @@
+"""The product through seeds of faults, and the simulators themselves: each planted bug has to be found.
+
+More seeds: `python -m tests.simulation NAME SEED COUNT`, and `make sim`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.simulation.planting import seeds_to_find
+from tests.simulation.simulators import SIMULATORS
+from tests.support.tools import ROOT
+
+SEEDS = {"process": range(12), "stream": range(4), "brokers": (2, 5, 1005), "quorum": range(40)}
+"""They reach everything of `REACHED`; each test run adds a new one."""
+REACHED = {
+    "process": """
+        kill, cut_power, restart, fill_disk, fail_syncs, slow_policies, CreateTopics 0, CreateTopics 7,
+        CreateTopics 36, CreateTopics 38, CreateTopics 42, CreateTopics 44, CreateTopics 56, DeleteTopics 0,
+        CreatePartitions 0, IncrementalAlterConfigs 0, connection lost 0""",
+    "stream": """
+        kill, cut, outlive, stop_worker, join, lose_kafka, lose_answers, slow_down, abort_transaction, copies, lost,
+        CreateTopics 0, CreateTopics 7, CreateTopics 36, CreateTopics 38, CreateTopics 41, DeleteTopics 0,
+        connection lost 0""",
+    "brokers": """
+        kill_broker, stop_broker, pause_broker, cut_broker, clean end, elections, acknowledged, CreateTopics 0,
+        ElectLeaders 0""",
+    "quorum": """
+        requests, kill, pause, cut, leader, candidate, prospective, truncated, clean, snapshot, disk lost, disk full,
+        no room, resigned, AddRaftVoterResponse 0, RemoveRaftVoterResponse 0""",
+}
+"""Faults that happen and answers that are given: a simulator without them would find nothing."""
+ROW = re.compile(r"^\| ([^|]+) \| [^|]+ \| (\d+) \|$", re.MULTILINE)
+FOUND_AFTER = {bug: int(seeds) for bug, seeds in ROW.findall((ROOT / "docs/testing.md").read_text())}
+SEEDS_TO_FIND = {"process": 40, "stream": 40, "brokers": 40, "quorum": 400}
+
+
+@pytest.mark.parametrize("name", SIMULATORS)
+def test_simulated_runs_reach_every_fault_and_break_no_rule(name: str) -> None:
+    simulate, counted, *_ = SIMULATORS[name]
+    done = Counter[str]()
+    for seed in (*SEEDS[name], random.SystemRandom().randrange(10**9, 10**12)):
+        done += counted(simulate(seed))
+    missing = set(re.split(r",\s+", REACHED[name].strip())) - done.keys()
+    assert not missing, f"never happened or never answered: {sorted(missing)}"
+
+
+def test_a_seed_gives_the_same_run_in_any_process() -> None:
+    seeds = {"process": 1, "stream": 1, "brokers": 11, "quorum": 3}
+    program = (
+        "from tests.simulation.simulators import SIMULATORS\n"
+        f"for name, seed in {seeds}.items(): print(SIMULATORS[name].simulate(seed))"
+    )
+    env = {**os.environ, "PYTHONHASHSEED": "12345"}
+    there = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+    assert there.returncode == 0, there.stderr
+    assert there.stdout.splitlines() == [str(SIMULATORS[name].simulate(seed)) for name, seed in seeds.items()]
+
+
+@pytest.mark.parametrize(("name", "bug"), [(name, bug) for name, one in SIMULATORS.items() for bug in one.bugs])
+def test_a_planted_bug_is_found(name: str, bug: str) -> None:
+    """It is looked for from the seed on that found it last, as docs/testing.md says."""
+    simulate, _, bugs, _ = SIMULATORS[name]
+    found = seeds_to_find(bugs, bug, simulate, SEEDS_TO_FIND[name], FOUND_AFTER[bug] - 1)
+    assert found is not None, f"{bug}: not found in {SEEDS_TO_FIND[name]} seeds"
