@@ -27,8 +27,8 @@ from events.logs.archive.manifest import Writer, archive_status, manifest_change
 from events.logs.archive.store import Folder
 from events.logs.archive.writing import Archiver
 from events.logs.rocksdb_log import RocksDbLog
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import COLUMNS
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.archived.bases import check_tree
 from projections.store.recorder import Recorder

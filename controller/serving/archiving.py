@@ -98,8 +98,8 @@ class Archiving:
         """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
         the store."""
         from events.logs.archive.writing import ArchiveFollower, Archiver  # imports pyarrow
-        from projections.replay.spark.column_batches import Columns
-        from projections.replay.spark.columns import COLUMNS
+        from projections.replay.log.column_batches import Columns
+        from projections.replay.log.columns import COLUMNS
 
         self._log, self._store, self._clock_ms = log, store, clock_ms
         self._retention, self._next_base = retention, next_base

@@ -61,9 +61,9 @@ def _backup(options: argparse.Namespace) -> None:
     from events.logs.archive.manifest import Writer, archive_status, starts_in
     from events.logs.archive.store import is_inside, open_store
     from events.logs.archive.writing import Archiver
+    from projections.replay.log.column_batches import Columns
+    from projections.replay.log.columns import COLUMNS
     from projections.replay.log.secondary import look
-    from projections.replay.spark.column_batches import Columns
-    from projections.replay.spark.columns import COLUMNS
     from projections.store.tree import root_over
 
     place = open_store(options.url)

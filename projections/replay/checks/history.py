@@ -30,11 +30,11 @@ TABLES = frozenset(
 OF_THE_LOG = ("offset_runs", "broker_spans", "cluster_spans", "log_extents", "cluster_blocks", "log_ends")
 """The views that need the events of the whole log, and that all others are judged by."""
 _EVENTS = """
-create view events as
+create or replace view events as
 select *, cause_command in ('AdoptMetadata', 'FollowController') as external,
        cause_command = 'ReconcileTopics' as reconciled
 from {source};
-create view shard_events as from events where topic is not null
+create or replace view shard_events as from events where topic is not null
 """
 _VIEW = re.compile(r"create view (\w+) as")
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import duckdb
 
+from projections.replay.checks.checking import SETTLE_MS
 from projections.replay.checks.history import create_views, database, load
-from projections.replay.checks.invariants import SETTLE_MS, events_of
 from projections.replay.errors import ReplayError
+from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, ends_of
 from projections.replay.outcome import Options, Outcome, Table
-from projections.replay.spark.columns import COLUMNS, arrow_schema
+from projections.replay.runner import events_of
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
@@ -29,13 +30,13 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
 
     Raises ReplayError for a query that fails, with the position that DuckDB names.
     """
-    names, ends = tuple(COLUMNS), ends_of(ref, options.at)
+    source = events_of(ref, ends_of(ref, options.at), tuple(COLUMNS))
     with database() as history:
-        load(history, events_of(ref, ends, names), arrow_schema(names))
+        load(history, source.batches(), source.schema)
         create_views(history, settle_ms=SETTLE_MS)
         try:
             if options.output is not None:
-                rows: Any = history.execute(f"copy ({options.subject}) to '{options.output}'").fetchall()
+                rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.output]).fetchall()
                 return Outcome([], False, [f"{many(rows[0][0], 'row')} written to {options.output}"])
             answer = history.execute(options.subject or "")
             header = tuple(column[0] for column in answer.description or ())

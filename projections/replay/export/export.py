@@ -24,20 +24,23 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from hashlib import sha256
+from operator import or_
 from pathlib import Path
 from secrets import token_hex  # noqa: TID251 - for the name of a folder
 from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyarrow import dataset
 
 from projections.replay.errors import ReplayError
-from projections.replay.export.files import parts, write_parts
+from projections.replay.export.files import GROUP_EVENTS, parts, write_parts
+from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_scan import event_at
-from projections.replay.log.log_ref import KafkaRef, Ref, end_of, ends_of, looked_at
+from projections.replay.log.log_ref import Ends, KafkaRef, Ref, end_of, ends_of, looked_at
 from projections.replay.outcome import Options, Outcome
-from projections.replay.spark.columns import COLUMNS, SCHEMA
+from projections.replay.runner import Batches, Runner, Source
 from projections.text.wording import many
 
 NOTE = "_topicwright.json"
@@ -60,12 +63,12 @@ class Note(msgspec.Struct, frozen=True):
     segments: tuple[int, ...]
 
 
-def run_export(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """The sub-command: what is new up to a moment is added to the export in `options.output`. Raises ReplayError."""
     if options.output is None:
         raise ReplayError("say where to export to: --output FOLDER")
     rows, said = [], []
-    for place, (added, note) in export_all(session, ref, Path(options.output), options.at).items():
+    for place, (added, note) in export_all(runner, ref, Path(options.output), options.at).items():
         said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
         rows.append(row)
@@ -91,14 +94,14 @@ Exported = dict[Path, tuple[int, Note]]
 """For each folder: how many events were added, and what it holds now."""
 
 
-def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = None) -> Exported:
+def export_all(runner: Runner, ref: Ref, folder: Path, at: str | None = None) -> Exported:
     """Add the events up to a moment that an export does not hold yet. Raises ReplayError, as `export`."""
     if not isinstance(ref, KafkaRef):
-        return {folder: export(session, ref, folder, at)}
+        return {folder: export(runner, ref, folder, at)}
     check_export(ref, Options(output=str(folder)))
     return {
         folder / f"{PARTITION}{partition:05}": export(
-            session, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
+            runner, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
         )
         for partition, end in ends_of(ref, at).items()
         if end
@@ -106,7 +109,7 @@ def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = N
 
 
 def export(
-    session: SparkSession,
+    runner: Runner,
     ref: Ref,
     folder: Path,
     at: str | None = None,
@@ -128,15 +131,21 @@ def export(
     kept = () if before is None else before.segments
     _remove_leftovers(folder, kept)
     added = segment_starts(start, end, segment_events)
-    _add_segments(session, ref, folder, added, end)
+    _add_segments(runner, ref, folder, added, end)
     note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*kept, *added))
     _write_note(folder, note)
     return end - start, note
 
 
-def exported(session: SparkSession, folder: Path) -> DataFrame:
-    """The events of an export, as the data source gives them. Raises ReplayError."""
-    return session.read.schema(SCHEMA).parquet(*map(str, _segment_folders(folder)))
+def exported(folder: Path, ends: Ends, columns: Sequence[str]) -> Source:
+    """The events of an export before `ends`, with some of their columns. Raises ReplayError."""
+
+    before = [(dataset.field("log_partition") == one) & (dataset.field("offset") < end) for one, end in ends.items()]
+
+    def read(file: str) -> Batches:
+        yield from dataset.dataset(file).to_batches(list(columns), filter=reduce(or_, before), batch_size=GROUP_EVENTS)
+
+    return Source(exported_files(folder), read, arrow_schema(columns))
 
 
 def exported_files(folder: Path) -> list[str]:
@@ -145,7 +154,7 @@ def exported_files(folder: Path) -> list[str]:
 
 
 def _segment_folders(folder: Path) -> list[Path]:
-    """Where an export has its events: of one log, or of each of its partitions. Raises ReplayError."""
+    """The segments of an export: of one log, or of each of its partitions. Raises ReplayError."""
     notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
     found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
     if not found:
@@ -195,7 +204,7 @@ def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
     return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
 
 
-def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
+def _add_segments(runner: Runner, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
     """Write the segments that begin at `starts`, and move them to their places once all are there."""
     names = [f"{SEGMENT}={start}" for start in starts]
     folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -203,7 +212,7 @@ def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequenc
     for name in names:
         (run / name).mkdir(parents=True)
     try:
-        write_parts(session, ref, run, parts(ref, starts, end, names))
+        write_parts(runner, ref, run, parts(ref, starts, end, names))
     except BaseException:
         shutil.rmtree(run, ignore_errors=True)  # what a task still writes there, the next run removes
         raise

@@ -36,11 +36,6 @@ class LogRef(msgspec.Struct, frozen=True):
     path: Path
     partition: int = 0
 
-    @property
-    def location(self) -> str:
-        """What `spark.read.format("topicwright").load(…)` takes; absolute, because workers have other folders."""
-        return str(self.path)
-
 
 class KafkaRef(msgspec.Struct, frozen=True):
     """An events topic, as it was when it was scanned; `only` one of its partitions."""
@@ -54,11 +49,6 @@ class KafkaRef(msgspec.Struct, frozen=True):
         """The log as it was named."""
         return self.topic.text
 
-    @property
-    def location(self) -> str:
-        """What `spark.read.format("topicwright").load(…)` takes."""
-        return self.topic.text
-
     def alone(self, partition: int) -> KafkaRef:
         """One of the partitions by itself."""
         of_it = tuple(one for one in self.scan.partitions if one.partition == partition)
@@ -68,15 +58,6 @@ class KafkaRef(msgspec.Struct, frozen=True):
 Ref = LogRef | KafkaRef
 Ends = Mapping[int, int]
 """Where to stop in each log partition: the offset after the last event."""
-End = int | Ends
-"""The same; a number alone for a log of one partition."""
-
-
-class Span(msgspec.Struct, frozen=True):
-    """Offsets from `start` up to but not including `end`."""
-
-    start: int
-    end: int
 
 
 def open_ref(text: str, properties: Properties = ()) -> Ref:
@@ -201,29 +182,14 @@ def has_partitions(ref: Ref) -> bool:
     return isinstance(ref, KafkaRef) and len(ref.scan.partitions) > 1
 
 
-def span_of(ref: LogRef, at: str | None = None) -> Span:
-    """The offsets of a data directory up to a moment. Raises ReplayError."""
-    with looked_at(ref) as log:
-        return Span(0, end_of(log, at))
-
-
-def in_partitions(ref: Ref, end: End) -> Ends:
-    """Where to stop, by log partition."""
-    if not isinstance(end, int):
-        return end
-    if isinstance(ref, LogRef):
-        return {ref.partition: end}
-    return {one.partition: min(end, one.end) for one in ref.scan.partitions}
-
-
 def log_of(ref: Ref) -> LogRef | KafkaTopic:
     """What tasks open of it: without the scan, by which only their ranges are found."""
     return ref.topic if isinstance(ref, KafkaRef) else ref
 
 
-def events_before(end: End) -> int:
+def events_before(ends: Ends) -> int:
     """How many events there are before it."""
-    return end if isinstance(end, int) else sum(end.values())
+    return sum(ends.values())
 
 
 def as_of(ends: Ends) -> str:

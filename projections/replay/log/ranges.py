@@ -10,7 +10,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import Scan, Stretch
-from projections.replay.log.log_ref import End, Ends, KafkaRef, LogRef, Ref, in_partitions
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref
 from projections.replay.log.secondary import Look, look
 
 
@@ -30,9 +30,8 @@ class Range:
         self.kafka_end = kafka_end
 
 
-def ranges_of(ref: Ref, start: int, end: End, events_max: int) -> list[Range]:
-    """Ranges of a log, or of all partitions of one in Kafka, from an offset on up to where it is to stop."""
-    ends = in_partitions(ref, end)
+def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
+    """Ranges of a log, or of all partitions of one in Kafka, from an offset on up to `ends`."""
     if isinstance(ref, KafkaRef):
         return kafka_ranges(ref.scan, start, ends, events_max)
     return ranges(start, ends[ref.partition], events_max, ref.partition)

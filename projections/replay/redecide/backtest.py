@@ -8,23 +8,20 @@ The method's limit, on purpose: a request is decided on the **recorded** state b
 would have followed from the changes. A topic that would have been refused still counts as existing for the requests
 after it, so each count says what the change does to the requests that really were made, one by one.
 
-Policies are loaded where the requests are decided, once for each share of the log and each settings in force, asked in
-the order of the shards (so a policy that keeps count over topics sees another order than it did), and closed at the
-end. Where no policy is given, recorded verdicts stand; a request that only now comes as far as a policy has none, and
-is shown as unjudged.
+Policies are loaded where the requests are decided, once for each bucket of the shards and each effective settings. They
+get the requests in the order of the shards (so a policy that counts topics sees another order than it did), and are
+closed at the end. Without a policy in the hypothesis, recorded verdicts apply; a request that only now reaches the
+policies has none, and is shown as unjudged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Literal
 
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
@@ -33,13 +30,21 @@ from controller.machine.state import Cluster, State
 from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
-from events.codec import decode_event
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
-from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
-from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.replay.redecide.recorded import (
+    OfShard,
+    RecordedRequest,
+    Timeline,
+    Unfit,
+    recorded_requests,
+    records_of,
+    timelines_of,
+)
+from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, policy_modules, what_if
+from projections.replay.runner import Runner
+from projections.replay.shards import Clusters, Shard, cluster_events, fold_shards
 from projections.text.wording import many
 
 EXAMPLES_MAX = 3  # of each count
@@ -93,7 +98,7 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
         return self.now_by or self.refused_by
 
 
-def effects(rows: Iterable[Row], timeline: Timeline, tried: WhatIf, policies: Policies) -> Iterator[Effect]:
+def effects(rows: Iterable[OfShard], timeline: Timeline, tried: WhatIf, policies: Policies) -> Iterator[Effect]:
     """What the changes make of each request in rows of (shard key, record), sorted by shard key and offset.
 
     Raises ReplayError where events do not fit each other or lack the command behind them, and PolicyLoadError for a
@@ -271,42 +276,41 @@ class Backtest(msgspec.Struct, frozen=True):
         return sum(one.count for one in self.counts if not changes or one.change in changes)
 
 
-def run_backtest(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Try `options.policies` and `options.settings` on every request up to `options.at`; what changes is found.
 
     Raises ReplayError.
     """
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
-    done = backtest(session, ref, ends, tried)
+    done = backtest(runner, ref, ends, tried)
     rows = [{**msgspec.to_builtins(one), "of_asks": done.requests} for one in done.counts]
     about = {**offsets_row(ends), "requests": done.requests, "otherwise": done.changed()}
     return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
-    """See, without Spark, that what is to be tried can be tried. Raises ReplayError."""
+    """Check, before Spark starts, that the hypothesis can be tested. Raises ReplayError."""
     tried = what_if(options.policies, options.settings)
     _check(tried, cluster_events(ref, ends_of(ref, options.at)))
 
 
 def _check(tried: WhatIf, clusters: Clusters) -> None:
     try:
-        for cluster in clusters.values():
-            check(tried, timeline_of(cluster))
+        for timeline in timelines_of(clusters).values():
+            check(tried, timeline)
     except PolicyLoadError as error:
         raise ReplayError(str(error)) from error
 
 
-def backtest(session: SparkSession, ref: Ref, end: End, tried: WhatIf) -> Backtest:
-    """Try something on every request of a log before offset `end`, shards beside each other. Raises ReplayError."""
-    clusters = cluster_events(ref, end)
+def backtest(runner: Runner, ref: Ref, ends: Ends, tried: WhatIf) -> Backtest:
+    """Try a hypothesis on every request of a log before `ends`, each shard by itself. Raises ReplayError."""
+    clusters = cluster_events(ref, ends)
     _check(tried, clusters)
-    ship_policies(session, tried)
-    frame = shards_frame(session, ref, end)
-    folded = fold_partitions(frame, lambda rows: _share(rows, clusters, tried), _SCHEMA)
+    runner.ship(policy_modules(tried))
+    rows = fold_shards(runner, ref, ends, lambda shards: _of_bucket(shards, clusters, tried), _SCHEMA)
     tally, failures = Tally(), list[str]()
-    for row in folded.collect():
-        part = _decode(bytes(row.tally))
+    for encoded in rows["tally"].to_pylist():
+        part = _decode(encoded)
         failures += part.close_failures
         tally.requests += part.requests
         for count in part.counts:
@@ -319,15 +323,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Backtest).decode
 
 
-def _share(rows: Iterator[Sorted], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
-    """One share of the shards, counted."""
-    tally, policies = Tally(), Policies(tried)
+def _of_bucket(shards: Iterable[Shard], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
+    """The tally of one bucket of the shards."""
+    tally, policies, timelines = Tally(), Policies(tried), timelines_of(clusters)
     failures: tuple[str, ...] = ()
     try:
-        for log_partition, run in groupby(rows, itemgetter(0)):
-            decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
-            for one in effects(decoded, timeline_of(clusters.get(log_partition, ())), tried, policies):
-                tally.add(msgspec.structs.replace(one, log_partition=log_partition) if log_partition else one)
+        for log_partition, shard, events in shards:
+            for one in effects(records_of(shard, events), timelines[log_partition], tried, policies):
+                tally.add(replace(one, log_partition=log_partition))
     finally:
         failures = policies.close()
     yield (_encode(Backtest(tally.requests, tuple(tally.counts()), failures)),)

@@ -28,6 +28,7 @@ from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import ShardKey
 from projections.replay.errors import ReplayError
+from projections.replay.shards import Clusters, Stored
 
 CLIENT_COMMANDS = frozenset(
     command.__name__
@@ -45,7 +46,7 @@ _OPENING = frozenset(
 )
 """The events with which the record of a request begins, if it was decided here."""
 
-Row = tuple[str, catalog.Recorded]
+OfShard = tuple[str, catalog.Recorded]
 """A record with its shard key."""
 
 
@@ -85,12 +86,20 @@ class Timeline:
         return newest
 
 
-def timeline_of(stored: Iterable[tuple[int, bytes]]) -> Timeline:
-    """The timeline of stored cluster events, each an offset with its bytes. Raises ReplayError."""
+def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
+    """The timeline of each log partition. Raises ReplayError."""
     try:
-        return Timeline(decode_event(offset, value) for offset, value in stored)
+        return {
+            partition: Timeline(decode_event(offset, value) for offset, value in stored)
+            for partition, stored in clusters.items()
+        }
     except CannotApply as error:
         raise ReplayError(f"the broker events of the log do not fit each other: {error}") from error
+
+
+def records_of(shard: str, events: Iterable[Stored]) -> Iterator[OfShard]:
+    """The events of a shard, decoded."""
+    return ((shard, decode_event(offset, value)) for offset, value in events)
 
 
 class OneTopic:
@@ -138,7 +147,7 @@ class Unfit(msgspec.Struct, frozen=True, gc=False):
     why: str
 
 
-def recorded_requests(rows: Iterable[Row], timeline: Timeline) -> Iterator[RecordedRequest | Unfit]:
+def recorded_requests(rows: Iterable[OfShard], timeline: Timeline) -> Iterator[RecordedRequest | Unfit]:
     """The requests in rows of (shard key, record), sorted by shard key and offset; events that concern no topic are
     skipped."""
     for shard, shard_rows in groupby(rows, itemgetter(0)):

@@ -1,6 +1,6 @@
 """What a report shows, as numbers: counts over time, waits, refusals, loads of brokers, results of checks.
 
-Numbers alone: nothing here knows how they are drawn (`report_figures`, `report_page`) or gathered (`report_queries`).
+Numbers alone: `queries` gathers them, `figures` and `page` draw them.
 """
 
 from __future__ import annotations
@@ -115,8 +115,7 @@ class Report(msgspec.Struct, frozen=True):
     events_by_type: tuple[tuple[str, int], ...]
     waits: Waits
     refusals: tuple[Refusals, ...]
-    held: Held | str
-    """Or why that cannot be said: events that do not fit each other."""
+    held: Held
     checks: tuple[CheckResult, ...]
 
     @property

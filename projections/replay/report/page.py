@@ -90,17 +90,14 @@ def _header(report: Report, title: str) -> str:
 def _tiles(report: Report) -> str:
     violations = report.violations
     tiles = [
+        _tile(report.held.topics, "topics at the end"),
+        _tile(report.held.partitions, "partitions at the end"),
+        _tile(report.held.leaderless, "partitions without a leader", bad=report.held.leaderless > 0),
+        _tile(report.held.placeholders, "placeholders that wait for a broker"),
         _tile(report.requests("created", "timed-out", "failed"), "creates done"),
         _tile(report.requests("refused", "change-refused"), "requests refused"),
         _tile(violations, f"violations of {len(report.checks)} invariants", bad=violations > 0, good=violations == 0),
     ]
-    if isinstance(report.held, Held):
-        tiles[:0] = [
-            _tile(report.held.topics, "topics at the end"),
-            _tile(report.held.partitions, "partitions at the end"),
-            _tile(report.held.leaderless, "partitions without a leader", bad=report.held.leaderless > 0),
-            _tile(report.held.placeholders, "placeholders that wait for a broker"),
-        ]
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
@@ -148,10 +145,8 @@ def _refusals(report: Report) -> str:
     return _picture("refusals", "Refusals by rule", words, figures.refusals_figure(refusals), table, wide=True)
 
 
-def _brokers(held: Held | str) -> str:
+def _brokers(held: Held) -> str:
     title = "Replicas and leaders by broker"
-    if isinstance(held, str):
-        return _card("brokers", title, f"What there is at the end cannot be shown: {held}.", "")
     if not held.brokers:
         return _card("brokers", title, "No broker has registered.", "")
     live = sum(one.status == "live" for one in held.brokers)

@@ -19,19 +19,16 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryFile, gettempdir, mkdtemp
 
 from pyspark.sql import SparkSession
 
-import controller
-import events
-import projections
 from projections.replay.errors import ReplayError, message_of
-from projections.replay.spark.connect import is_connect
 
 DEFAULT_MASTER = "local[*]"
 CONNECT = "sc://"
@@ -39,10 +36,10 @@ JAVA_AT_LEAST = 17
 _CODE = f"topicwright-code-{gethostname()}"
 """How folders with code for workers begin; the number of their process on this host follows."""
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
-_PACKAGES = (controller, events, projections)
+_PACKAGES = ("controller", "events", "projections")
 _JAVA_OPTIONS = "-XX:+UseParallelGC"
-"""Packs are large objects, which Java's usual collector sets apart and follows up beside the work, on cores that are
-few. This one takes a quarter less of a core to rebuild."""
+"""Batches of Arrow are large objects, which Java's default collector tracks concurrently with the work, on cores that
+are few. This one takes a quarter less of a core to rebuild."""
 _FEW_CORES = 4
 _CORES = os.cpu_count() or 1
 _HERE = _JAVA_OPTIONS if _CORES > _FEW_CORES else "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -113,15 +110,25 @@ _JAVAS_ERROR = re.compile(
 )
 
 
-def ship(session: SparkSession) -> None:
-    """Give the workers of a session this project's code.
+def is_connect(session: SparkSession) -> bool:
+    """True if a session reaches Spark through Spark Connect, and so has no Java process of its own."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
-    Needed only for sessions that were not made by `spark_session`.
+
+def is_local(session: SparkSession) -> bool:
+    """True if the workers of a session run on this machine, and so find the code where it is."""
+    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith(("local[", "local,"))
+
+
+def ship(session: SparkSession, roots: Iterable[Path] = (), name: str = "topicwright-code") -> None:
+    """Give the workers of a session the code in these files and folders, by default this project's.
+
+    Needed only for sessions that `spark_session` did not make.
     """
     _remove_stale_code()
     folder = mkdtemp(prefix=f"{_CODE}-{os.getpid()}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch the zip whenever they join
-    code = zipped(Path(folder) / "topicwright-code.zip")
+    code = zipped(roots or [root for package in _PACKAGES for root in roots_of(package)], Path(folder) / f"{name}.zip")
     if is_connect(session):
         session.addArtifacts(str(code), pyfile=True)
     else:
@@ -194,14 +201,19 @@ def _connected(url: str) -> SparkSession:
     return session
 
 
-def zipped(target: Path) -> Path:
-    """This project's packages, as they are imported here."""
+def roots_of(module: str) -> list[Path]:
+    """The folders of a package, or the file of a module. Raises ImportError."""
+    found = import_module(module)
+    return [Path(path) for path in getattr(found, "__path__", ()) or [found.__file__ or ""]]
+
+
+def zipped(roots: Iterable[Path], target: Path) -> Path:
+    """Write a zip from which Python can import these packages and modules."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as code:
-        for package in _PACKAGES:
-            for root in map(Path, package.__path__):
-                for file in sorted(root.rglob("*")):
-                    if file.is_file() and "__pycache__" not in file.parts:
-                        code.write(file, file.relative_to(root.parent))
+        for root in roots:
+            for file in [root] if root.is_file() else sorted(root.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    code.write(file, file.relative_to(root.parent))
     return target
 
 

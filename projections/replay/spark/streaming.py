@@ -24,7 +24,8 @@ from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
 from projections.replay.log.kafka_scan import check_begins, folded
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.log.ranges import Range, ranges
-from projections.replay.spark.options import RANGE_EVENTS, number_option, positive, read_range, wanted_shards
+from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.spark.options import number_option, positive, wanted_shards
 
 _NOT_HERE = ("at", "endoffset")
 

@@ -21,7 +21,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     NewTopic,
     ResourceType,
 )
-from pyspark.sql import SparkSession
 
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.kafka.codec import codec
@@ -66,11 +65,11 @@ TIMEOUT_MS = "3000"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[RealCluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     settings = {"broker.session.timeout.ms": TIMEOUT_MS, "enable.under.replicated.topic.creation": "true"}
     with real_cluster(tmp_path_factory.mktemp("real"), settings=settings) as cluster:
         yield cluster
-        assert_proved(spark, cluster.data)
+        assert_proved(cluster.data)
         for broker in cluster.brokers.values():
             broker.kill()
         assert cluster.controller is not None

@@ -23,7 +23,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from pyspark.sql import SparkSession
 
 from tests.support.churn import QUIET, Churn
 from tests.support.kafka_controller import KafkaController
@@ -50,9 +49,7 @@ ANY_ACL = AclBindingFilter(
 
 
 @pytest.mark.parametrize(("version", "kraft_version"), [("3.9.1", 0), (KAFKA_SERVER, 1)])
-def test_from_kafkas_controller_to_ours_and_back(
-    tmp_path: Path, version: str, kraft_version: int, spark: SparkSession
-) -> None:
+def test_from_kafkas_controller_to_ours_and_back(tmp_path: Path, version: str, kraft_version: int) -> None:
     with _kafka_cluster(tmp_path, version, kraft_version) as (cluster, theirs):
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         _create(admin, "churned", partitions=3)
@@ -98,7 +95,7 @@ def test_from_kafkas_controller_to_ours_and_back(
         assert churn.failed == []
         assert churn.lost() == {}
     if kraft_version == 1:
-        assert_proved(spark, tmp_path / "lost")
+        assert_proved(tmp_path / "lost")
 
 
 @contextmanager

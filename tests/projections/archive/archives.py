@@ -22,8 +22,8 @@ from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import snapshot_info, store_snapshot
 from projections.queries.query import Query
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import COLUMNS
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore

@@ -31,9 +31,9 @@ from projections.queries.events import newest_of_topic
 from projections.queries.explain import explain
 from projections.queries.query import Questions
 from projections.queries.requests import RequestFilter, scan_requests
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import COLUMNS
 from projections.replay.log.secondary import look
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
 from projections.store.tree import range_root

@@ -12,17 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from events.catalog import CreateRequested, Recorded, TopicCreated
 from events.codec import decode_event, encode_event
+from projections.replay.checks.checking import COLUMNS, Checked, check, check_in_buckets
 from projections.replay.checks.history import database, load
-from projections.replay.checks.invariants import CHECKS, COLUMNS, Checked, check
-from projections.replay.checks.on_spark import check_frame
+from projections.replay.checks.invariants import CHECKS
 from projections.replay.checks.rules import parsed, read_invariants
 from projections.replay.errors import ReplayError
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import arrow_schema
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import arrow_schema
+from projections.replay.runner import Source
+from projections.replay.spark.on_spark import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
 from tests.machine.audit.auditor import audit
@@ -135,8 +137,12 @@ def test_every_invariant_has_a_fault_that_both_find() -> None:
 
 
 def test_spark_finds_the_same_in_any_buckets(spark: SparkSession, found: Found) -> None:
-    frame: DataFrame = spark.createDataFrame(pa.Table.from_batches(batches_of(LOGS.values())))
-    rows = rows_of(check_frame(frame, settle_ms=0, buckets=3))
+    batches = batches_of(LOGS.values())
+
+    def events(columns: Sequence[str]) -> Source:
+        return Source(batches, lambda batch: iter([batch.select(columns)]), arrow_schema(columns))
+
+    rows = rows_of(check_in_buckets(OnSpark(spark), events, settle_ms=0, buckets=3))
     assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some)
 
 

@@ -23,7 +23,7 @@ class ExternalDecision:
     def __init__(self, spark: SparkSession, ref: LogRef, checkpoint: Path, **options: str) -> None:
         self.batches: list[list[int]] = []
         reader = spark.readStream.format("topicwright").options(columns="offset", **options)
-        writer = reader.load(ref.location).writeStream.foreachBatch(self._keep)
+        writer = reader.load(str(ref.path)).writeStream.foreachBatch(self._keep)
         self._writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
 
     def _keep(self, frame: DataFrame, _: int) -> None:

@@ -97,11 +97,9 @@ def test_a_topic_that_became_another_ends_a_stream(kafka44: ReferenceKafka, topi
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_alerts_with_the_partition(
-    spark: SparkSession, kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]
-) -> None:
+def test_a_watch_alerts_with_the_partition(kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]) -> None:
     alerts, out = Alerts(CHECKS), io.StringIO()
-    watching = LogWatch(spark, open_ref(url(kafka44, topic)), alerts, out)
+    watching = LogWatch(open_ref(url(kafka44, topic)), alerts, out)
     number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))
     part = parts[number]
     answered = replace(part[at(part, CreateAnswered)], offset=Offset(len(part)), at_ms=part[-1].at_ms)

@@ -10,9 +10,8 @@ import pytest
 from events import catalog
 from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.codec import decode_event, encode_event
-from projections.replay.log.log_ref import LogRef, looked_at
-from projections.replay.spark.column_batches import Columns, decode_columns
-from projections.replay.spark.columns import (
+from projections.replay.log.column_batches import Columns, decode_columns
+from projections.replay.log.columns import (
     COLUMNS,
     FIELDS,
     LEFT_OUT,
@@ -21,12 +20,16 @@ from projections.replay.spark.columns import (
     column_names,
     spark_type,
 )
+from projections.replay.log.log_ref import LogRef, looked_at
 from tests.events import golden
 
 NAMED_OTHERWISE = {
     "live_brokers": {"brokers"},
     "asked": {"api", "api_version", "duplicate", "denied"},
     "values": {"quotas"},
+    "kind": {"resource"},
+    "name": {"resource"},
+    "next_producer_id": {"count"},
 }
 """Fields whose columns have other names."""
 CAUSE = catalog.Cause("CreateTopic", "r1")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from events.catalog import Recorded
 from events.codec import value_without_secrets
 from events.names import shard_key
-from projections.replay.spark.columns import FIELDS, Getter, arrow_schema
+from projections.replay.log.columns import FIELDS, Getter, arrow_schema
 
 _GETTERS: dict[type, dict[str, Getter]] = {
     kind: {name: attrgetter(by) if isinstance(by, str) else by for name, by in fields.items()}

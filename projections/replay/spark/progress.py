@@ -21,7 +21,7 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from projections.replay.spark.connect import is_connect
+from projections.replay.spark.session import is_connect
 
 LOOK_EVERY_S = 0.2
 LINE_EVERY_S = 5.0

@@ -1,0 +1,106 @@
+"""Reads a range of a log as columns, in batches of Arrow."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from events.catalog import Event
+from events.codec import EventDecodeError, decode_event
+from events.names import CLUSTER_SHARD, shard_key
+from projections.replay.errors import ReplayError
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import arrow_schema
+from projections.replay.log.kafka_ref import KafkaTopic
+from projections.replay.log.log_ref import LogRef
+from projections.replay.log.ranges import Range, look_at, stored_events
+from projections.replay.log.secondary import Look
+
+RANGE_EVENTS = 50_000
+"""How many events one task reads at most."""
+_BATCH_ROWS = 10_000
+_BATCH_BYTES = 4 << 20
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Turn off Python's garbage collector: events and states have no cycles, and searching for them takes half of the
+    time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_range(
+    log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The events of a range, of some shards: archived ones as the columns that the archive has, the others decoded.
+
+    Raises LogError, EventDecodeError; LogCorrupted where one is missing.
+    """
+    with collector_off():
+        if isinstance(log, KafkaTopic) or wanted.start == wanted.end:
+            yield from _decoded(log, stored_events(log, wanted), wanted.partition, names, shards)
+            return
+        with look_at(log, wanted) as opened:
+            here = min(max(wanted.start, opened.start_offset), wanted.end)
+            if wanted.start < here:
+                yield from _archived(opened, wanted.start, here, wanted.partition, names, shards)
+            yield from _decoded(log, opened.read(here, wanted.end), wanted.partition, names, shards)
+
+
+def _decoded(
+    log: LogRef | KafkaTopic,
+    stored: Iterable[tuple[int, bytes]],
+    partition: int,
+    names: Sequence[str],
+    shards: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    columns, room = Columns(names, partition), _BATCH_BYTES
+    for offset, value in stored:
+        try:
+            recorded = decode_event(offset, value)
+        except EventDecodeError as error:
+            if isinstance(log, LogRef):
+                raise
+            raise ReplayError(f"{log.text}: partition {partition}, {error}") from None
+        if shards is not None and _shard_of(recorded.event) not in shards:
+            continue
+        columns.add(recorded, value)
+        room -= len(value)
+        if room <= 0 or len(columns) >= _BATCH_ROWS:
+            yield columns.batch()
+            room = _BATCH_BYTES
+    if len(columns):
+        yield columns.batch()
+
+
+def _archived(
+    log: Look, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
+) -> Iterator[pa.RecordBatch]:
+    from events.logs.archive.segment import SegmentFile
+
+    schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
+    for manifest in log.archive.segments(start, end):
+        file = SegmentFile(manifest, log.archive.content(manifest))
+        for batch in file.batches(start, end, schema):
+            chosen = batch
+            if shards is not None:
+                chosen = batch.filter(pc.is_in(batch.column("shard"), pa.array(sorted(shards), pa.string())))
+            if "log_partition" in names and partition:
+                at = schema.get_field_index("log_partition")
+                chosen = chosen.set_column(at, schema[at], pa.repeat(pa.scalar(partition, pa.int32()), len(chosen)))
+            yield chosen.select(list(names))
+
+
+def _shard_of(event: Event) -> str:
+    topic: str | None = getattr(event, "topic", None)
+    return CLUSTER_SHARD if topic is None else shard_key(topic)
