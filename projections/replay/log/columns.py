@@ -13,6 +13,7 @@ topic).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -150,19 +151,16 @@ def _wanted_assignments(event: catalog.PartitionsAdded) -> list[tuple[Any, ...]]
     return [astuple(catalog.Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
 
 
-_OF_REQUEST: dict[str, Getter | str] = {
-    "principal": "principal",
-    "client_id": "client_id",
-    "api": "asked.api",
-    "api_version": "asked.api_version",
-    "duplicate": "asked.duplicate",
-    "denied": "asked.denied",
-    "host": "asked.host",
+def _same(*names: str) -> dict[str, Getter]:
+    return {name: attrgetter(name) for name in names}
+
+
+_OF_REQUEST: dict[str, Getter] = {
+    **_same("principal", "client_id"),
+    **{name: attrgetter(f"asked.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")},
 }
-_LEADERSHIP: dict[str, Getter | str] = {
-    name: name for name in ("topic", "partition", "leader", "isr", "leader_epoch", "partition_epoch", "reason")
-}
-_BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker_epoch", "reason")}
+_LEADERSHIP = _same("topic", "partition", "leader", "isr", "leader_epoch", "partition_epoch", "reason")
+_BROKER = _same("broker_id", "broker_epoch", "reason")
 
 
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
@@ -177,14 +175,10 @@ def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
     return [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity]
 
 
-def _same(*names: str) -> dict[str, Getter | str]:
-    return {name: name for name in names}
-
-
 _CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id", "host")
-_ACLS: dict[str, Getter | str] = {**_same("request_id", "principal", "client_id", "host"), "acls": _acls}
+_ACLS: dict[str, Getter] = {**_same("request_id", "principal", "client_id", "host"), "acls": _acls}
 
-FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
+FIELDS: Mapping[type, Mapping[str, Getter]] = {
     catalog.CreateRequested: {
         **_same("request_id", "topic", "num_partitions", "replication_factor", "configs", "timeout_ms", "deadline_ms"),
         **_same("principal", "client_id", "api", "api_version", "duplicate", "denied", "host"),
@@ -197,13 +191,13 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
         "topic_id": _topic_id,
         "partitions": _partitions,
         "verdict": _verdict,
-        "brokers": "live_brokers",
+        "brokers": attrgetter("live_brokers"),
     },
     catalog.PartitionsAdded: {
         **_same("request_id", "topic", "first"),
         **_OF_REQUEST,
         "partitions": _partitions,
-        "brokers": "live_brokers",
+        "brokers": attrgetter("live_brokers"),
         "num_partitions": _wanted_count,
         "assignments": _wanted_assignments,
     },
@@ -230,7 +224,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.BrokerUnfenced: _BROKER,
     catalog.BrokerUnregistered: _BROKER,
     catalog.BrokerLeaving: _same("broker_id", "broker_epoch"),
-    catalog.LogDirsChanged: {**_same("broker_id", "broker_epoch"), "cordoned": "is_cordoned"},
+    catalog.LogDirsChanged: {**_same("broker_id", "broker_epoch"), "cordoned": attrgetter("is_cordoned")},
     catalog.QuorumEpochBegun: _same("leader_epoch"),
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
@@ -255,13 +249,13 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     access.QuotasChanged: {
         **_same("request_id", "removed", "principal", "client_id", "host"),
         "entity": _entity,
-        "quotas": "values",
+        "quotas": attrgetter("values"),
     },
     access.RequestsRefused: _same(
         *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
     ),
 }
-"""For each type of event: the columns, each with the attribute or the function that fills it."""
+"""For each type of event: the columns, each with the function of the event that fills it."""
 
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
