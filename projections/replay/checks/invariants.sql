@@ -35,13 +35,9 @@ select *, type || ' while there is ' || if(existing_topic = '', 'none', existing
 from topic_events
 where type not in ('TopicCreated', 'TopicDiscovered', 'PartitionChanged') and existing_topic <> topic;
 
-select *, type || ' while there is ' || if(existing_topic = '', 'none', existing_topic) as seen, 'the topic' as expected
+select *, type || ' of partition ' || "partition" as seen, 'a partition that was created, of a topic that exists' as expected
 from partition_steps
-where not new and existing_topic <> topic;
-
-select *, type || ' of partition ' || "partition" as seen, 'a partition that was created' as expected
-from partition_steps
-where not new and existing_topic = topic and coalesce(created_at, -1) < life_created_at;
+where not new and coalesce(life_until, -1) < "offset";
 
 -- one-answer: each create request is answered exactly once for each of its topics, unless it still waits
 -- It may wait only while its topic exists, is not ready, and its timeout was above 0. A decision that the end of the
@@ -82,9 +78,9 @@ where rejected_at is not null and answered_at is not null
 
 -- replicas-distinct: no partition has a replica twice
 -- A partition has replicas. A placeholder is not filled by a broker that is already a replica.
-select *, 'partition ' || "partition" || ': replicas ' || listed(given) as seen, 'distinct replicas' as expected
-from partition_steps
-where given is not null and (len(given) = 0 or len(list_distinct(given)) <> len(given));
+select *, 'partition ' || "partition" || ': replicas ' || listed(replicas) as seen, 'distinct replicas' as expected
+from partition_changes
+where len(replicas) = 0 or has_twice(replicas);
 
 select *, 'partition ' || "partition" || ': broker ' || broker_id || ' for ' || placeholder || ' of '
        || listed(replicas)
@@ -99,7 +95,7 @@ select *, 'partition ' || "partition" || ': leader ' || leader || ', in sync ' |
   'a leader of the in-sync set, which is of the replicas, without placeholders' as expected
 from partition_steps
 where ((new and not external) or (type in ('LeaderElected', 'IsrChanged') and replicas is not null))
-  and (len(isr) = 0 or not list_has_all(replicas, isr) or len(list_distinct(isr)) <> len(isr) or list_min(isr) < 0
+  and (len(isr) = 0 or not within(isr, replicas) or has_twice(isr) or list_min(isr) < 0
        or not (leader = -1 or list_contains(isr, leader)));
 
 select *, 'partition ' || "partition" || ': leader ' || leader_after || ', in sync ' || listed(isr_after) || ' of '
@@ -107,7 +103,7 @@ select *, 'partition ' || "partition" || ': leader ' || leader_after || ', in sy
   'a leader of the in-sync set, which is of the replicas, without placeholders' as expected
 from partition_steps
 where type = 'PartitionChanged' and replicas is not null
-  and (isr_after is null or not list_has_all(replicas, isr_after) or len(list_distinct(isr_after)) <> len(isr_after)
+  and (isr_after is null or not within(isr_after, replicas) or has_twice(isr_after)
        or list_min(isr_after) < 0 or not (leader_after = -1 or list_contains(isr_after, leader_after)));
 
 -- replicas-live: replicas are placed on live brokers not cordoned, and assigned by hand to registered ones
@@ -288,7 +284,7 @@ where type = 'TopicReady' and existing_topic = topic and (created_at is null or 
 
 select *, 'ready, and known by ' || listed(known_by) as seen, 'known by all live brokers ' || listed(live) as expected
 from ready_topics
-where created_at is not null and not list_has_all(known_by, live);
+where created_at is not null and not within(live, known_by);
 
 select *, 'ready, and partition ' || "partition" || ' has leader ' || leader as seen,
   'one of the live brokers ' || listed(live) as expected

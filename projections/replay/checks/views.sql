@@ -15,6 +15,13 @@ create or replace macro shown(one) as coalesce(one::varchar, 'none');
 -- The members of a list that another list does not have.
 create or replace macro others(ids, without) as list_filter(ids, lambda id: not list_contains(without, id));
 
+-- True if another list has all members of a list. (DuckDB's list_has_all takes ten times as long.)
+create or replace macro within(ids, whole) as len(others(ids, whole)) = 0;
+
+-- True if a list has a member twice.
+create or replace macro has_twice(ids) as
+  len(list_filter(ids, lambda id, place: list_position(ids, id) <> place)) > 0;
+
 -- All replicas of a list of partitions.
 create or replace macro replicas_of(partitions) as flatten(list_transform(partitions, lambda one: one.replicas));
 
@@ -79,10 +86,9 @@ create view offset_runs as
 select log_partition, min("offset") as first, max("offset") as last, count(*) as events, max(at_ms) as end_ms,
        max(at_ms) filter (where reconciled) as reconciled_ms,
        coalesce(bool_or(type in ('QuorumEpochBegun', 'FeaturesChanged')), false) as kafka_brokers
-from (select *, sum(begins::int) over (partition by log_partition order by "offset" rows unbounded preceding) as run
-      from (select *, "offset" is distinct from lag("offset") over (partition by log_partition order by "offset") + 1
-                        as begins
-            from events))
+from (select log_partition, "offset", at_ms, reconciled, type,
+             "offset" - row_number() over (partition by log_partition order by "offset") as run
+      from events)
 group by log_partition, run;
 
 -- log_extents: a row is a log partition, as far as it goes.
@@ -162,14 +168,14 @@ window one_log as (partition by log_partition order by "offset");
 -- there), `created_at` (null unless the existing topic was created by this controller), its partitions and its factor;
 -- and the brokers and settings of that time.
 create view topic_events as
-select t.*, coalesce(c.live, []) as live, coalesce(c.usable, []) as usable, coalesce(c.registered, []) as registered,
+select t.* exclude (own_min_isr, own_min_isr_before), coalesce(c.live, []) as live, coalesce(c.usable, []) as usable,
+       coalesce(c.registered, []) as registered,
        coalesce(placeholders_allowed, false) as placeholders_allowed,
-       coalesce(try_cast(case when type = 'TopicCreated' then configs else configs_before end['min.insync.replicas']
-                         as int), min_isr, 1) as min_isr
+       coalesce(nullif(if(type = 'TopicCreated', own_min_isr, own_min_isr_before), -1), c.min_isr, 1) as min_isr
 from (
   select log_partition, shard, "offset", at_ms, type, topic, external, request_id, "first", partitions, assignments,
     brokers,
-         num_partitions, deadline_ms, configs,
+         num_partitions, deadline_ms,
          replicas_of(partitions) as placed_on, len(partitions[1].replicas) as factor,
          coalesce(last_value(case when type in ('TopicCreated', 'TopicDiscovered') then topic
                                   when type in ('TopicDeleted', 'TopicVanished', 'CreationRefused') then '' end
@@ -187,8 +193,10 @@ from (
          last_value(case when type in ('TopicCreated', 'TopicDiscovered') then len(partitions[1].replicas)
                          when type = 'PartitionChanged' then len(replicas) end ignore nulls) over earlier
            as factor_before,
-         last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged') then configs end
-                    ignore nulls) over earlier as configs_before
+         coalesce(try_cast(configs['min.insync.replicas'] as int), -1) as own_min_isr,
+         last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged')
+                         then coalesce(try_cast(configs['min.insync.replicas'] as int), -1) end ignore nulls)
+           over earlier as own_min_isr_before
   from shard_events
   where type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished', 'CreationRefused', 'TopicReady',
                  'PartitionsAdded', 'TopicConfigsChanged', 'MetadataPropagated')
@@ -275,66 +283,76 @@ left join cluster_blocks c on c.log_partition = facts.log_partition and c.block 
 -- ---- partitions
 
 -- partition_changes: a row is a partition that an event creates (`new`), or one that an event changes. Null means that
--- the event does not say. `life_since` is the offset of the event that began or ended a topic there.
+-- the event does not say.
 create view partition_changes as
-select * exclude (partitions, change, "first", "partition"),
-       coalesce("partition", "first" + generate_subscripts(change, 1) - 1) as "partition", unnest(change,
-         recursive := true)
-from (
-  select log_partition, shard, topic, "offset", type, external, reconciled, placeholder, broker_id, partitions,
-    "partition",
-         coalesce("first", 0) as "first", type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded') as new,
-         coalesce(partitions, [{replicas: replicas, isr: isr, leader: leader, leader_epoch: leader_epoch,
-                                partition_epoch: partition_epoch}]) as change,
-         last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished',
-                                       'CreationRefused') then "offset" end ignore nulls)
-           over (partition by log_partition, shard order by "offset" rows between unbounded preceding and current row)
-           as life_since
-  from shard_events
-  where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded', 'TopicDeleted', 'TopicVanished',
-                 'CreationRefused', 'LeaderElected', 'IsrChanged', 'PlaceholderFilled', 'PartitionChanged'))
-where type not in ('TopicDeleted', 'TopicVanished', 'CreationRefused');
+select log_partition, shard, topic, "offset", type, external, reconciled, true as new,
+       null::int as placeholder, null::int as broker_id,
+       (coalesce("first", 0) + generate_subscripts(partitions, 1) - 1)::int as "partition",
+       unnest(partitions, recursive := true)
+from shard_events where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
+union all by name
+select log_partition, shard, topic, "offset", type, external, reconciled, false as new, placeholder, broker_id,
+       "partition", replicas, isr, leader, leader_epoch, partition_epoch
+from shard_events where type in ('LeaderElected', 'IsrChanged', 'PlaceholderFilled', 'PartitionChanged');
 
--- partition_steps: a row is a partition after an event that creates or changes it, with its state before; with the life
--- of the topic, and the brokers of that time. `replicas` are those before (of a new or moved partition, those it is
--- given), `replicas_after` those after.
+-- partition_placements: a row is a list of replicas that a partition is given, with the placeholders that are filled
+-- until it is given another one.
+create view partition_placements as
+with given as (
+  select log_partition, topic, "partition", "offset", replicas,
+         lead("offset", 1, forever()) over (partition by log_partition, topic, "partition" order by "offset") as until
+  from partition_changes where replicas is not null),
+fills as (
+  select g.log_partition, g."partition", g."offset",
+         list({filled_at: f."offset", placeholder: f.placeholder, broker_id: f.broker_id} order by f."offset") as fills
+  from given g
+  join partition_changes f on f.type = 'PlaceholderFilled' and f.log_partition = g.log_partition and f.topic = g.topic
+    and f."partition" = g."partition" and f."offset" > g."offset" and f."offset" < g.until
+  group by all)
+select given.log_partition, given."partition", given."offset", replicas, fills
+from given left join fills using (log_partition, "partition", "offset");
+
+-- partition_creations: a row is an event that creates partitions of an existing topic, with the range of offsets in which
+-- that topic exists.
+create view partition_creations as
+select e.log_partition, e."offset", life.since as life_since, life.until as life_until
+from topic_events e
+join topic_lives life on life.log_partition = e.log_partition and life.shard = e.shard and life.topic = e.topic
+  and life.since = if(e.type = 'PartitionsAdded', e.life_since, e."offset")
+where e.type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded');
+
+-- partition_steps: a row is a partition after an event that creates or changes it, with its state before, and the
+-- brokers of that time. `replicas` are those before (of a new or moved partition, those it is given), `replicas_after`
+-- those after. The topic in which the partition was created exists after `life_since` up to `life_until`; null if the
+-- partition was never created.
 create view partition_steps as
 with steps as (
-  select *,
+  select * exclude replicas, replicas is not null as given,
          lag(partition_epoch) over one_partition as partition_epoch_before,
          lag(leader_epoch ignore nulls) over one_partition as leader_epoch_before,
          lag(leader ignore nulls) over one_partition as leader_before,
-         lag(isr ignore nulls) over one_partition as isr_before,
-         lag(given ignore nulls) over one_partition as given_before,
-         last_value(case when given is not null then "offset" end ignore nulls) over up_to as given_at,
-         last_value(case when new then "offset" end ignore nulls) over up_to as created_at,
-         lead("offset", 1, forever()) over one_partition as until,
-         list({filled_at: "offset", placeholder: placeholder, broker_id: broker_id})
-           filter (where type = 'PlaceholderFilled')
-           over (partition by log_partition, topic, "partition" order by "offset"
-                 rows between unbounded preceding and 1 preceding) as fills
-  from (select * exclude replicas, replicas as given from partition_changes)
-  window one_partition as (partition by log_partition, topic, "partition" order by "offset"),
-         up_to as (partition by log_partition, topic, "partition" order by "offset"
-                   rows between unbounded preceding and current row)),
+         coalesce(isr, lag(isr ignore nulls) over one_partition) as isr_after,
+         last_value(case when replicas is not null then "offset" end ignore nulls) over one_partition as given_at,
+         last_value(case when new then "offset" end ignore nulls) over one_partition as created_at,
+         lead("offset", 1, forever()) over one_partition as until
+  from partition_changes
+  window one_partition as (partition by log_partition, topic, "partition" order by "offset")),
 with_replicas as (
-  select *, coalesce(leader, leader_before) as leader_after, coalesce(isr, isr_before) as isr_after,
-         case when given is not null then given
-              when fills is null then given_before
-              else list_transform(given_before, lambda one: coalesce(list_filter(fills, lambda fill:
-                     fill.filled_at > given_at and fill.placeholder = one)[1].broker_id, one)) end as replicas
-  from steps)
-select s.* exclude (fills, given_before),
+  select s.*, coalesce(leader, leader_before) as leader_after,
+         case when fills is null then p.replicas
+              else list_transform(p.replicas, lambda one: coalesce(list_filter(fills, lambda fill:
+                     fill.filled_at < s."offset" and fill.placeholder = one)[1].broker_id, one)) end as replicas
+  from steps s
+  left join partition_placements p on p.log_partition = s.log_partition and p."partition" = s."partition"
+    and p."offset" = s.given_at)
+select s.*,
        case when type = 'PlaceholderFilled'
             then list_transform(replicas, lambda one: if(one = placeholder, broker_id, one))
             else replicas end as replicas_after,
-       coalesce(life.topic, '') as existing_topic, life.until as life_until,
-       coalesce(life.created_at, life.since) as life_created_at,
-       coalesce(c.live, []) as live, coalesce(c.usable, []) as usable,
-       s.until = forever() and life.until = forever() and life.topic = s.topic as last_of_log
+       life_since, life_until, coalesce(live, []) as live, coalesce(usable, []) as usable,
+       s.until = forever() and life_until = forever() as last_of_log
 from with_replicas s
-left join topic_lives life on life.log_partition = s.log_partition and life.shard = s.shard
-       and life.since = s.life_since
+left join partition_creations n on n.log_partition = s.log_partition and n."offset" = s.created_at
 left join cluster_blocks c on c.log_partition = s.log_partition and c.block = s."offset" // 4096
   and s."offset" > c.since and s."offset" <= c.until;
 
