@@ -30,19 +30,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from events.names import shard_key
 from projections.replay.errors import ReplayError
 from projections.replay.log.columns import arrow_schema, column_names, ddl
 from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
 from projections.replay.log.log_ref import LogRef, Ref, ends_of, parse_ref, scanned
 from projections.replay.log.ranges import Range, ranges_of
 from projections.replay.log.reading import RANGE_EVENTS, read_range
-from projections.replay.spark.options import number_option, positive, wanted_shards
 
 FORMAT = "topicwright"
 _PROPERTY = "kafka."
+_CLUSTER = "-"
+"""How option `shards` names the shard of events that concern every topic."""
 
 
 class TopicwrightSource(DataSource):
@@ -65,11 +67,6 @@ class TopicwrightSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return EventReader(log_of_options(self._options), self._planned(), self._names, self._options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - the name is Spark's
-        from projections.replay.spark.streaming import stream_reader
-
-        return stream_reader(log_of_options(self._options), self._names, self._options)
-
     def _planned(self) -> list[Range]:
         if self._plan is None:
             self._plan = _plan(self._options)
@@ -85,7 +82,7 @@ class EventReader(DataSourceReader):
         self._log = log
         self._plan = plan
         self._names = names
-        self._shards = wanted_shards(options.get("shards"))
+        self._shards = _shards(options.get("shards"))
 
     def partitions(self) -> Sequence[InputPartition]:
         return [InputPartition(wanted) for wanted in self._plan]
@@ -96,7 +93,7 @@ class EventReader(DataSourceReader):
 
 def log_of_options(options: Mapping[str, str]) -> LogRef | KafkaTopic:
     """The log that options name. Raises ReplayError."""
-    return parse_ref(options.get("path", ""), number_option(options, "logpartition", 0), _properties(options))
+    return parse_ref(options.get("path", ""), _number(options, "logpartition", 0), _properties(options))
 
 
 def _properties(options: Mapping[str, str]) -> Properties:
@@ -109,18 +106,37 @@ def _plan(options: Mapping[str, str]) -> list[Range]:
     """The ranges that tasks read. Raises ReplayError."""
     if "at" in options and "endoffset" in options:
         raise ReplayError("options at and endoffset both say where to end: give one of them")
-    range_events = positive(options, "rangeevents", RANGE_EVENTS)
+    range_events = _number(options, "rangeevents", RANGE_EVENTS)
+    if range_events == 0:
+        raise ReplayError("option rangeevents must be above 0")
     log = log_of_options(options)
-    only = number_option(options, "logpartition", 0) if "logpartition" in options else None
+    only = _number(options, "logpartition", 0) if "logpartition" in options else None
     ref: Ref = log if isinstance(log, LogRef) else scanned(log, only, range_events)
     ends = ends_of(ref, options.get("at"))
     reached = max(ends.values(), default=0)
-    start, end = number_option(options, "startoffset", 0), number_option(options, "endoffset", reached)
+    start, end = _number(options, "startoffset", 0), _number(options, "endoffset", reached)
     if end > reached or start > end:
         name = "startoffset" if start > end else "endoffset"
         reads = f"what is to be read of {ref.text} ends at offset {reached}"
         raise ReplayError(f"{name}={options.get(name)} is past the end: {reads}")
     return ranges_of(ref, start, {partition: min(one, end) for partition, one in ends.items()}, range_events)
+
+
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    """An option that is an integer, 0 or more. Raises ReplayError."""
+    text = options.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise ReplayError(f"option {name}={text!r} is not a whole number, 0 or more")
+    return int(text)
+
+
+def _shards(text: str | None) -> frozenset[str] | None:
+    """The shard keys that option `shards` names; None for all."""
+    if text is None:
+        return None
+    return frozenset("" if one == _CLUSTER else shard_key(one) for one in map(str.strip, text.split(",")) if one)
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

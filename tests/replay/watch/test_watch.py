@@ -29,6 +29,7 @@ from projections.replay.checks.invariants import CHECKS
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import Options
+from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean, without
@@ -152,6 +153,32 @@ def test_a_damaged_log_ends_it(tmp_path: Path) -> None:
         watching = LogWatch(open_ref(str(tmp_path / "data")), Alerts(CHECKS), io.StringIO())
         with pytest.raises(EventDecodeError, match="offset 3"):
             watching.follow(0.1, threading.Event())
+    finally:
+        log.close()
+
+
+def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "data")
+    try:
+        write(log, clean()[:5])
+        with followed(open_ref(str(tmp_path / "data"))) as follows:
+
+            def new() -> list[int]:
+                return [offset for batch in follows.new() for offset in batch["offset"].to_pylist()]
+
+            assert new() == [0, 1, 2, 3, 4]
+            log.write(Commit((Entry(log.read_one(1)),)))
+            assert new() == []
+            log.flush()
+            assert new() == [5]
+            shorter = open_log(tmp_path / "other")
+            write(shorter, clean()[:3])
+            shorter.close()
+            follows._ref = open_ref(str(tmp_path / "other"))  # type: ignore[attr-defined]
+            with pytest.raises(
+                ReplayError, match="not the log any more that the watch has read: it ends at offset 3"
+            ):
+                new()
     finally:
         log.close()
 
