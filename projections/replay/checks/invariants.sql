@@ -30,12 +30,13 @@ where type = 'TopicDiscovered' and existing_topic not in ('', topic);
 
 -- topic-exists: no event concerns a topic or partition that does not exist
 -- Events of requests (requested, rejected, answered) are not meant. The partition was created in this life of the
--- topic.
+-- topic. A topic has a name.
 select *, type || ' while there is ' || if(existing_topic = '', 'none', existing_topic) as seen, 'the topic' as expected
 from topic_events
-where type not in ('TopicCreated', 'TopicDiscovered', 'PartitionChanged') and existing_topic <> topic;
+where topic = '' or (type not in ('TopicCreated', 'TopicDiscovered', 'PartitionChanged') and existing_topic <> topic);
 
-select *, type || ' of partition ' || "partition" as seen, 'a partition that was created, of a topic that exists' as expected
+select *, type || ' of partition ' || "partition" as seen,
+  'a partition that was created, of a topic that exists' as expected
 from partition_steps
 where not new and coalesce(life_until, -1) < "offset";
 
@@ -315,8 +316,8 @@ from requests
 where answered_at < coalesce(requested_at, forever());
 
 -- broker-life: brokers are registered before they are fenced or unfenced, and their epochs rise
-select *, since as "offset", type || ' of broker ' || broker_id || ' with epoch ' || shown(broker_epoch) || ',
-       which was '
+select *, since as "offset",
+  type || ' of broker ' || broker_id || ' with epoch ' || shown(broker_epoch) || ', which was '
     || case when was_unfenced then 'unfenced' when was_registered then 'fenced' else 'not registered' end as seen,
   'a registered broker, fenced or not as the event needs it, and an epoch above ' || epoch_before as expected
 from (

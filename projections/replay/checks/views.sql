@@ -86,10 +86,10 @@ create view offset_runs as
 select log_partition, min("offset") as first, max("offset") as last, count(*) as events, max(at_ms) as end_ms,
        max(at_ms) filter (where reconciled) as reconciled_ms,
        coalesce(bool_or(type in ('QuorumEpochBegun', 'FeaturesChanged')), false) as kafka_brokers
-from (select log_partition, "offset", at_ms, reconciled, type,
-             "offset" - row_number() over (partition by log_partition order by "offset") as run
-      from events)
-group by log_partition, run;
+from (select log_partition, "offset", at_ms, reconciled, type, "offset" - dense_rank() over one_log as gaps,
+             row_number() over one_log - dense_rank() over one_log as repetitions
+      from events window one_log as (partition by log_partition order by "offset"))
+group by log_partition, gaps, repetitions;
 
 -- log_extents: a row is a log partition, as far as it goes.
 create view log_extents as
@@ -312,14 +312,14 @@ fills as (
 select given.log_partition, given."partition", given."offset", replicas, fills
 from given left join fills using (log_partition, "partition", "offset");
 
--- partition_creations: a row is an event that creates partitions of an existing topic, with the range of offsets in which
--- that topic exists.
+-- partition_creations: a row is an event that creates partitions of an existing topic, with the range of offsets in
+-- which that topic exists.
 create view partition_creations as
 select e.log_partition, e."offset", life.since as life_since, life.until as life_until
 from topic_events e
 join topic_lives life on life.log_partition = e.log_partition and life.shard = e.shard and life.topic = e.topic
-  and life.since = if(e.type = 'PartitionsAdded', e.life_since, e."offset")
-where e.type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded');
+  and life.since = if(e.type = 'PartitionsAdded', e.life_since, e."offset") and life.until > life.since
+where e.topic <> '' and e.type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded');
 
 -- partition_steps: a row is a partition after an event that creates or changes it, with its state before, and the
 -- brokers of that time. `replicas` are those before (of a new or moved partition, those it is given), `replicas_after`

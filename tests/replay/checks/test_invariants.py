@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from events.catalog import CreateRequested, Recorded, TopicCreated
@@ -153,6 +154,25 @@ def test_the_first_violations_are_shown_and_all_are_counted() -> None:
         first = check(history, limit=2).found[0]
     assert (first.check, len(first.violations)) == ("offsets-contiguous", 2)
     assert first.times == len(clean()) - 1
+
+
+def test_a_gap_and_a_repetition_after_it_are_both_found() -> None:
+    log = clean()
+    with_both = [*log[:10], *log[11:13], log[12], *log[13:]]
+    (found,) = checked([with_both], settle_ms=None).found[:1]
+    assert found.check == "offsets-contiguous"
+    assert [row["offset"] for row in found.violations] == [11, 12]
+
+
+def test_a_key_twice_in_a_map_is_damage() -> None:
+    log = [
+        replace(one, event=replace(one.event, configs=(("a", "1"), ("a", "2"))))
+        if isinstance(one.event, TopicCreated)
+        else one
+        for one in clean()
+    ]
+    with pytest.raises(ReplayError, match=r"an event is damaged: .* duplicate key"):
+        checked([log])
 
 
 def test_users_write_invariants_of_their_own(tmp_path: Path) -> None:

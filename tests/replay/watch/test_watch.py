@@ -175,9 +175,7 @@ def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(t
             write(shorter, clean()[:3])
             shorter.close()
             follows._ref = open_ref(str(tmp_path / "other"))  # type: ignore[attr-defined]
-            with pytest.raises(
-                ReplayError, match="not the log any more that the watch has read: it ends at offset 3"
-            ):
+            with pytest.raises(ReplayError, match="not the log any more that the watch has read: it ends at offset 3"):
                 new()
     finally:
         log.close()
