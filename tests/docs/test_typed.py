@@ -162,7 +162,7 @@ def _type(
         out = _curl(each, words)
     else:
         words = [_request(capsys) if word == "ID" else word for word in words[1:]]
-        if words[0] == "replay" and REPLAYS[words[1]].local and not REPLAYS[words[1]].without_spark:
+        if words[0] == "replay" and REPLAYS[words[1]].spark:
             words += [] if "--local" in words else ["--local"]  # the same answers, without the 15 s of Spark's start
         monkeypatch.setattr("sys.stdin", io.StringIO("a-password\n"))
         out = _run(each, words, capsys)

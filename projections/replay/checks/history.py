@@ -95,8 +95,10 @@ def database(threads: int | None = None, memory_mib: int | None = None) -> Itera
 
 
 def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Create the table of events from batches; `schema` is that of the table if there are none. Raises ReplayError for an
-    event that has no place in a table, because a key is twice in a map."""
+    """Create the table of events from batches; `schema` is that of the table if there are none.
+
+    Raises ReplayError for an event that does not fit into a table, because a map has a key twice.
+    """
     left = iter(batches)
     first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
     history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from events.codec import decode_event
 from events.logs.log import EventLog, LogError
+from events.names import ShardKey
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, looked_at, scanned
 from projections.replay.log.secondary import Look
@@ -68,9 +69,9 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     check_compare(ref, options)
     if isinstance(ref, LogRef):
         with looked_at(ref) as log:
-            ends = {ref.partition: log.next_offset}
-            begin = beginning(ref, ends, options)
-            return begun_at(_with_logs(runner, ref, {ref.partition: log}, ends, begin, options), begin, ends)
+            end: Ends = {ref.partition: log.next_offset}
+            begin = beginning(ref, end, options)
+            return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
     if "http" in options.more:
         from projections.replay.rebuild.compare_gateway import with_gateway
 
@@ -89,7 +90,8 @@ def excerpts(runner: Runner, ref: Ref, ends: Ends, keys: Collection[Key]) -> dic
         only = frozenset(shard for _, shard in keys)
         rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=only)
         for log_partition, shard, offset, value in rows_of(rows):
-            found[log_partition, shard].add(offset, shard, None, value)
+            if (log_partition, shard) in found:
+                found[log_partition, shard].add(offset, shard, None, value)
     return dict(found)
 
 
@@ -110,7 +112,7 @@ def _with_logs(
         partition, shard = key
         hashes = rebuilt.get(key), live.get(key)
         if key in events:
-            stored = stored_values(logs[partition], shard)
+            stored = stored_values(logs[partition], ShardKey(shard))
             differences.append(difference(History(events[key], shard), stored, partition, shard, hashes))
         else:
             differences.append(Difference(shard, None, None, *hashes, NOT_SEARCHED, partition))

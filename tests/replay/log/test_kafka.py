@@ -54,7 +54,9 @@ def rows(ref: Ref, ends: Ends, view: str | None = None, *order: str) -> list[dic
     if view is None:
         source = columns_of(ref, ends, tuple(COLUMNS))
         return [row for batch in source.batches() for row in batch.to_pylist()]
-    return rebuilt(InProcess(), ref, view, ends).sort_by([(name, "ascending") for name in order]).to_pylist()
+    table = rebuilt(InProcess(), ref, view, ends).sort_by([(name, "ascending") for name in order])
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) -> KafkaRef:

@@ -128,7 +128,8 @@ def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
 
 def rows_of(ref: LogRef, view: str, end: int, runner: Runner | None = None) -> list[Any]:
     """The rows of a rebuilt view."""
-    return rebuilt(runner or InProcess(), ref, view, {0: end}).to_pylist(maps_as_pydicts="strict")
+    rows: list[Any] = rebuilt(runner or InProcess(), ref, view, {0: end}).to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
 def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
