@@ -124,6 +124,10 @@ def _happened(**fields: str) -> MakeLine:
     return line
 
 
+def _features_changed(record: Recorded, event: catalog.FeaturesChanged, rules: Rules) -> Line:
+    return {**_happened(reason="reason")(record, event, rules), "features": dict(event.features)}
+
+
 _discovered = _happened(topic="topic", why="reason")
 _carried_out = _happened(topic="topic", code="error_code", message="message")
 _credential = _happened(user="user", mechanism="mechanism", principal="principal")
@@ -147,5 +151,5 @@ _LINES: dict[type, MakeLine] = {
     catalog.BrokerLeaving: _broker,
     catalog.LogDirsChanged: _broker,
     catalog.QuorumEpochBegun: _happened(epoch="leader_epoch"),
-    catalog.FeaturesChanged: _happened(reason="reason", features="features"),
+    catalog.FeaturesChanged: _features_changed,
 }

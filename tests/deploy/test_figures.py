@@ -20,6 +20,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.http.metrics import Metrics
+from controller.serving.client_listeners import ClientListeners
 from controller.serving.quorum_member import Member
 from controller.serving.serve import Service
 from controller.stream.gateway.service import GatewayService
@@ -64,6 +65,7 @@ async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
     wanted = {name for text in (ALERTS.read_text(), DASHBOARD.read_text()) for name in FIGURE.findall(text)}
     async with service() as one:
         adds: tuple[Callable[[Any], Any], ...] = (
+            ClientListeners.gauges,
             Service._gauges,
             GatewayService._gauges,
             Member.gauges,

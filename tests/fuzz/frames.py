@@ -98,6 +98,8 @@ def _filled(layout: Layout, path: tuple[str, ...], count: int, distinct: bool) -
 def _smallest(layout: Layout) -> Message:
     values: dict[str, Any] = {}
     for field in layout.fields:
+        if not field.is_used:
+            continue
         if field.is_array:
             values[field.name] = ()
         elif field.entity is not None:
@@ -108,7 +110,7 @@ def _smallest(layout: Layout) -> Message:
 
 
 def _named(one: Message, layout: Layout, number: int) -> Message:
-    texts = [field for field in layout.fields if field.kind in ("string", "uuid") and not field.is_array]
+    texts = [each for each in layout.fields if each.kind in ("string", "uuid") and not each.is_array and each.is_used]
     return replace(one, **{field.name: _scalar(field, number) for field in texts})
 
 

@@ -14,7 +14,7 @@ from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case, Row, assigned, case, topic
 from tests.reference.differences import Difference, agrees, expected
 from tests.reference.table import Answers, send_all
-from tests.support.reference_kafka import ReferenceKafka
+from tests.support.reference_kafka import ReferenceKafka, reference_kafka
 from tests.support.stream import stream
 from tests.support.topicwright import topicwright
 
@@ -89,13 +89,10 @@ DIFFERENCES = (
 
 
 @pytest.fixture(scope="module")
-def kafka(table_kafka: ReferenceKafka, kafka_answers: Answers) -> Answers:
-    """After it answered to the table."""
-    assert kafka_answers
-    live = {node: address for node, address in table_kafka.brokers.items() if node != DOWN}
-    answers = send_all(live, CASES, prepared=lambda: table_kafka.stop_broker(DOWN))
-    table_kafka.start_broker(DOWN)
-    return answers
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    with reference_kafka(tmp_path_factory.mktemp("fenced") / "kafka") as cluster:
+        live = {node: address for node, address in cluster.brokers.items() if node != DOWN}
+        return send_all(live, CASES, prepared=lambda: cluster.stop_broker(DOWN))
 
 
 @pytest.fixture(scope="module", params=["embedded", "gateway"])

@@ -26,7 +26,7 @@ def made_bases(tmp_path_factory: pytest.TempPathFactory) -> Partitions:
     """Two bases of each partition and events since, to be copied."""
     made = Partitions(tmp_path_factory.mktemp("bases"))
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("LOOK_S", "AGAIN_S"):
+        for name in ("POLL_S", "RETRY_S"):
             patch.setattr(archiving, name, 0.01)
         asyncio.run(two_bases(made))
     return made

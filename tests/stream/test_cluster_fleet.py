@@ -54,9 +54,11 @@ class Before:
 def before(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
     """Two workers and two gateways; the cluster's policy refuses names that begin with `refused`."""
     folder = tmp_path_factory.mktemp("fleet")
-    with stream(folder, kafka44.bootstrap, NAMES, SETTINGS, workers=0, gateways=2) as running:
+    with stream(folder, kafka44.bootstrap, NAMES, SETTINGS, workers=0, gateways=0) as running:
         running.start_worker("cluster")
         running.start_worker(f"cluster:{kafka44.brokers[2]}")
+        running.start_gateway()
+        running.start_gateway()
         yield Before(kafka44, running, AdminClient({"bootstrap.servers": kafka44.bootstrap}))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 import urllib.request
 from contextlib import ExitStack, closing
@@ -106,12 +107,14 @@ def _restore(one: Stream, *folders: str) -> tuple[int, str]:
 
 
 def _is_restored(one: Stream, answers: dict[str, int], *folders: str) -> None:
-    """The topic has all events again, and workers and gateways go on with it."""
+    """The topic has all events again. Workers and gateways start with empty folders: theirs are of the lost topic."""
     data = one.folder / "gateway-0"
     before = events_of(data)
     code, said = _restore(one, *folders)
     assert code == 0, said
     assert f"partition 1: {len(before[1])} events from " in said
+    for each in folders:
+        shutil.rmtree(one.folder / each)
     worker, gateway = again(one)
     for process in (worker, gateway):
         ready = process.wait_for_line(r"^ready (?:kafka=(\S+) )?http=", within_s=240)

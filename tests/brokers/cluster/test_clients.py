@@ -13,7 +13,6 @@ from confluent_kafka.admin import AdminClient
 
 from tests.brokers.cluster.served import NODE_ID, create, in_front_of, types
 from tests.support import tools
-from tests.support.kafka_tools import kafka_tools
 from tests.support.reference_kafka import CLUSTER_ID, ReferenceKafka
 from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
@@ -110,17 +109,24 @@ def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
 
 
 def test_java_clients_bootstrap_here(server: Topicwright, name: str) -> None:
-    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
-    tool, java = "org.apache.kafka.tools", kafka_tools()
+    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program ends its
+    JVM, and prints the last when it does."""
+
+    def printed(program: str, *arguments: str) -> str:
+        done = tools.run_quietly(
+            tools.java_command(tools.server_classpath(), f"org.apache.kafka.tools.{program}", *arguments)
+        )
+        return done.stdout + done.stderr
+
     admin = AdminClient({"bootstrap.servers": server.kafka})
     assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)
     begin = ["--bootstrap-server", server.kafka, "--topic", name, "--max-messages", "20"]
-    assert '"acked":20' in java.run(f"{tool}.VerifiableProducer", *begin)[1]
+    assert '"acked":20' in printed("VerifiableProducer", *begin)
     group = ["--group-id", f"{name}-java", "--reset-policy", "earliest"]
-    assert '"maxOffset":19' in java.run(f"{tool}.VerifiableConsumer", *begin, *group)[1]
+    assert '"maxOffset":19' in printed("VerifiableConsumer", *begin, *group)
     copy = ["--input-topic", name, "--input-partition", "0", "--output-topic", f"{name}-copy"]
     copy += ["--broker-list", server.kafka, "--consumer-group", f"{name}-copier", "--transactional-id", name]
-    assert '"remaining":0' in java.run(f"{tool}.TransactionalMessageCopier", *copy, "--max-messages", "20")[1]
+    assert '"remaining":0' in printed("TransactionalMessageCopier", *copy, "--max-messages", "20")
 
 
 def test_kafka_python_bootstraps_here(server: Topicwright, name: str) -> None:

@@ -60,13 +60,11 @@ WATCH_S: Final = 10.0
 _RETRIABLE: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT,
 })  # fmt: skip
-
 _DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 Limits = Mapping[str, int]
 """The highest level of a feature that a registration allows, by name."""
 R = TypeVar("R", bound=Message)
-C = TypeVar("C", quorum_messages.AddRaftVoterResponse, RemoveRaftVoterResponse)
 
 
 class QuorumError(Exception):
@@ -145,14 +143,9 @@ class QuorumClient:
 
     async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
         """The leader's description of the quorum. Raises QuorumError."""
-        request = quorum_messages.DescribeQuorumRequest(
-            topics=(
-                quorum_messages.DescribeQuorumTopic(
-                    topic_name=METADATA_TOPIC, partitions=(quorum_messages.DescribeQuorumPartition(),)
-                ),
-            )
-        )
-
+        partition = quorum_messages.DescribeQuorumPartition()
+        topic = quorum_messages.DescribeQuorumTopic(topic_name=METADATA_TOPIC, partitions=(partition,))
+        request = quorum_messages.DescribeQuorumRequest(topics=(topic,))
         response = await self._at_leader(
             request,
             quorum_messages.DescribeQuorumResponse,
@@ -295,7 +288,7 @@ class QuorumClient:
         await self._change(request, RemoveRaftVoterResponse, votes=False)
 
     async def _change(
-        self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[C], *, votes: bool
+        self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[R], *, votes: bool
     ) -> None:
         """Send an addition or a removal; afterwards the node `votes` or does not. Raises QuorumError."""
         try:

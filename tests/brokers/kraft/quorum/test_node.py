@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from controller.brokers.kraft.quorum.raft.effects import NotLeader
-from tests.brokers.kraft.quorum.seats import PATIENCE_S, are_alike, led, quorum
+from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, are_alike, led, quorum
 from tests.kafka.server.listener import until
+
+
+async def commit(seats: list[Seat], value: bytes) -> int:
+    """The offset of a record that whoever leads commits: on a busy machine leaders change."""
+    while True:
+        leader = await led(seats)
+        with contextlib.suppress(NotLeader):
+            offset = leader.append([(None, value)])
+            await asyncio.wait_for(leader.committed(offset), PATIENCE_S)
+            return offset
 
 
 async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_path: Path) -> None:
     async with quorum(tmp_path) as seats:
-        leader = await led(seats)
         for number in range(20):
-            offset = leader.append([(None, b"record %d" % number)])
-            await asyncio.wait_for(leader.committed(offset), PATIENCE_S)
+            offset = await commit(seats, b"record %d" % number)
         await until(lambda: are_alike(seats, offset + 1))
+        leader = await led(seats)
         seat = next(each for each in seats if each.node is leader)
         await seat.stop()
-        next_leader = await led(seats)
-        last = next_leader.append([(None, b"of the next leader")])
-        await asyncio.wait_for(next_leader.committed(last), PATIENCE_S)
+        last = await commit(seats, b"of the next leader")
         seat.boot(seats)
         await until(lambda: are_alike(seats, last + 1))
         logs = {each.log.read(0, 1 << 20) for each in seats if each.log is not None}

@@ -143,6 +143,7 @@ def test_a_cluster_that_was_handed_back_blocks_no_upgrade(tmp_path: Path) -> Non
         assert done.returncode == 0, done.stderr
         assert f"no longer block upgrades: {VOTER}\n" in done.stdout
         theirs.start()
+        until(quorum.controllers[0].listens, 120, "Kafka's controller listens")
         assert left(quorum) == []
         assert "was upgraded to 33" in upgrade(quorum)
     finally:
