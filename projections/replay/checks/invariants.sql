@@ -326,7 +326,7 @@ from (
                ignore nulls) over (partition by log_partition, broker_id order by since
                                    rows between unbounded preceding and 1 preceding), false) as was_unfenced,
     coalesce(max(case when type = 'BrokerRegistered' then broker_epoch end)
-               over (partition by log_partition order by since rows between unbounded preceding and 1 preceding), -1)
+               over (partition by log_partition order by since rows between unbounded preceding and 1 preceding), 0)
       as epoch_before
   from broker_spans
   window one_broker as (partition by log_partition, broker_id order by since))
