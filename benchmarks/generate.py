@@ -31,7 +31,6 @@ from controller.machine.commands.commands import (
     IsrReport,
     ReconcileTopics,
     RegisterBroker,
-    ReportLeader,
     UnfenceBroker,
 )
 from controller.machine.decide import decide
@@ -196,11 +195,10 @@ class Generator:
         self._create(name)
 
     def _lead(self, name: str, topic: Topic) -> None:
-        index = self._rng.randrange(len(topic.partitions))
-        leader, isr = topic.partitions[index].leader, topic.partitions[index].isr
-        if len(isr) > 1:  # a broker that lives does not give up what it alone can lead
-            given_up = {"broker_id": leader, "serving": False, "reason": "slow", **self._stamp("leader")}
-            self._put(ReportLeader(topic=topic.name, partition=index, **given_up))
+        broker = self._rng.choice(topic.partitions).leader
+        self._put(FenceBroker(broker_id=broker, reason="heartbeats stopped", **self._stamp("broker")))
+        self._put(ReconcileTopics(topics=(topic.name,), **self._stamp("review")))
+        self._put(UnfenceBroker(broker_id=broker, reason="started", **self._stamp("broker")))
 
     def _more(self, name: str, topic: Topic) -> None:
         if len(topic.partitions) < 8:

@@ -27,7 +27,7 @@ from benchmarks.generate import Generator
 from benchmarks.usage import MIB
 from controller.machine.state import Topic
 from controller.settings.load import load_settings
-from events.catalog import EVENT_VERSION, Cause, IsrChanged, Recorded
+from events.catalog import EVENT_VERSION, Cause, PartitionChanged, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, snapshot_offsets
@@ -116,9 +116,7 @@ class Growing(Generator):
         after = replace(one, isr=isr, partition_epoch=one.partition_epoch + 1)
         self._requests += 1
         self._now_ms += self._rng.randrange(1, 20)
-        event = IsrChanged(
-            topic.name, index, after.leader, isr, after.leader_epoch, after.partition_epoch, "reported by its leader"
-        )
+        event = PartitionChanged(topic.name, index, one, after, "reported by its leader")
         cause = Cause(_CAUSE, RequestId(f"broker-{self._requests}"))
         value = encode_event(self._now_ms, cause, event)
         self._recorder.take(Recorded(Offset(self._offset), self._now_ms, cause, event), value)

@@ -21,14 +21,21 @@ from msgspec.structs import replace
 from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
+from controller.serving.archiving import archiver_of
 from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, base_of, download_base, write_base
-from events.logs.archive.manifest import Writer, archive_status, manifest_changes, manifests_of, status_changes
+from events.logs.archive.base import download_base, write_base
+from events.logs.archive.manifest import (
+    Base,
+    ManifestWriter,
+    Writer,
+    archive_status,
+    segment_changes,
+    segments_of,
+    status_changes,
+)
 from events.logs.archive.store import Folder
-from events.logs.archive.writing import Archiver
+from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.archived.bases import check_tree
 from projections.store.recorder import Recorder
@@ -37,6 +44,7 @@ from projections.store.tree import range_root
 
 EVENTS = 1_000_000
 _FAR_MS = 10**15
+WRITER = Writer(boot="benchmark", where="benchmark", since_ms=0)
 
 
 def opened(folder: Path) -> RocksDbLog:
@@ -47,30 +55,28 @@ def opened(folder: Path) -> RocksDbLog:
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     """Archive what is closed, and let it go."""
     archiving, leaving = Timing(), Timing()
-    log.put_state(status_changes(replace(archive_status(log), url=place.url)))
-    at_work = Archiver(
+    log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
+    at_work = archiver_of(
         log,
         place,
-        Writer(boot="benchmark", where="benchmark", since_ms=0),
-        lambda: Columns(tuple(COLUMNS)),
+        ManifestWriter(place, WRITER),
         lambda start, end: range_root(log, start, end),
-        lambda: None,
-        known=lambda: list(manifests_of(log)),
+        known=lambda: list(segments_of(log)),
     )
 
-    first = max((one.end for one in manifests_of(log)), default=0)
+    first = max((one.end for one in segments_of(log)), default=0)
 
     def archive() -> None:
-        while (manifest := at_work.step()) is not None:
-            log.put_state(manifest_changes(manifest))
+        while (segment := at_work.step()) is not None:
+            log.write(Commit(own=segment_changes(segment)))
 
     archiving.run(archive)
-    manifests = list(manifests_of(log))
-    leaving.run(lambda: _leave(log, place))
+    segments = list(segments_of(log))
+    leaving.run(lambda: _leave(log))
     log.flush()
-    end = manifests[-1].end if manifests else 0
+    end = segments[-1].end if segments else 0
     events = max(1, end - first)
-    size = sum(one.events.size + one.index.size for one in manifests)
+    size = sum(one.events.size for one in segments)
     speed = f"{events / archiving.core[0]:,.0f} events a second of a core"
     yield Figure(
         f"archiving {events:,} events", "s", archiving.wall[0], None, "", f"{archiving.core[0]:.1f} of a core: {speed}"
@@ -79,22 +85,20 @@ def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:
     yield Figure("letting them go from the folder", "s", leaving.wall[0], None, "", f"{leaving.core[0]:.1f} of a core")
 
 
-def _leave(log: RocksDbLog, place: Folder) -> None:
-    manifests = list(manifests_of(log))
-    retention.drop(log, manifests, _FAR_MS, 0, -1)
-    while (one := retention.IndexCleanup.next(log, manifests)) is not None:
-        one.archive(place)
-        one.forget()
-        for piece in one.slices(log.archive.runs_of(one.manifest)):
+def _leave(log: RocksDbLog) -> None:
+    segments = list(segments_of(log))
+    retention.drop(log, segments, _FAR_MS, 0, -1)
+    while (one := retention.IndexCleanup.next(log, segments)) is not None:
+        for piece in one.slices(log.archive.index(one.segment)):
             piece()
 
 
 def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     """Put a base, and begin with it as an empty folder does, up to where its state can be decided on."""
     putting, beginning, checking = Timing(), Timing(), Timing()
-    base = base_of(log, "topic", 0)
+    base = Base(topic_id="topic", start=log.start_offset, offset=log.next_offset, kafka_offset=0)
     put: list[Base] = []
-    putting.run(lambda: put.append(write_base(place, base, log.frozen_pairs())))
+    putting.run(lambda: put.append(write_base(ManifestWriter(place, WRITER), base, log.frozen_pairs())))
 
     def check(folder: Path) -> None:
         with closing(opened(folder)) as one:

@@ -57,10 +57,9 @@ __all__ = [
     "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
     "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
     "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned", "HistorySkipped",
-    "IsrChanged",
-    "LeaderElected", "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
+    "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
     "Outcome", "Partition",
-    "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "PlaceholderFilled", "ProducerIdsAllocated",
+    "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "ProducerIdsAllocated",
     "QuorumEpochBegun", "Recorded", "ReplicaMetadata", "ResourceConfigsChanged", "SettingsChanged",
     "SupportedFeature",
     "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
@@ -197,63 +196,29 @@ class ChangeRejected(Fact, frozen=True, tag=True):
     asked: ChangeAsked
 
 
-class LeaderElected(Fact, frozen=True, tag=True):
-    """A partition has a new leader, or none (-1)."""
-
-    topic: TopicName
-    partition: int
-    leader: BrokerId
-    isr: tuple[BrokerId, ...]
-    leader_epoch: int
-    partition_epoch: int
-    reason: str
-
-
-class IsrChanged(Fact, frozen=True, tag=True):
-    """A partition has a new in-sync set under the same leader."""
-
-    topic: TopicName
-    partition: int
-    leader: BrokerId
-    isr: tuple[BrokerId, ...]
-    leader_epoch: int
-    partition_epoch: int
-    reason: str
-
-
 class PartitionChanged(Fact, frozen=True, tag=True):
-    """A partition changed (KRaft mode). `None` means unchanged; any other value replaces the field.
+    """A partition changed from `before` to `after`: another leader, ISR, replica list, or replica metadata.
 
-    An election sets `leader`, which may be the previous leader: then only its epoch rises.
+    The same event for every kind of brokers. Only partitions of KRaft brokers have replica metadata.
     """
 
     topic: TopicName
     partition: int
-    leader: BrokerId | None
-    isr: tuple[BrokerId, ...] | None
-    leader_epoch: int
-    """The value after the change, as with `partition_epoch`."""
-    partition_epoch: int
+    before: Partition
+    after: Partition
     reason: str
-    replicas: tuple[BrokerId, ...] | None = None
-    directories: tuple[bytes, ...] | None = None
-    adding: tuple[BrokerId, ...] | None = None
-    removing: tuple[BrokerId, ...] | None = None
-    elr: tuple[BrokerId, ...] | None = None
-    last_known_elr: tuple[BrokerId, ...] | None = None
-    recovering: bool | None = None
 
+    @property
+    def has_new_leader(self) -> bool:
+        """True if another replica leads than before, or none does any more."""
+        return self.after.leader != self.before.leader
 
-class PlaceholderFilled(Fact, frozen=True, tag=True):
-    """A broker replaced a placeholder (KIP-409); it is not in sync yet."""
-
-    topic: TopicName
-    partition: int
-    placeholder: BrokerId
-    broker_id: BrokerId
-    partition_epoch: int
-    directory: bytes | None = None
-    """The id of the log directory of the new replica; None outside KRaft mode."""
+    @property
+    def filled(self) -> tuple[BrokerId, ...]:
+        """The brokers that replaced placeholders (KIP-409); they are not in sync yet."""
+        if min(self.before.replicas) >= 0:
+            return ()
+        return tuple(broker for broker in self.after.replicas if broker >= 0 and broker not in self.before.replicas)
 
 
 class MetadataPropagated(Fact, frozen=True, tag=True):
@@ -333,10 +298,7 @@ Event = (
     | TopicDeleted
     | TopicConfigsChanged
     | ChangeRejected
-    | LeaderElected
-    | IsrChanged
     | PartitionChanged
-    | PlaceholderFilled
     | MetadataPropagated
     | TopicReady
     | CreateAnswered

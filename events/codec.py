@@ -26,8 +26,7 @@ from events.catalog import (
     CreateRejected,
     CreateRequested,
     Event,
-    IsrChanged,
-    LeaderElected,
+    PartitionChanged,
     Recorded,
     ResourceConfigsChanged,
 )
@@ -62,9 +61,6 @@ class _RawEnvelope(Fact, frozen=True):
     event: list[Any]
 
 
-OVERWRITING = frozenset({LeaderElected, IsrChanged})
-"""Events that overwrite their partition: only the last one counts for the partition's state. Their partition follows
-their topic."""
 IDLE = frozenset({CreateRequested, CreateRejected, ChangeRejected, ChangeCarriedOut})
 """Events that do not change their topic; they matter to request history only."""
 OF_NO_PARTITION, OF_IDLE = -1, -2
@@ -80,7 +76,7 @@ def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
         fields = [*names[: names.index("topic")], ("topic", str)]
     else:
         constants["topic"] = None
-    if kind in OVERWRITING:
+    if kind is PartitionChanged:
         fields.append(("place", int))
     else:
         constants["place"] = OF_IDLE if kind in IDLE else OF_NO_PARTITION
@@ -130,8 +126,8 @@ def topic_of(offset: int, value: bytes) -> TopicName | None:
 
 
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The topic, and the partition of an OVERWRITING event; OF_IDLE for an IDLE event, OF_NO_PARTITION for any
-    other."""
+    """The topic, and the partition of a PartitionChanged, of which only the last one of a partition counts for its
+    state; OF_IDLE for an IDLE event, OF_NO_PARTITION for any other."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:

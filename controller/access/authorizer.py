@@ -113,19 +113,19 @@ class StandardAuthorizer:
         self._super_users = frozenset(super_users)
         self._open_without_acl = allow_everyone_if_no_acl_found
         self._by_principal: dict[Pattern, tuple[Entries, dict[str, list[Acl]]]] = {}
-        """Of patterns with many entries, those entries by principal."""
-        self._held = Acls()
-        """The entries that these are of."""
+        """For each pattern with many ACLs: the ACLs by principal."""
+        self._indexed = Acls()
+        """The ACLs of which that is an index."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         principal = requester.principal
         if principal in self._super_users:
             return True
         code, host = OPERATION_CODES[operation], normal_host(requester.host)
-        is_allowed = has_entries = False
+        is_allowed = has_acls = False
         for pattern, entries in self._current().over(_RESOURCE_CODES[resource_type], name):
-            has_entries = True
-            for acl in self._entries_for(principal, pattern, entries):
+            has_acls = True
+            for acl in self._acls_of(principal, pattern, entries):
                 if not _is_from(host, acl):
                     continue
                 if acl.permission == codes.DENY:
@@ -133,7 +133,7 @@ class StandardAuthorizer:
                         return False
                 elif acl.operation in _ALLOWED_BY[code]:
                     is_allowed = True
-        return is_allowed or (not has_entries and self._open_without_acl)
+        return is_allowed or (not has_acls and self._open_without_acl)
 
     def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Ignores ACLs that deny: False only if no ACL allows any resource of the type."""
@@ -152,18 +152,18 @@ class StandardAuthorizer:
 
     def _current(self) -> Acls:
         """Returns the current ACLs, and drops index entries of changed patterns."""
-        held = self._acls()
-        if held is not self._held:
-            self._held, now = held, held.by_pattern
-            kept = list(self._by_principal.items())  # at once: other threads add to it
-            self._by_principal = {pattern: known for pattern, known in kept if now.get(pattern) is known[0]}
-        return held
+        acls = self._acls()
+        if acls is not self._indexed:
+            self._indexed, now = acls, acls.by_pattern
+            known_patterns = list(self._by_principal.items())  # at once: other threads add to it
+            self._by_principal = {pattern: known for pattern, known in known_patterns if now.get(pattern) is known[0]}
+        return acls
 
-    def _entries_for(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
+    def _acls_of(self, principal: str, pattern: Pattern, entries: Entries) -> Iterable[Acl]:
         if len(entries) <= _SCAN_MAX:
             return [acl for acl in entries if acl.principal in (principal, _EVERYBODY)]
         known = self._by_principal.get(pattern)
-        if known is None or known[0] is not entries:  # another thread may be at older ones
+        if known is None or known[0] is not entries:  # another thread may use older ACLs
             known = self._by_principal[pattern] = entries, _by_principal(entries)
         found = known[1].get(principal, [])
         return found if principal == _EVERYBODY else found + known[1].get(_EVERYBODY, [])

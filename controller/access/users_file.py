@@ -109,7 +109,6 @@ def hash_password(password: str) -> str:
 
 
 def hash_token(token: str) -> str:
-    """Hashes a token for the file."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """The configs of brokers (KIP-226): DescribeConfigs of them, and validation of their changes.
 
 A value comes from the broker's own dynamic configs, else from those of all brokers, else from the settings, else it is
-the default. The settings are this controller's own, under Kafka's keys, for simulated brokers have no others.
+the default. The settings are this controller's own, under Kafka's keys: simulated brokers have no others.
 
 In Kafka the broker that receives a request checks the values and forwards it to the controller. For simulated brokers
 `refused_change` does that check; Kafka brokers have made it before they forward a request.
@@ -24,7 +24,6 @@ from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import BROKERS, Cluster
 from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
@@ -115,11 +114,11 @@ def cluster_wide_config(api: ControllerApi, name: str) -> ConfigEntry:
         (ConfigSource.STATIC_BROKER_CONFIG, api.static_configs),
         (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
     )
-    return _in_force(name, layers)
+    return _effective(name, layers)
 
 
 def _nodes(api: ControllerApi) -> dict[int, Node]:
-    if has_kraft_brokers(api.cluster):
+    if api.cluster.has_kraft_brokers:
         return {api.node_id: Node(api.node_id, api.advertised.host, api.advertised.port)}
     return {node.node_id: node for node in api.nodes(include_fenced=True)}
 
@@ -162,13 +161,13 @@ def _of_one(own: Configs, of_all: Configs, static: Configs) -> tuple[ConfigEntry
     given = {name for _, layer in layers[:-1] for name in layer}
     names = [*(name for name, row in BROKER_CONFIGS.items() if row.documentation is not None or name in given)]
     names += sorted(given - BROKER_CONFIGS.keys())
-    return tuple(_in_force(name, layers) for name in names)
+    return tuple(_effective(name, layers) for name in names)
 
 
 _DEFAULTS = {name: row.default for name, row in BROKER_CONFIGS.items() if row.default is not None}
 
 
-def _in_force(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
+def _effective(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:
     names = synonyms_of(name)
     chain = [ConfigSynonym(each, layer[each], source) for source, layer in layers for each in names if each in layer]
     while chain and chain[0].name != name:  # as in Kafka: hours alone do not set milliseconds
@@ -207,14 +206,14 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
 
     INVALID_REQUEST with Kafka's message; INVALID_CONFIG for an append to a config that is no list.
     """
-    wrong = check_ops(ops) or _unknown_broker(name, cluster) or _no_list(ops)
+    wrong = check_ops(ops) or _unknown_broker(name, cluster) or _invalid_list_change(ops)
     if wrong is not None:
         return wrong
     after = altered(cluster.configs_of(BROKERS, name), ops, incremental)
     if isinstance(after, Rejection):
         return after
     props = dict(after)
-    return _not_dynamic(props) or _bad_value(props) or _not_cluster_wide(name, props) or _unfit(cluster, name, props)
+    return _not_dynamic(props) or _bad_value(props) or _not_cluster_wide(name, props) or _conflict(cluster, name, props)
 
 
 def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
@@ -229,7 +228,7 @@ def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
     return _invalid(f"Unexpected broker id, expected {ids}, but received {name}")
 
 
-def _no_list(ops: Sequence[ConfigOp]) -> Rejection | None:
+def _invalid_list_change(ops: Sequence[ConfigOp]) -> Rejection | None:
     for op in ops:
         if op.op in (OpType.APPEND, OpType.SUBTRACT) and op.name not in LISTS:
             what = OpType(op.op).name.lower()
@@ -254,13 +253,13 @@ def _bad_value(props: Mapping[str, str]) -> Rejection | None:
     texts = {base_name(name): text for name, text in props.items()}
     for row in BROKER_CONFIGS.values():
         text = texts.get(row.name)
-        why = None if text is None else _wrong_with(row, text)
+        why = None if text is None else _why_invalid(row, text)
         if why is not None:
             return _invalid(why)
     return None
 
 
-def _wrong_with(row: BrokerConfig, text: str) -> str | None:
+def _why_invalid(row: BrokerConfig, text: str) -> str | None:
     if row.is_sensitive:
         return f"{row.name} is a secret, which simulated brokers do not use; it would only be stored in the log"
     if row.name in _JAVA and text != row.default:
@@ -271,8 +270,8 @@ def _wrong_with(row: BrokerConfig, text: str) -> str | None:
     if not isinstance(value, Bad):
         return None
     is_number = not isinstance(read_value(row.name, row.kind, None, text), Bad)
-    words = _REQUIREMENTS.get(row.name) if is_number else None
-    return f"requirement failed: {row.name} {words}" if words else value.message
+    requirement = _REQUIREMENTS.get(row.name) if is_number else None
+    return f"requirement failed: {row.name} {requirement}" if requirement else value.message
 
 
 def _not_cluster_wide(name: str, props: Mapping[str, str]) -> Rejection | None:
@@ -291,15 +290,15 @@ def _is_per_broker(name: str) -> bool:
     return name in BROKER_CONFIGS and BROKER_CONFIGS[name].dynamic == "broker"
 
 
-def _unfit(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection | None:
+def _conflict(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection | None:
     """Rejects too many threads at once, and local retention beyond the whole log's."""
     of_all = dict(cluster.configs_of(BROKERS, ""))
     before = {**_DEFAULTS, **of_all, **dict(cluster.configs_of(BROKERS, name))}
-    whys = [*_pools_unfit(before, props), *_local_logs_unfit(cluster, {**of_all, **props})]
-    return _invalid(f"Invalid dynamic configuration: {whys[0]}") if whys else None
+    conflicts = [*_pool_conflicts(before, props), *_retention_conflicts(cluster, {**of_all, **props})]
+    return _invalid(f"Invalid dynamic configuration: {conflicts[0]}") if conflicts else None
 
 
-def _pools_unfit(before: Mapping[str, str], props: Mapping[str, str]) -> Iterator[str]:
+def _pool_conflicts(before: Mapping[str, str], props: Mapping[str, str]) -> Iterator[str]:
     for pool in _POOLS:
         now, requested = int(before[pool]), int(props.get(pool, before[pool]))
         start = f"Dynamic thread count update validation failed for {pool}={requested}, value should"
@@ -309,7 +308,7 @@ def _pools_unfit(before: Mapping[str, str], props: Mapping[str, str]) -> Iterato
             yield f"{start} be at least half the current value {now}"
 
 
-def _local_logs_unfit(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[str]:
+def _retention_conflicts(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[str]:
     values = values_in_force(tuple(sorted({**dict(cluster.settings.topic_defaults), **dynamic}.items())))
     for unit in ("ms", "bytes"):
         local, whole = values[f"local.retention.{unit}"], values[f"retention.{unit}"]

@@ -31,7 +31,6 @@ from controller.machine.configs.values import ConfigType, canonical_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_kraft_brokers
 from events.catalog import ConfigOp
 from events.names import TopicName
 
@@ -175,7 +174,7 @@ def _rejection(
     api: ControllerApi, context: RequestContext, one: _Alteration, wrong: Rejection | None
 ) -> Rejection | None:
     """The rejection of a resource that becomes no command. A denied client learns nothing else."""
-    by_brokers = one.kind == BROKER and not has_kraft_brokers(api.cluster)
+    by_brokers = one.kind == BROKER and not api.cluster.has_kraft_brokers
     if wrong is None and not by_brokers:
         return None
     denied = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypedDict
 
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Topic
-from events.catalog import Recorded
+from events.catalog import Fact, Recorded
 from events.logs.log import Commit
 from events.names import Offset, RequestId
 from projections.store.recorder import Recorder
@@ -50,6 +50,31 @@ async def walk(controller: CommandSink, slices: Slices = topic_slices) -> AsyncI
             await controller.decided()
 
 
+EventTypes = frozenset[type[Fact]]
+
+
+class Subscriber(Protocol):
+    """Follows the committed events of a log."""
+
+    @property
+    def handles(self) -> EventTypes:
+        """The types of events that it handles."""
+        ...
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Handle the events of a commit, in log order without gaps; only those of the types in `handles`, so there may
+        be none. `end` is the offset of the commit's last event."""
+        ...
+
+
+def publish(records: Sequence[Recorded], *subscribers: Subscriber) -> None:
+    """Give the durable events of a commit to each subscriber."""
+    end = records[-1].offset
+    for each in subscribers:
+        handles = each.handles
+        each.on_events([record for record in records if type(record.event) in handles], end)
+
+
 class LeadLost(Exception):
     """Leadership was lost, or may be lost soon. The commit may still succeed later, or never."""
 
@@ -79,8 +104,18 @@ class Replication(Protocol):
         ...
 
 
-class CommandSink(Stamper, Protocol):
+class InternalCommands(Stamper, Protocol):
+    """Takes commands that have no client."""
+
+    def submit_internal(self, command: AnyCommand) -> None:
+        """Submit a command that nobody waits for. It is dropped while the log is not writable; see `Brokers.resume`."""
+        ...
+
+
+class CommandSink(InternalCommands, Protocol):
     """The controller, as brokers report to it."""
+
+    def now_ms(self, at_least_ms: int = 0) -> int: ...
 
     @property
     def store(self) -> TopicStore: ...
@@ -98,10 +133,6 @@ class CommandSink(Stamper, Protocol):
         """True if every topic was reconciled since a broker last came or went."""
         ...
 
-    def submit_internal(self, command: AnyCommand) -> None:
-        """Submit a command that nobody waits for. It is dropped while the log is not writable; see `Brokers.resume`."""
-        ...
-
     async def decided(self) -> None:
         """Wait until everything submitted so far is decided and durable, or dropped. Bulk senders wait in between."""
         ...
@@ -111,7 +142,7 @@ class CommandSink(Stamper, Protocol):
         ...
 
 
-class Brokers(Protocol):
+class Brokers(Subscriber, Protocol):
     """A set of brokers. All events that it is given are durable."""
 
     def start(self, controller: CommandSink) -> None:
@@ -122,10 +153,6 @@ class Brokers(Protocol):
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The commands with which brokers answer these events without delay. The engine decides them in the same commit
         as the events."""
-        ...
-
-    def on_events(self, records: Sequence[Recorded]) -> None:
-        """Handle committed events. They come in log order without gaps."""
         ...
 
     def resume(self) -> None:

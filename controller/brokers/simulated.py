@@ -12,10 +12,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from controller.brokers.port import CommandSink, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
-from controller.machine.partitions.leadership import is_in_sync
 from controller.machine.state import Topic
 from events import catalog
 from events.logs.log import LogClosed
@@ -24,8 +23,7 @@ from projections.store.store import unhealthy_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
-_OF_PARTITIONS = frozenset({catalog.PlaceholderFilled, catalog.LeaderElected, catalog.IsrChanged})
-_OF_BROKERS = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
+_OF_BROKERS: EventTypes = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
 """Unregistered brokers count too: a report that named one of them was rejected as a whole."""
 
 
@@ -57,6 +55,8 @@ class SimulatedBrokers:
     listeners.
     """
 
+    handles: EventTypes = _OF_BROKERS | {catalog.PartitionChanged}
+
     def __init__(self, count: int) -> None:
         self.by_id = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
         self.endpoints: dict[BrokerId, catalog.Endpoint] = {}
@@ -81,7 +81,7 @@ class SimulatedBrokers:
     def resume(self) -> None:
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
-                self._fence(broker_id, "not in this brokers")
+                self._fence(broker_id, "not among the simulated brokers")
         for broker in self.by_id.values():
             broker.confirmed = Offset(-1)
             if broker.running:
@@ -95,9 +95,9 @@ class SimulatedBrokers:
         """Confirm the events for all brokers without delay: they apply events as soon as these are durable."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
-    def on_events(self, records: Sequence[catalog.Recorded]) -> None:
+    def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
         if not self._stopped:
-            self._applied_by_all(records[-1].offset)
+            self._applied_by_all(end)
             self._catch_up_after(records)
 
     async def stop(self) -> None:
@@ -115,7 +115,7 @@ class SimulatedBrokers:
         broker_id = BrokerId(max([0, *self.by_id, *self._controller.store.durable_cluster.brokers]) + 1)
         broker = SimulatedBroker(broker_id, rack or rack_of(broker_id))
         self.by_id[broker_id] = broker
-        self._lives(broker)
+        self._running_changed(broker)
         self._join(broker, "joined")
         self._applied_by((broker,), self._controller.last_offset)
         return broker
@@ -124,7 +124,7 @@ class SimulatedBrokers:
         """Stop a broker and fence it. Raises UnknownBroker."""
         broker = self._broker(broker_id)
         broker.running = False
-        self._lives(broker)
+        self._running_changed(broker)
         self._fence(broker.broker_id, "stopped")
 
     def start_broker(self, broker_id: int) -> None:
@@ -134,7 +134,7 @@ class SimulatedBrokers:
             broker.running = True
             broker.starts += 1
             broker.confirmed = Offset(-1)
-            self._lives(broker)
+            self._running_changed(broker)
         self._join(broker, "started")
         self._later(broker, self._controller.last_offset)
 
@@ -148,7 +148,7 @@ class SimulatedBrokers:
             raise UnknownBroker(broker_id, sorted(self.by_id))
         return broker
 
-    def _lives(self, broker: SimulatedBroker) -> None:
+    def _running_changed(self, broker: SimulatedBroker) -> None:
         if self.on_running_changed is not None:
             self.on_running_changed(broker)
 
@@ -216,15 +216,15 @@ class SimulatedBrokers:
         concerned: dict[TopicName, set[int]] = {}
         for record in records:
             event: Any = record.event
-            if type(event) in _OF_PARTITIONS:
+            if type(event) is catalog.PartitionChanged:
                 concerned.setdefault(event.topic, set()).add(event.partition)
             elif type(event) in _OF_BROKERS:
                 self._sweep()
         for name, indexes in sorted(concerned.items()):
             topic = self._controller.store.durable(shard_key(name))
             if topic is not None and topic.name == name:
-                there = [index for index in sorted(indexes) if index < len(topic.partitions)]
-                self._report_isr(topic, [(index, topic.partitions[index]) for index in there])
+                existing = [index for index in sorted(indexes) if index < len(topic.partitions)]
+                self._report_isr(topic, [(index, topic.partitions[index]) for index in existing])
 
     def _sweep(self) -> None:
         """Report followers back in sync, now or after the sweep that is running."""
@@ -249,9 +249,9 @@ class SimulatedBrokers:
         live = self._controller.store.durable_cluster.live
         by_leader: dict[BrokerId, list[commands.IsrReport]] = {}
         for index, partition in partitions:
-            if partition.leader not in live or is_in_sync(partition, live):
-                continue
             isr = tuple(replica for replica in partition.replicas if replica in live)
+            if partition.leader not in live or set(isr) <= set(partition.isr):
+                continue
             report = commands.IsrReport(index, isr, partition.leader_epoch, partition.partition_epoch)
             by_leader.setdefault(partition.leader, []).append(report)
         for leader, reports in by_leader.items():

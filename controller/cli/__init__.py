@@ -1,1 +1,1 @@
-"""Words in, words out: one sub-command a file."""
+"""The `topicwright` command: arguments in, text out."""

@@ -12,20 +12,42 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from typing import Any, NoReturn
 
 from controller.cli.output import harmless
 
-WRONG = 2
-"""The exit code of wrong usage, wrong settings, or unreadable input."""
+DONE, NEGATIVE, WRONG = 0, 1, 2
+"""The exit codes of all commands. NEGATIVE: not found, refused, or a check found something. WRONG: wrong usage or
+settings, or unreadable input."""
 
 
-def complain(message: str, code: int = WRONG) -> int:
+def print_error(message: str, code: int = WRONG) -> int:
     """Print an error after all other output; returns the exit code."""
     sys.stdout.flush()
     lines = "\n".join(map(harmless, message.split("\n")))
     print(f"topicwright: {lines}", file=sys.stderr)
     return code
+
+
+Run = Callable[[argparse.Namespace], int]
+"""A command: returns its exit code."""
+
+
+def reporting(*errors: type[Exception], code: int = WRONG) -> Callable[[Run], Run]:
+    """Decorates a command: it prints these errors, and then returns `code`."""
+
+    def decorate(run: Run) -> Run:
+        @wraps(run)
+        def reported(options: argparse.Namespace) -> int:
+            try:
+                return run(options)
+            except errors as error:
+                return print_error(error_text(error), code)
+
+        return reported
+
+    return decorate
 
 
 def with_output(run: Callable[[], int]) -> int:
@@ -40,9 +62,9 @@ def with_output(run: Callable[[], int]) -> int:
         return 0
     except OSError as error:
         if error.filename is not None:
-            return complain(error_text(error))
+            return print_error(error_text(error))
         _discard_output()
-        return complain(f"cannot write to standard output: {error_text(error)}")
+        return print_error(f"cannot write to standard output: {error_text(error)}")
 
 
 def _discard_output() -> None:
@@ -51,13 +73,15 @@ def _discard_output() -> None:
 
 
 def error_text(error: Exception) -> str:
-    """An error as text; for an OSError the file and the reason, without the number."""
+    """An error as text: of an OSError the file and the reason, of an ImportError the package to install."""
+    if isinstance(error, ImportError):
+        return f"{error.name} is not installed: pip install 'topicwright[replay]'"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
-def pair(text: str) -> tuple[str, str]:
+def key_value(text: str) -> tuple[str, str]:
     """Parse KEY=VALUE. Raises ArgumentTypeError."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -65,7 +89,7 @@ def pair(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def named(text: str) -> str:
+def non_empty(text: str) -> str:
     """A non-empty name. Raises ArgumentTypeError."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
@@ -95,9 +119,6 @@ def completed_by(action: argparse.Action, completer: Completer) -> None:
     action.completer = completer  # type: ignore[attr-defined]
 
 
-USAGE = 2
-
-
 class Parser(argparse.ArgumentParser):
     """argparse without abbreviated flags. Errors come from the sub-command's parser, with its usage and suggestions."""
 
@@ -118,33 +139,27 @@ class Parser(argparse.ArgumentParser):
         if flag is None:
             return f"unexpected argument {words[0]!r}"
         name = flag.partition("=")[0]
-        return f"unknown flag {name}{meant(name, self._option_string_actions)}"
+        return f"unknown flag {name}{suggestion(name, self._option_string_actions)}"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
         choices = [str(one) for one in action.choices]
-        hint = meant(str(value), choices)
+        hint = suggestion(str(value), choices)
         listed = "" if hint and len(choices) > 8 else f"; allowed: {', '.join(choices)}"
         raise argparse.ArgumentError(action, f"unknown value {value!r}{hint}{listed}")
 
     def error(self, message: str) -> NoReturn:
-        self.print_usage(_standard_error())
-        self.exit(USAGE, f"{self.prog}: error: {message}\n")
+        self.print_usage(sys.stderr)
+        self.exit(WRONG, f"{self.prog}: error: {message}\n")
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """A suggestion to end a message with; "" if no known word is close."""
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of a message that suggests a known word; "" if none is close."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, known, 1, 0.6)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _standard_error() -> Any:
-    import sys
-
-    return sys.stderr
 
 
 AGO = "5m, 2h or 3d (ago), yesterday 14:00, 14:00"

@@ -1,4 +1,4 @@
-"""Where commands get their answers: the JSON API, of a running service or of the folder of a stopped one.
+"""Clients of the JSON API: of a running service, or of the data folder of a stopped one.
 
     --http HOST:PORT or https://HOST:PORT
     --command-config FILE    properties: username and password, or token; ssl.truststore.location for TLS
@@ -76,7 +76,7 @@ class Backend:
             self.archive_files += int(files)
             return msgspec.json.decode(answer, type=kind)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            raise BackendError(f"what answers {self} is not Topicwright's HTTP: {error}") from error
+            raise BackendError(f"the server {self} is not Topicwright's HTTP: {error}") from error
 
     def follow(self, **parameters: object) -> Iterator[EventView]:
         """Stream events, from offset `from_` or from now. Ends only with an error."""
@@ -99,7 +99,7 @@ def part(name: str) -> str:
 
 
 class HttpAddress(msgspec.Struct, frozen=True):
-    """HOST:PORT of a service, and whether it speaks TLS."""
+    """The address of a service. `is_secure` means TLS."""
 
     host: str
     port: int
@@ -197,7 +197,7 @@ class HttpBackend(Backend):
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
         except (ValueError, RecursionError) as error:
-            raise BackendError(f"what answers {self} is not Topicwright's HTTP: {error}") from error
+            raise BackendError(f"the server {self} is not Topicwright's HTTP: {error}") from error
         raise BackendError(f"the service at {self._address} has stopped")
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:

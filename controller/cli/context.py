@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controller.cli.arguments import complain, completed_by, error_text, http_address_text
+from controller.cli.arguments import DONE, NEGATIVE, completed_by, http_address_text, reporting
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import add_output, show
 
@@ -60,7 +60,6 @@ class Contexts:
 
 
 def file() -> Path:
-    """The file of contexts."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "topicwright" / "contexts.json"
 
@@ -106,7 +105,6 @@ def chosen(http: str | None, context: str | None) -> Context:
 
 
 def context_names(**_: Any) -> Iterable[str]:
-    """The names of all contexts."""
     try:
         return sorted(read().by_name)
     except BackendError:
@@ -115,11 +113,8 @@ def context_names(**_: Any) -> Iterable[str]:
 
 # --- the commands
 
-DONE, NOT_THERE = 0, 1
-
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser(
         "context",
         description=f"{COMMANDS['context'].headline}. The context in use replaces the default 127.0.0.1:8080; "
@@ -143,7 +138,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     removing = actions.add_parser("remove", help="remove a context")
     completed_by(removing.add_argument("name", metavar="NAME"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
-        each.set_defaults(func=_guarded(run))
+        each.set_defaults(func=reporting(OSError)(reporting(ContextError, code=NEGATIVE)(run)))
     _register_completion(commands)
 
 
@@ -151,18 +146,6 @@ def _name(text: str) -> str:
     if not NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not 1 to 100 letters, digits, '.', '_' or '-'")
     return text
-
-
-def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    def guarded(options: argparse.Namespace) -> int:
-        try:
-            return run(options)
-        except ContextError as error:
-            return complain(str(error), NOT_THERE)
-        except OSError as error:
-            return complain(error_text(error))
-
-    return guarded
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -27,7 +27,6 @@ _STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOU
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     _register_migration(commands)
     _register_copies(commands)
     _register_quorum(commands)

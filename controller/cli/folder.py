@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FIRST_PARTITION = "partition-00000"
 NO_LOG = "contains no log: name the folder that `topicwright serve --data` was given"
-POLICIES_NOT_CONSULTED = "no policy was consulted: a stopped service runs none"
+NO_POLICIES = "policies were not called: a stopped service runs none"
 STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
 
 
@@ -150,7 +150,7 @@ class _StoppedController:
         if not decision.needs_approval:
             return decision.answers[0]
         allowed = msgspec.structs.replace(command, verdict=Verdict("allowed"))
-        return msgspec.structs.replace(decide(state, allowed).answers[0], message=POLICIES_NOT_CONSULTED)
+        return msgspec.structs.replace(decide(state, allowed).answers[0], message=NO_POLICIES)
 
 
 def holds_log(folder: Path) -> bool:

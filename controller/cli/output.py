@@ -26,12 +26,12 @@ _LESS = "FRX"
 
 
 class Style(NamedTuple):
-    """How to print for people. `width` is the terminal's; None elsewhere, and then nothing is cut."""
+    """The layout of tables for people. `width` is the terminal's; None elsewhere, and then nothing is truncated."""
 
     width: int | None = None
     colour: bool = False
     wide: bool = False
-    """All columns, never cut."""
+    """All columns, never truncated."""
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
         return table(header, rows, None if self.wide else self.width, self.colour)
@@ -97,9 +97,9 @@ def as_yaml(answer: object) -> str:
 
 
 @contextmanager
-def _pager(wanted: bool) -> Iterator[IO[str]]:
+def _pager(is_paged: bool) -> Iterator[IO[str]]:
     words = shlex.split(os.environ.get("PAGER", PAGER))
-    if not wanted or not sys.stdout.isatty() or not words or shutil.which(words[0]) is None:
+    if not is_paged or not sys.stdout.isatty() or not words or shutil.which(words[0]) is None:
         yield sys.stdout
         return
     sys.stdout.flush()
@@ -139,8 +139,8 @@ class Marked(str):
 def table(
     header: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None, colour: bool = False
 ) -> Iterator[str]:
-    """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are cut until
-    the lines fit."""
+    """Rows under a header in aligned columns, numbers to the right. With a `width` the widest columns are truncated
+    until the lines fit."""
     texts = [tuple(one if isinstance(one, str) else str(one) for one in row) for row in rows]
     widths = [max(map(width_of, column)) for column in zip(header, *texts, strict=True)]
     right = [all(text[n].lstrip("-").isdigit() for text in texts) and bool(texts) for n in range(len(header))]
@@ -174,7 +174,7 @@ def harmless(line: str, colour: bool = False) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Cut text to a width in terminal cells, marked with `…`."""
+    """Truncate text to a width in terminal cells; `…` marks it."""
     from rich.cells import set_cell_size
 
     return text if width_of(text) <= width else set_cell_size(text, width - 1) + "…"

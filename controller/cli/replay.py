@@ -3,7 +3,8 @@
 Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and reports in the exit
 code if a check found something. Spark is loaded only when a sub-command runs with it.
 
-Also a script for spark-submit, which then says where Spark runs: `spark-submit … controller/cli/replay.py rebuild LOG`.
+It is also a script for spark-submit, whose flags then configure Spark:
+`spark-submit … controller/cli/replay.py rebuild LOG`.
 
 Exit codes: 0 done; 1 a check found something; 2 wrong usage, a log that cannot be replayed, or no Spark.
 """
@@ -15,7 +16,7 @@ import re
 import sys
 
 if __name__ == "__main__" and sys.path[0] == os.path.dirname(os.path.abspath(__file__)):
-    del sys.path[0]  # run as a script: this folder's `http` must not stand in the way of Python's own
+    del sys.path[0]  # run as a script: a folder next to it must not shadow Python's own `http`
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.cli.arguments import AGO, Parser, complain, count, moment, named, pair, with_output
+from controller.cli.arguments import (
+    AGO,
+    DONE,
+    NEGATIVE,
+    Parser,
+    count,
+    key_value,
+    moment,
+    non_empty,
+    print_error,
+    with_output,
+)
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.output import Style, add_output, show
@@ -36,13 +48,13 @@ if TYPE_CHECKING:
     from projections.replay.outcome import Options, Outcome
     from projections.replay.runner import Runner
 
-DONE, FOUND, INTERRUPTED = 0, 1, 130
+INTERRUPTED = 130
 FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
 PRINTED = "printed"
-"""Where the format is that -o names: --output is a folder, or a file."""
+"""The option that holds the output format, because `--output` names a folder or a file here."""
 LIMIT = 20
 SMALL_EVENTS = 2_000_000
-"""Up to about so many events one core answers sooner than Spark does on two, which takes 9 s to start."""
+"""Up to about this many events `--local` on one core is faster than Spark on two, which takes 9 s to start."""
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
@@ -67,13 +79,12 @@ class _Command(NamedTuple):
 
 
 def register(commands: Parsers[_Parser]) -> None:
-    """Add `replay` with its sub-commands; each sets `func`, which returns the exit code."""
     parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].headline}.")
     _register_all(parser)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sub-command by itself, as spark-submit does; returns the exit code."""
+    """Run a sub-command for spark-submit; returns the exit code."""
     parser = Parser(prog="topicwright replay", description=__doc__)
     _register_all(parser)
     options = parser.parse_args(arguments)
@@ -89,15 +100,15 @@ def _register_all(parser: _Parser) -> None:
 
 def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> None:
     parser = subcommands.add_parser(name, help=command.help, description=command.help)
-    what = "data directory, of a running service or a copy; or kafka://HOST:PORT/TOPIC"
+    what = "data folder of a service, running or not, or a copy of it; or kafka://HOST:PORT/TOPIC"
     parser.add_argument("log", metavar="LOG", help=what)
-    properties = "file of librdkafka properties, KEY=VALUE a line, for a log in Kafka"
+    properties = "for a log in Kafka: file with librdkafka properties, one KEY=VALUE per line"
     parser.add_argument("--kafka-properties", type=Path, metavar="FILE", help=properties)
     command.arguments(parser)
     of_at = (
         argparse.SUPPRESS
         if command.without_at
-        else f"last moment to look at, default the end of the log: an offset, an ISO-8601 time, {AGO}"
+        else f"read the log up to an offset, an ISO-8601 time, {AGO}; default: to its end"
     )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
     parser.set_defaults(limit=LIMIT)
@@ -112,24 +123,25 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
     )
-    spark.add_argument("--conf", action="append", type=pair, default=[], metavar="KEY=VALUE", help="a Spark setting")
+    of_conf = "a Spark setting; may be repeated"
+    spark.add_argument("--conf", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_conf)
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
 
 
-# --- what sub-commands take
+# --- the arguments of sub-commands
 
 
 def _of_rebuild(parser: _Parser) -> None:
     views, formats = ("topics", "brokers", "requests"), ("parquet", "json")
     parser.add_argument("--view", choices=views, default="topics", help="what to rebuild; default %(default)s")
-    parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: show them")
+    parser.add_argument("--output", metavar="DIR", help="folder to write the rows to; default: print them")
     parser.add_argument("--format", choices=formats, default="parquet", help="of --output; default %(default)s")
     _from_scratch(parser)
 
 
 def _from_scratch(parser: _Parser) -> None:
-    what = "trust no snapshot of topics: begin at the first event"
+    what = "do not start from a snapshot of topics, but from the first event"
     parser.add_argument("--from-scratch", action="store_true", help=what)
 
 
@@ -141,7 +153,7 @@ def _of_invariants(parser: _Parser) -> None:
 
 
 def _of_compare(parser: _Parser) -> None:
-    live = parser.add_argument_group("for a log in Kafka: what to compare with")
+    live = parser.add_argument_group("the live state to compare a log in Kafka with")
     live.add_argument("--data", metavar="DIR", help="the data folder of a gateway or worker")
     live.add_argument("--http", metavar="HOST:PORT", help="a running gateway")
     _from_scratch(parser)
@@ -149,19 +161,18 @@ def _of_compare(parser: _Parser) -> None:
 
 def _of_watch(parser: _Parser) -> None:
     parser.add_argument("--http", metavar="HOST:PORT", help="serve alerts and metrics; port 0 takes a free one")
-    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="how often to look for new events; default 1")
+    parser.add_argument("--every", type=_seconds, metavar="SECONDS", help="interval of polling the log; default 1")
 
 
 def _of_backtest(parser: _Parser) -> None:
     of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
     parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
-    parser.add_argument("--set", action="append", type=pair, default=[], metavar="KEY=VALUE", help=of_set)
+    parser.add_argument("--set", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_set)
 
 
 def _of_explain(parser: _Parser) -> None:
-    parser.add_argument(
-        "subject", type=named, metavar="TOPIC|REQUEST", help="the name of a topic, or the id of a request"
-    )
+    what = "the name of a topic, or the id of a request"
+    parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what)
 
 
 def _of_sql(parser: _Parser) -> None:
@@ -181,25 +192,25 @@ def _of_report(parser: _Parser) -> None:
 
 COMMANDS: dict[str, _Command] = {
     "rebuild": _Command(
-        "rebuild.rebuild", "topics, brokers or requests as of any offset or time, from the events", _of_rebuild
+        "rebuild.rebuild", "rebuild topics, brokers or requests as of any offset or time from the events", _of_rebuild
     ),
     "compare": _Command(
         "rebuild.compare",
-        "prove that the live state is what the events come to",
+        "compare the live state with the state rebuilt from the events",
         _of_compare,
         without_at="the live state is as it is now",
     ),
-    "invariants": _Command("checks.invariants", "prove that the history keeps every rule", _of_invariants),
+    "invariants": _Command("checks.invariants", "check that the history obeys every rule", _of_invariants),
     "watch": _Command(
         "watch.watch",
-        "check the rules as events come, until interrupted",
+        "check the same rules while events are written, until interrupted",
         _of_watch,
         spark=False,
         formats=WATCHED,
         without_at="it follows the log from its first event on",
     ),
-    "redecide": _Command("redecide.redecide", "decide every past request again: the same events, bit for bit"),
-    "backtest": _Command("redecide.backtest", "what other policies or settings would have changed", _of_backtest),
+    "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
+    "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
     "explain": _Command(
         "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, spark=False
     ),
@@ -216,28 +227,28 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
     try:
         outcome = _outcome(name, command, arguments)
         _print(outcome, arguments)
-        return FOUND if outcome.found else DONE
+        return NEGATIVE if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
     except ReplayError as error:
-        return complain(str(error))
+        return print_error(str(error))
 
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
-    """Do it. Raises ReplayError, whatever is wrong with the log or goes wrong within Spark."""
+    """Run a sub-command. Errors of the log, of files and of Spark become ReplayErrors."""
     from controller.machine.apply import CannotApply
     from events.codec import EventDecodeError
     from events.logs.log import LogError
     from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
 
     if command.without_at and arguments.at is not None:
-        raise ReplayError(f"{name} goes without --at: {command.without_at}")
+        raise ReplayError(f"{name} does not take --at: {command.without_at}")
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     try:
-        ends_of(ref, options.at)  # so that a moment that the log does not have is refused before Spark starts
+        ends_of(ref, options.at)  # before Spark starts, as the check: it raises for a point in time after the end
         module = _module(command)
         check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
-        if check is not None:  # what else can be refused before Spark starts
+        if check is not None:
             check(ref, options)
         archived = read_through(ref)
         if archived is not None:
@@ -267,9 +278,9 @@ def _in_process(arguments: argparse.Namespace) -> Runner:
 
 
 def _say_if_small(events: int) -> None:
-    """Say on a terminal that Spark takes longer to start than the work takes."""
+    """On a terminal, suggest `--local` for a log on which it is faster."""
     if events <= SMALL_EVENTS and sys.stderr.isatty():
-        print(f"{events:,} events: --local is sooner, without Spark, which starts now", file=sys.stderr)
+        print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
@@ -287,7 +298,7 @@ def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], .
 
 
 def _module(command: _Command) -> ModuleType:
-    """What does a command: `run_NAME`, after `check_NAME` where it has that. Raises ReplayError."""
+    """The module with `run_NAME`, and perhaps `check_NAME`. Raises ReplayError."""
     try:
         return import_module(f"projections.replay.{command.module}")
     except ImportError as error:
@@ -295,7 +306,7 @@ def _module(command: _Command) -> ModuleType:
 
 
 def _no_spark(error: ImportError) -> ReplayError:
-    """The error that names what is not installed: Spark, or what `--local` needs too."""
+    """The error for a package that is not installed: Spark, or one that `--local` needs too."""
     module = (error.name or "").partition(".")[0]
     what = "Spark" if module in ("pyspark", "py4j", "") else module
     return ReplayError(f"replay needs {what}: install topicwright[replay], or make env ({error})")
@@ -355,12 +366,12 @@ def _lines(outcome: Outcome, style: Style) -> Iterator[str]:
     yield from outcome.lines
 
 
-# --- words in
+# --- the values of flags
 
 
 def _master(text: str) -> str:
     if not _MASTER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a master that Spark knows: say {MASTERS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a Spark master: it must be {MASTERS}")
     return text
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.arguments import complain, error_text
+from controller.cli.arguments import error_text, print_error
 from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ KRAFT = "kraft"
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     _register_check(commands)
     parser = register_process(
         commands,
@@ -182,7 +181,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
         warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
     except (*why_refused, FolderError, LogCorrupted, OSError) as error:
-        return complain(error_text(error))
+        return print_error(error_text(error))
 
 
 def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
@@ -261,7 +260,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     try:
         return _checked(options)
     except (SettingsError, PolicyLoadError, UsersFileError, OSError) as error:
-        return complain(error_text(error))
+        return print_error(error_text(error))
 
 
 def _checked(options: argparse.Namespace) -> int:

@@ -22,7 +22,6 @@ DRIVERS = ("faust", "plain")
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = serve.register_process(
         commands,
         "worker",
@@ -117,7 +116,7 @@ class _Brokers(NamedTuple):
 def _brokers(text: str) -> _Brokers:
     count = serve.simulated_brokers(text)
     if count is not None:
-        from controller.stream.worker.partition_brokers import PartitionBrokers
+        from controller.stream.worker.owner_tasks import PartitionBrokers
 
         return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
     kind, colon, rest = text.partition(":")
@@ -168,26 +167,27 @@ def _restore_topic(options: argparse.Namespace) -> int:
     import asyncio
     from functools import partial
 
-    from controller.cli.arguments import complain
+    from controller.cli.arguments import print_error
     from controller.serving.process import reached
     from controller.serving.reach_cluster import security_in
     from controller.settings.load import SettingsError, load_settings
     from controller.stream.log.restoring import NotRestored, restore_topic
-    from controller.stream.log.topics import KafkaUnreachable, RequiredTopics
+    from controller.stream.log.topics import RequiredTopics
+    from controller.stream.log.transport import KafkaUnavailable
     from events.logs.log import LogError
     from projections.replay.errors import ReplayError
 
     try:
-        wanted = RequiredTopics.of(load_settings(options.config, options.set))
+        topics = RequiredTopics.of(load_settings(options.config, options.set))
         security = security_in(options.kafka_properties, "--kafka-properties")
-        restoring = partial(restore_topic, options.bootstrap, security, wanted, options.folders)
+        restoring = partial(restore_topic, options.bootstrap, security, topics, options.folders)
         restored = asyncio.run(
-            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnreachable, bootstrap=options.bootstrap)
+            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
         )
     except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
-        return complain(str(error))
+        return print_error(str(error))
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")
-    print(f"topic {wanted.events} is restored: start workers and gateways with empty folders")
+    print(f"topic {topics.events} is restored: start workers and gateways with empty folders")
     return 0

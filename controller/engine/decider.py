@@ -4,17 +4,22 @@ Two results depend on time, so they are decided here and not in the machine. If 
 exhausted, its command is decided again with the throttle time. Similar refusals are counted and not recorded one by
 one.
 
+A command on which deciding raises fails alone: the state is restored, and the next command is decided. The client gets
+UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorded as a refusal by the rule
+`fault:EXCEPTION`. Of similar failures in an interval only the first is logged and recorded, so that no client can fill
+a log with them.
+
 `with_verdicts` gets the approvals: the verdicts of the create-topic policies (KIP-108), then the dry run at the target
 cluster, if there is one. `restamped` gives an approved command the current time, so that the times in the log never
 decrease.
-
-A command on which deciding raises fails alone: the state is restored, and the next command is decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+import asyncio
+import traceback
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -22,9 +27,11 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
-from controller.engine.faults import Faults
-from controller.engine.replies import Replies
+from controller.engine.requests import Replies
+from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.access.quotas import mutations
+from controller.machine.commands import NO_TOPIC
+from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import (
     AnyCommand,
     BalanceLeaders,
@@ -37,15 +44,13 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
+from controller.machine.errors import ErrorCode
 from controller.machine.state import Settings, State
 from controller.policy.chain import request_metadata
 from controller.policy.runner import PolicyJudge
-from events.catalog import Cause, Recorded
+from events.catalog import Event, Recorded
 from events.logs.log import LogError
-from projections.store.recorder import Recorder
 
-_INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
-"""Without these the process would decide by the wrong settings, or lead without an epoch: it must exit."""
 SIZE_PER_COMMIT_MAX = 2_000
 """Events and new partitions after which a slice of deciding ends, so that it does not block the event loop."""
 
@@ -63,84 +68,98 @@ class Decided(msgspec.Struct, gc=False):
     """Commands deferred to the next commit, because this one is full."""
 
 
-class QuotaLimits:
-    """Decides commands within the mutation quotas of their requesters (KIP-599)."""
+class Limits:
+    """Mutation quotas (KIP-599), and refusals that are counted because a similar one was just recorded."""
 
-    def __init__(self, replies: Replies, buckets: MutationQuotas) -> None:
+    def __init__(self, replies: Replies, buckets: MutationQuotas, refusals: RefusalRecords) -> None:
         self._replies = replies
         self._buckets = buckets
+        self._refusals = refusals
 
     def decide(
         self, state: State, quotas: Quotas, command: AnyCommand, decide: Callable[[State, AnyCommand], Decision]
-    ) -> tuple[AnyCommand, Decision]:
-        """Returns the decision, and the command, with a throttle time if the quota is exhausted."""
+    ) -> tuple[AnyCommand, Decision, bool]:
+        """Returns the command, with a throttle time if the quota is exhausted; the decision; and True if the decision
+        is a refusal that is only counted."""
         decision = decide(state, command)
-        if not quotas or not isinstance(command, TopicCommand):
-            return command, decision
-        changes = mutations(state, command, decision)
-        wait_ms, is_refused = self._buckets.charge(quotas, command, changes) if changes else (0, False)
-        if wait_ms:
-            self._replies.throttle(command.request_id, wait_ms)
-        if not is_refused:
-            return command, decision
-        throttled: Any = replace(command, throttle_ms=wait_ms)
-        return throttled, decide(state, throttled)
+        if quotas and isinstance(command, TopicCommand):
+            changes = mutations(state, command, decision)
+            wait_ms, is_refused = self._buckets.charge(quotas, command, changes) if changes else (0, False)
+            if wait_ms:
+                self._replies.throttle(command.request_id, wait_ms)
+            if is_refused:
+                throttled: Any = replace(command, throttle_ms=wait_ms)
+                command, decision = throttled, decide(state, throttled)
+        if decision.refusal is None:
+            return command, decision, False
+        assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
+        return command, decision, not self._refusals.is_recorded(command, decision)
+
+
+class Recording(Protocol):
+    """A log that records decisions: `Recorder`, or a partition of the events topic."""
+
+    state: State
+
+    def record_decision(
+        self, command: AnyCommand, events: Sequence[Event], answers: Sequence[Answer], /
+    ) -> list[Recorded]:
+        """Apply the events of a decision, perhaps none, and add them to the next commit. If it raises, nothing is
+        changed."""
+        ...
 
 
 class Decider:
-    """Decides and applies commands in order."""
+    """Decides and applies commands in order.
 
-    def __init__(self, replies: Replies, quotas: MutationQuotas, refusals: RefusalRecords, faults: Faults) -> None:
-        self._limits = QuotaLimits(replies, quotas)
-        self._refusals = refusals
-        self._faults = faults
+    `fault` reports a command on which deciding raised, and returns its answer; it raises on a command that the process
+    cannot do without. Without `limits`, there are no quotas and all refusals are recorded.
+    """
 
-    def decide(self, recorder: Recorder, commands: Sequence[AnyCommand]) -> Decided:
-        """Decide commands and record each before the next, until the commit is full. Raises LogError, and any error on
-        a command that the process cannot do without."""
+    def __init__(self, fault: Callable[[AnyCommand, Exception], Answer], limits: Limits | None = None) -> None:
+        self._fault = fault
+        self._limits = limits
+
+    def decide(
+        self,
+        log: Recording,
+        commands: Sequence[AnyCommand],
+        immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
+    ) -> Decided:
+        """Decide commands and record each before the next, until the commit is full; then the commands that brokers
+        submit at once about the events. Raises LogError, and what `fault` raises."""
         decided = Decided()
         for place, command in enumerate(commands):
             if decided.size >= SIZE_PER_COMMIT_MAX:
                 decided.deferred = commands[place:]
                 break
-            self._take(recorder, command, decided)
+            self._decide(log, command, decided)
+        if decided.records:
+            for command in immediate_commands(decided.records):
+                self._decide(log, command, decided)
         return decided
 
-    def add(self, recorder: Recorder, commands: Sequence[AnyCommand], decided: Decided) -> None:
-        """Decide further commands of the same commit. Raises as `decide` does."""
-        for command in commands:
-            self._take(recorder, command, decided)
-
-    def _take(self, recorder: Recorder, command: AnyCommand, decided: Decided) -> None:
+    def _decide(self, log: Recording, command: AnyCommand, decided: Decided) -> None:
         try:
-            state = recorder.state
-            command, decision = self._limits.decide(state, state.cluster.quotas, command, decide)
+            state, limits, is_counted = log.state, self._limits, False
+            if limits is None:
+                decision = decide(state, command)
+            else:
+                command, decision, is_counted = limits.decide(state, state.cluster.quotas, command, decide)
             decided.size += _size(decision)
             if decision.needs_approval:
                 decided.needs_approval.append(command)  # type: ignore[arg-type]
-            elif self._is_recorded(command, decision):
-                cause = Cause(type(command).__name__, command.request_id)
-                decided.records += recorder.record(command.at_ms, cause, decision.events)
+            elif not is_counted:
+                decided.records += log.record_decision(command, decision.events, decision.answers)
             decided.answers.extend(decision.answers)
         except LogError:
             raise
         except Exception as error:
-            self._fail(recorder, command, error, decided)
-
-    def _fail(self, recorder: Recorder, command: AnyCommand, error: Exception, decided: Decided) -> None:
-        if isinstance(command, _INDISPENSABLE):
-            raise error
-        if isinstance(command, ReconcileTopics | BalanceLeaders) and len(command.topics) > 1:
-            for topic in command.topics:  # one topic that fails must not leave the others without leaders
-                self._take(recorder, replace(command, topics=(topic,)), decided)
-        else:
-            decided.answers.append(self._faults.record(command, error))
-
-    def _is_recorded(self, command: AnyCommand, decision: Decision) -> bool:
-        if decision.refusal is None:
-            return bool(decision.events)
-        assert isinstance(command, TopicCommand), "nothing else is refused by a rule"
-        return self._refusals.is_recorded(command, decision)
+            if isinstance(command, ReconcileTopics | BalanceLeaders) and len(command.topics) > 1:
+                for topic in command.topics:  # one topic that fails must not leave the others without leaders
+                    self._decide(log, replace(command, topics=(topic,)), decided)
+            else:
+                decided.answers.append(self._fault(command, error))
 
 
 def _size(decision: Decision) -> int:
@@ -159,6 +178,14 @@ class DryRunner(Protocol):
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The results of the dry run, in the order of the commands."""
         ...
+
+
+def needs_approval(state: State, command: TopicCommand) -> bool:
+    """True if a command needs approval now. If deciding raises, it fails when it is decided."""
+    try:
+        return decide(state, command).needs_approval  # type: ignore[arg-type]
+    except Exception:
+        return False
 
 
 async def with_verdicts(
@@ -199,3 +226,114 @@ def restamped(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)
     return replace(command, at_ms=now_ms, timeout_ms=min(command.timeout_ms, left_ms))
+
+
+FAILED: Final = "The controller failed on this request. Its log has the cause."
+CONTROLLER: Final = "(controller)"
+"""The principal of commands without a client."""
+_INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
+"""Without these the process would decide by the wrong settings, or lead without an epoch: it must exit."""
+INTERVAL_S: Final = 60.0
+KINDS_MAX: Final = 1000
+NAME_CHARS_MAX: Final = 249
+"""Kafka's limit for a topic name."""
+TRACE_CHARS_MAX: Final = 8000
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The requester of a failed command."""
+
+    principal: str
+    client_id: str | None
+    api: str
+    host: str = ""
+
+
+class LogRateLimiter:
+    """Passes the first line of a kind in an interval, and counts the others."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[Hashable, float] = {}
+        self._others: dict[Hashable, int] = {}
+
+    def passes(self, kind: Hashable) -> int | None:
+        """The number of lines suppressed since the last one of this kind; None if this one is suppressed too."""
+        now_s = asyncio.get_running_loop().time()
+        if kind not in self._since_s and len(self._since_s) >= KINDS_MAX:
+            kind = None
+        if now_s - self._since_s.get(kind, -INTERVAL_S) < INTERVAL_S:
+            self._others[kind] = self._others.get(kind, 0) + 1
+            return None
+        self._since_s[kind] = now_s
+        return self._others.pop(kind, 0)
+
+
+class Faults:
+    """Reports failed commands: log lines, a counter, and refusals."""
+
+    def __init__(self, log: Any, count: Callable[[str], None], refusals: RefusalRecords) -> None:
+        self._log = log
+        self._count = count
+        self._refusals = refusals
+        self._log_limiter = LogRateLimiter()
+
+    def record(self, command: AnyCommand, error: Exception) -> Answer:
+        """Report a failed command; returns the answer for its client. Raises the error of an indispensable one."""
+        if isinstance(command, _INDISPENSABLE):
+            raise error
+        kind, topic = type(command).__name__, _topic_of(command)
+        self._count(kind)
+        self.log(kind, command.request_id, topic, error)
+        if not isinstance(command, RecordRefusals):  # recording its failure would submit another one, forever
+            client_id = getattr(command, "client_id", None)
+            requester = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
+            resource = f"Topic:{topic}" if topic else f"Cluster:{CLUSTER_NAME}"
+            rule = f"fault:{type(error).__name__}"
+            self._refusals.record_denial(requester, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)
+        topic_name = getattr(command, "topic", NO_TOPIC)
+        return Answer(command.request_id, topic_name, int(ErrorCode.UNKNOWN_SERVER_ERROR), FAILED)
+
+    def log(self, kind: str, request_id: str, topic: str, error: Exception) -> None:
+        """Write the log line, if it is the first of its kind in an interval."""
+        suppressed = self._log_limiter.passes((kind, place_of(error)))
+        if suppressed is None:
+            return
+        self._log.error(
+            "command failed",
+            command=kind,
+            request=request_id,
+            topic=topic,
+            why=one_line(error),
+            suppressed=suppressed,
+            trace=trace_of(error),
+        )
+
+
+def one_line(error: BaseException) -> str:
+    """The exception in one line of bounded length."""
+    return f"{type(error).__name__}: {error}"[:TRACE_CHARS_MAX]
+
+
+def trace_of(error: BaseException) -> str:
+    """The end of the traceback, with the exception."""
+    return "".join(traceback.format_exception(error))[-TRACE_CHARS_MAX:]
+
+
+def place_of(error: BaseException) -> tuple[str, str, int]:
+    """Type, file and line of the exception."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    file, line = ("", 0) if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)
+    return type(error).__name__, file, line
+
+
+def _topic_of(command: AnyCommand) -> str:
+    """The topic of a command; empty for none or several."""
+    several: tuple[str, ...] = getattr(command, "topics", ())
+    return _plain(several[0] if len(several) == 1 else getattr(command, "topic", NO_TOPIC))
+
+
+def _plain(text: str) -> str:
+    """The text in bounded length and valid UTF-8."""
+    return text[:NAME_CHARS_MAX].encode("utf-8", "replace").decode()

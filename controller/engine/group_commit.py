@@ -27,34 +27,27 @@ from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.brokers.port import Brokers, LeadLost, Replication
+from controller.brokers.port import Brokers, LeadLost, Replication, publish
 from controller.controller_api import ControllerStatus, Reply
-from controller.engine import replies
-from controller.engine.background import Background
-from controller.engine.deadlines import Deadlines
-from controller.engine.decider import Decider, DryRunner, restamped, with_verdicts
-from controller.engine.faults import Faults
-from controller.engine.inbox import Inbox
-from controller.engine.reconciler import Reconciler
-from controller.engine.replies import PendingRequest, Replies
+from controller.engine import requests
+from controller.engine.decider import Decider, DryRunner, Faults, Limits, restamped, with_verdicts
 from controller.engine.reports import Reports
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Inbox, PendingRequest, Replies, Stamps
 from controller.engine.storage import Flush, Storage
+from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.commands import (
     AnyCommand,
     ChangeSettings,
     ClientCommand,
     ExpireRequest,
-    ReconcileTopics,
     TopicCommand,
 )
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.blocks import Span
-from controller.machine.state import State, Topic
+from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from events.catalog import Configs, Recorded
 from events.logs.log import EventLog, LogError
-from events.names import Offset, ShardKey, TopicName
+from events.names import Offset
 from projections.store.recorder import EVENTS_ALONE, Projector
 from projections.store.store import TopicStore
 
@@ -112,10 +105,11 @@ class Controller:
         self.background, self._end_background = background.begin, background.stop
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
-        self._decider = Decider(self.replies, quotas or MutationQuotas(), self.refusals, self._faults)
-        self._deadlines = Deadlines(self._durable, stamps.now_ms, self.submit_internal)
+        limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
+        self._decider = Decider(self._faults.record, limits)
+        self._deadlines = Deadlines(self)
         """Deadlines of pending creates whose client connection is gone or got a storage error."""
-        self._reconciler = Reconciler(lambda: self.store, self._reconcile, self.decided, self.background)
+        self._reconciler = Reconciler(self)
 
     # --- life
 
@@ -165,8 +159,8 @@ class Controller:
         """Handle a bug: stop deciding, answer every request, and signal that the process must exit."""
         if self.failure is None:
             self.failure = error
-            self.reports.controller_failed(error)
-            self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED)
+            self.reports.log.error("controller failed", why=f"{type(error).__name__}: {error}", exc_info=error)
+            self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED)
             self._inbox.close()
             self.failed.set()
 
@@ -236,13 +230,13 @@ class Controller:
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
         if self.storage_error is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED
+            return ErrorCode.KAFKA_STORAGE_ERROR, requests.STORAGE_FAILED
         if self.failure is not None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR, replies.CONTROLLER_FAILED
+            return ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED
         if self._inbox.closed.is_set():
-            return ErrorCode.NOT_CONTROLLER, replies.CONTROLLER_STOPS
+            return ErrorCode.NOT_CONTROLLER, requests.CONTROLLER_STOPS
         if not self._storage.leads:
-            return ErrorCode.NOT_CONTROLLER, replies.ANOTHER_LEADS
+            return ErrorCode.NOT_CONTROLLER, requests.ANOTHER_LEADS
         return None
 
     async def _expire(self, pending: PendingRequest, deadline_ms: int) -> None:
@@ -251,7 +245,7 @@ class Controller:
             self.submit_internal(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
         await self.decided()
         # The rest still waits for policies or the target cluster; `_request_approval` will find its timeout used up.
-        why = replies.STILL_JUDGED if self._cluster is None else replies.STILL_CARRIED_OUT
+        why = requests.STILL_JUDGED if self._cluster is None else requests.STILL_CARRIED_OUT
         self.replies.fail(pending, ErrorCode.REQUEST_TIMED_OUT, why)
 
     # --- group commit
@@ -270,12 +264,12 @@ class Controller:
     async def _may_decide(self) -> bool:
         """Wait until this process may decide, applying the leader's commits meanwhile. False when stopping."""
         while not self._storage.leads:
-            self._fail_all(ErrorCode.NOT_CONTROLLER, replies.LEAD_LOST)
+            self._fail_all(ErrorCode.NOT_CONTROLLER, requests.LEAD_LOST)
             try:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
                     self._storage.publish()
-                    self.brokers.on_events(records)
+                    publish(records, self.brokers)
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again from the end of the log
             else:
@@ -289,11 +283,10 @@ class Controller:
         return True
 
     async def _commit(self, commands: list[AnyCommand]) -> None:
-        decided = self._decider.decide(self._storage.recorder, commands)
+        decided = self._decider.decide(self._storage.recorder, commands, self.brokers.immediate_commands)
         if decided.deferred:
             self._inbox.return_to_head(decided.deferred)
         if decided.records:
-            self._decider.add(self._storage.recorder, self.brokers.immediate_commands(decided.records), decided)
             started_s = self._clock_s()
             try:
                 await self._storage.write(
@@ -318,18 +311,16 @@ class Controller:
             self._notify(decided.records)
 
     def _notify(self, records: list[Recorded]) -> None:
-        self.reports.decided(records)
-        self.brokers.on_events(records)
-        self._reconciler.on_events(records)
+        publish(records, self.reports, self.brokers, self._reconciler)
 
     async def _storage_failed(self, error: LogError) -> None:
         """Answer all requests in flight, then wait until the log can be written again."""
-        self.reports.storage_failed(str(error))
-        self._fail_all(ErrorCode.KAFKA_STORAGE_ERROR, replies.STORAGE_FAILED)
+        self.reports.log.error("storage failed", why=str(error))
+        self._fail_all(ErrorCode.KAFKA_STORAGE_ERROR, requests.STORAGE_FAILED)
         survivors = await self._storage.recover(error, self._inbox.closed)
         if survivors is None:
             return
-        self.reports.storage_recovered(self._storage.log.next_offset)
+        self.reports.log.info("storage recovered", next_offset=self._storage.log.next_offset)
         if self._storage.leads:
             self._begin_deciding()  # also the settings: the failed write may have been theirs
         self.brokers.resume()
@@ -361,13 +352,6 @@ class Controller:
         else:
             for command in commands:
                 self.background(self._request_approval((command,)))
-
-    def _reconcile(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
-        request_id = self.new_request_id("reconcile")
-        self.submit_internal(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
-
-    def _durable(self, key: ShardKey) -> Topic | None:
-        return self.store.durable(key)
 
 
 def _loop_s() -> float:

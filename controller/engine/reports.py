@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from controller.brokers.port import EventTypes
 from events import access, catalog
 from events.catalog import Recorded
+from events.names import Offset
 
 Line = dict[str, object]
 Rules = dict[tuple[str, str], str]
@@ -25,8 +27,6 @@ class Figures(Protocol):
 
     def committed(self, commands: int, events: int, seconds: float) -> None: ...
     def answered(self, api: str, code: int, waited_ms: int) -> None: ...
-    def policy_judged(self, policy: str, outcome: str, seconds: float) -> None: ...
-    def request(self, api: str, version: int, outcome: str, seconds: float) -> None: ...
     def command_failed(self, command: str) -> None: ...
 
 
@@ -43,36 +43,29 @@ class Reports:
         self._lines = lines
         self._decisions = decisions
 
+    @property
+    def handles(self) -> EventTypes:
+        return _HANDLED
+
     def committed(self, commands: int, events: int, seconds: float) -> None:
         """Report a durable commit; `seconds` is the time from write to the end of the fsync."""
         self.figures.committed(commands, events, seconds)
 
-    def decided(self, records: Sequence[Recorded]) -> None:
-        """Write a line for each decision among the durable events."""
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Write a line for each decision."""
         rules: Rules = {}
         out: list[bytes] = []
         for record in records:
             event = record.event
-            line = _LINES.get(type(event))
-            if line is None:
-                if isinstance(event, catalog.CreateRejected):
-                    rules[event.request_id, event.topic] = event.rule
+            if isinstance(event, catalog.CreateRejected):
+                rules[event.request_id, event.topic] = event.rule
                 continue
             if isinstance(event, catalog.CreateAnswered):
                 self.figures.answered("CreateTopics", event.error_code, event.waited_ms)
             if self._decisions:
-                out.append(_encode(line(record, event, rules)))
+                out.append(_encode(_LINES[type(event)](record, event, rules)))
         if out:
             self._lines(b"\n".join(out) + b"\n")
-
-    def storage_failed(self, why: str) -> None:
-        self.log.error("storage failed", why=why)
-
-    def storage_recovered(self, next_offset: int) -> None:
-        self.log.info("storage recovered", next_offset=next_offset)
-
-    def controller_failed(self, error: BaseException) -> None:
-        self.log.error("controller failed", why=f"{type(error).__name__}: {error}", exc_info=error)
 
     def policy_close_failed(self, failure: str) -> None:
         self.log.warning("policy close failed", why=failure)
@@ -153,3 +146,4 @@ _LINES: dict[type, MakeLine] = {
     catalog.QuorumEpochBegun: _happened(epoch="leader_epoch"),
     catalog.FeaturesChanged: _features_changed,
 }
+_HANDLED = frozenset({*_LINES, catalog.CreateRejected})

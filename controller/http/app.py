@@ -27,7 +27,7 @@ from controller.http.changes import Changes
 from controller.http.document import completed
 from controller.http.errors import HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
-from controller.http.gate import Authenticated, Logins, Reach, Reached
+from controller.http.gate import Authenticated, HostCheck, Hosts, Logins
 from controller.http.metrics import Metrics
 from controller.http.pages import changes as change_pages
 from controller.http.pages import frame
@@ -110,11 +110,11 @@ class Parts(msgspec.Struct, frozen=True):
     """Chooses the head of a proof; None makes a head over every durable event and signs it."""
 
 
-def build_app(parts: Parts, release: str, reach: Reach, logins: Logins | None = None) -> ASGIApp:
+def build_app(parts: Parts, release: str, hosts: Hosts, logins: Logins | None = None) -> ASGIApp:
     """The application of a controller or gateway. Paths that control brokers exist only with simulated brokers."""
     app: ASGIApp = HeadAsGet(CleanQueries(build_routes(parts, release)))
     app = app if logins is None else Authenticated(app, logins)
-    return _Measured(Reached(app, reach), parts.metrics)
+    return _Measured(HostCheck(app, hosts), parts.metrics)
 
 
 def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Litestar:
@@ -142,12 +142,12 @@ def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Lite
 
 
 def build_worker_app(
-    why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, release: str, reach: Reach
+    why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, release: str, hosts: Hosts
 ) -> ASGIApp:
     """The application of a worker: health and metrics. Clients send no requests to a worker."""
     dependencies: dict[str, object] = {"why_not": why_not, "archive_error": archive_error, "metrics": metrics}
     description = "Decides the commands that gateways write to the commands topic."
-    return Reached(HeadAsGet(_litestar([], dependencies, "Topicwright worker", release, description)), reach)
+    return HostCheck(HeadAsGet(_litestar([], dependencies, "Topicwright worker", release, description)), hosts)
 
 
 def _litestar(

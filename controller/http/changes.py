@@ -39,7 +39,6 @@ from events import catalog
 from events.catalog import Recorded
 from events.names import RequestId
 from projections.queries.query import NoTopic, Query, Questions
-from projections.views.view import ErrorView
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255
@@ -107,10 +106,10 @@ class Changes:
         return known.answer
 
     async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        carried_out = self.api.cluster.settings.has_target_cluster
+        has_target_cluster = self.api.cluster.settings.has_target_cluster
         try:
             return await self._reading.run(
-                earlier, self._queries, first, frozenset(self._late), has_target_cluster=carried_out
+                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
             )
         except TriedTooOften:
             why = f"requests with this key failed {TRIES_MAX} times: use another key"
@@ -161,8 +160,8 @@ def request_id_of(principal: str, key: str) -> RequestId:
 
 
 def _refused(status: int, request_id: RequestId, why: str) -> Refused:
-    code = ErrorCode.INVALID_REQUEST
-    return Refused(status, ErrorView(error=code.name, code=int(code), message=f"{KEY}: {why}", request_id=request_id))
+    error = refused(status, ErrorCode.INVALID_REQUEST, f"{KEY}: {why}").error
+    return Refused(status, replace(error, request_id=request_id))
 
 
 TRIES_MAX: Final = 100
@@ -193,7 +192,7 @@ class Earlier(msgspec.Struct, frozen=True):
     answer: Answer | None
 
     def has_same_parameters(self, command: TopicCommand) -> bool:
-        """Whether a command has the same parameters; stamps and timeouts may differ."""
+        """True if a command has the same parameters; stamps and timeouts may differ."""
         return type(command) is type(self.command) and _parameters(command) == _parameters(self.command)
 
 

@@ -93,11 +93,11 @@ class ListenerConnections:
         """The protocol of a new connection: a TLS handshake first, if the listener uses TLS."""
         return self.make() if self.tls is None else TlsAccept(self)
 
-    def greets(self, principal: str) -> Connection:
+    def connection_of(self, principal: str) -> Connection:
         """The connection after a TLS handshake. HTTP does not use client certificates, so `principal` is ignored."""
         return self.make()
 
-    def shakes_hands(self, handshake: TlsAccept) -> bool:
+    def handshake_begun(self, handshake: TlsAccept) -> bool:
         """True if a handshake may begin; it counts as a connection that waits for a request."""
         return self.admit(handshake)
 

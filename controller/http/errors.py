@@ -73,7 +73,7 @@ class Refused(Exception):
 
 def refused(status: int, code: ErrorCode, message: str) -> Refused:
     """A `Refused` with one of Kafka's errors."""
-    return Refused(status, ErrorView(error=code.name, code=int(code), message=message))
+    return Refused(status, _error_view(code, message))
 
 
 def status_of(code: int) -> int:
@@ -83,12 +83,12 @@ def status_of(code: int) -> int:
 
 def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView]:
     """The response to a request that raised. Unexpected errors are logged; the client sees only that one occurred."""
-    status, shape = _classify(request, error)
+    status, view = _classify(request, error)
     if status == 500:
         _logger.error("http request failed", method=request.method, path=request.url.path, exc_info=error)
     headers = error.headers if isinstance(error, HTTPException) else None
     return Response(
-        problem(shape, status), status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NO_STORE}
+        problem(view, status), status_code=status, media_type=PROBLEM, headers={**(headers or {}), **NO_STORE}
     )
 
 
@@ -96,7 +96,7 @@ async def answer_early(
     send: Send, status: int, code: ErrorCode, message: str, headers: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
     """Send an error response for a request that is not routed."""
-    body = msgspec.json.encode(problem(_shape(code, message), status))
+    body = msgspec.json.encode(problem(_error_view(code, message), status))
     fields = [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": fields})
     await send({"type": "http.response.body", "body": body, "more_body": False})
@@ -106,15 +106,15 @@ def query_error(error: Exception) -> tuple[int, ErrorView] | None:
     """The status and body for an error that queries raise; None for any other error."""
     match error:
         case BadMoment():
-            return 400, _shape(ErrorCode.INVALID_REQUEST, f"at: {error}")
+            return 400, _error_view(ErrorCode.INVALID_REQUEST, f"at: {error}")
         case BadPlace():
-            return 400, _shape(ErrorCode.INVALID_REQUEST, str(error))
+            return 400, _error_view(ErrorCode.INVALID_REQUEST, str(error))
         case NoTopic():
-            return 404, _shape(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
+            return 404, _error_view(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case TreeBehind():
-            return 503, _shape(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            return 503, _error_view(ErrorCode.REQUEST_TIMED_OUT, str(error))
         case NotThere():
-            return 404, _shape(ErrorCode.RESOURCE_NOT_FOUND, str(error))
+            return 404, _error_view(ErrorCode.RESOURCE_NOT_FOUND, str(error))
         case _:
             return None
 
@@ -127,30 +127,32 @@ def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
         case Refused():
             return error.status, error.error
         case UnknownBroker():
-            return 404, _shape(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
+            return 404, _error_view(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
         case TooBusy() | QueryClosed():
-            return 503, _shape(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            return 503, _error_view(ErrorCode.REQUEST_TIMED_OUT, str(error))
         case LogError():
-            return 503, _shape(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error}")
+            return 503, _error_view(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error}")
         case ValidationException():
-            return 400, _shape(ErrorCode.INVALID_REQUEST, _invalid_parameters(request, error))
+            return 400, _error_view(ErrorCode.INVALID_REQUEST, _invalid_parameters(request, error))
         case HTTPException():
             return _http_error(request, error)
         case _:
-            return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
+            return 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
 
 
 def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorView]:
     status = error.status_code
     if status == 404:
         message = "unknown path; /openapi.json lists the paths of the API"
-        return status, _shape(ErrorCode.RESOURCE_NOT_FOUND, message)
+        return status, _error_view(ErrorCode.RESOURCE_NOT_FOUND, message)
     if status >= 500:
-        return 500, _shape(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
+        return 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
     if status == 405:
         allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
-        return status, _shape(ErrorCode.INVALID_REQUEST, f"{request.method} is not allowed here; allowed: {allowed}")
-    return status, _shape(ErrorCode.INVALID_REQUEST, error.detail)
+        return status, _error_view(
+            ErrorCode.INVALID_REQUEST, f"{request.method} is not allowed here; allowed: {allowed}"
+        )
+    return status, _error_view(ErrorCode.INVALID_REQUEST, error.detail)
 
 
 def _invalid_parameters(request: HttpRequest, error: ValidationException) -> str:
@@ -165,5 +167,5 @@ def _invalid_parameters(request: HttpRequest, error: ValidationException) -> str
     return "; ".join(reasons) or error.detail
 
 
-def _shape(code: ErrorCode, message: str) -> ErrorView:
+def _error_view(code: ErrorCode, message: str) -> ErrorView:
     return ErrorView(error=code.name, code=int(code), message=message)

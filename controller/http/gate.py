@@ -44,23 +44,23 @@ _CHALLENGES: Final = (
 _logger = structlog.get_logger("topicwright.http")
 
 
-class Reached:
+class HostCheck:
     """Refuses requests for other hosts, and sets the client's address behind proxies."""
 
-    def __init__(self, app: ASGIApp, reach: Reach) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self._app = app
-        self._reach = reach
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reach, client = self._reach, scope.get("client")
+        hosts, client = self._hosts, scope.get("client")
         host = _header(scope, b"host")
-        if scope.get("path") not in OPEN_PATHS and not all(map(reach.allows, host)):
+        if scope.get("path") not in OPEN_PATHS and not all(map(hosts.allows, host)):
             shown = host[0][:_NAME_SHOWN_MAX]
             message = f"Host {shown!r} is not a name of this service; allow it with http.allowed.hosts"
             await answer_early(send, MISDIRECTED, ErrorCode.INVALID_REQUEST, message)
             return
         if client is not None:
-            behind = reach.client_behind(client[0], _header(scope, b"x-forwarded-for"))
+            behind = hosts.client_behind(client[0], _header(scope, b"x-forwarded-for"))
             cast(dict[str, Any], scope)["client"] = (behind, client[1])
             client_host.set(behind)
         await self._app(scope, receive, send)
@@ -135,8 +135,8 @@ class Authenticated:
         await answer_early(send, 401, ErrorCode.SASL_AUTHENTICATION_FAILED, message, _CHALLENGES)
 
 
-def _header(scope: Scope, wanted: bytes) -> list[str]:
-    return [value.decode("latin-1") for name, value in scope["headers"] if name == wanted]
+def _header(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for each, value in scope["headers"] if each == name]
 
 
 ANY_NAME: Final = "*"
@@ -145,13 +145,13 @@ _WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*))(?::[0-9]*)?")
 Network = IPv4Network | IPv6Network
 
 
-class Reach(msgspec.Struct, frozen=True):
+class Hosts(msgspec.Struct, frozen=True):
     """The allowed host names (`*` for any), and the proxies whose X-Forwarded-For is believed."""
 
     names: frozenset[str] = frozenset()
     proxies: tuple[Network, ...] = ()
 
-    def named(self, host: str) -> Reach:
+    def named(self, host: str) -> Hosts:
         """A copy that also allows the host that is listened on."""
         return msgspec.structs.replace(self, names=self.names | {host.lower()})
 
@@ -188,7 +188,7 @@ class Passwords(Protocol):
 
 
 class Logins(msgspec.Struct, frozen=True):
-    """How HTTP clients log in, and whether they must."""
+    """Checks the logins of HTTP clients; `required` refuses clients without one."""
 
     passwords: Passwords
     required: bool

@@ -107,7 +107,6 @@ class Metrics(Collector):
         self._waits(api).observe(waited_ms / 1000)
 
     def policy_judged(self, policy: str, outcome: str, seconds: float) -> None:
-        """A policy judged one topic."""
         self._policies(policy, outcome).observe(seconds)
 
     def request(self, api: str, version: int | str, outcome: str, seconds: float) -> None:
@@ -119,7 +118,7 @@ class Metrics(Collector):
         self._failed.labels(command).inc()
 
     def loop_blocked(self, cause: str, seconds: float) -> None:
-        """A function of the project blocked the event loop; see `controller.serving.loop_watch`."""
+        """A function of the project blocked the event loop; see `controller.serving.process`."""
         self._longest_s[cause] = max(seconds, self._longest_s.get(cause, 0.0))
         self._blocked.labels(cause).set(self._longest_s[cause])
 

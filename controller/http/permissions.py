@@ -31,7 +31,7 @@ _P = ParamSpec("_P")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """What a read handler needs: permissions, and the log, which is read in threads."""
+    """Permissions and queries for read handlers. Queries run in threads."""
 
     api: ControllerApi
     queries: Questions

@@ -31,9 +31,9 @@ from projections.text.moments import OFFSET_END, SYNTAX
 
 API: Final = "HTTP"
 CLIENT_ID_CHARACTERS_MAX: Final = 200
-"""The User-Agent header is the client id in events; longer ones are cut."""
+"""The User-Agent header is the client id in events; longer ones are truncated."""
 KEY_CHARACTERS_MAX: Final = 100
-"""A JSON key in an error message is cut to this."""
+"""A JSON key in an error message is truncated to this."""
 SCOPE_KEY: Final = "topicwright.session"
 """The key of the ASGI scope under which `controller.http.gate` stores the session."""
 
@@ -107,7 +107,7 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
     try:
         read = msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = _what_is_wrong(str(error), kind)
+        message = _problem(str(error), kind)
         field, place, why = message.partition("[...]")
         if place:
             message = f"{field}[{_wrong_key(body, kind, field)}]{why}"
@@ -127,13 +127,13 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
 
 def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
     """The first key with an invalid value: msgspec names only the object."""
-    wanted = get_type_hints(kind).get(field)
-    if wanted is None:
+    type_ = get_type_hints(kind).get(field)
+    if type_ is None:
         return "..."
     values = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
     for key, value in msgspec.json.decode(values, type=dict[str, msgspec.Raw]).items():
         try:
-            msgspec.json.decode(msgspec.json.encode({key: value}), type=wanted)
+            msgspec.json.decode(msgspec.json.encode({key: value}), type=type_)
         except msgspec.ValidationError:
             return key[:KEY_CHARACTERS_MAX]
     return "..."
@@ -168,10 +168,10 @@ def body_of(fields: dict[str, object], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise refused(400, ErrorCode.INVALID_REQUEST, _what_is_wrong(str(error), kind)) from None
+        raise refused(400, ErrorCode.INVALID_REQUEST, _problem(str(error), kind)) from None
 
 
-def _what_is_wrong(message: str, kind: type[msgspec.Struct]) -> str:
+def _problem(message: str, kind: type[msgspec.Struct]) -> str:
     what, _, path = message.partition(" - at `")
     if what.startswith("Object contains unknown field"):
         return f"{what.split('`')[1]}: unknown field; allowed are {', '.join(kind.__struct_fields__)}"

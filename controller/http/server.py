@@ -23,7 +23,7 @@ from controller.http.app import Parts, build_app
 from controller.http.connections import Connection, Counts, ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
-from controller.http.gate import Logins, Reach
+from controller.http.gate import Hosts, Logins
 from controller.http.metrics import OPEN_PATHS, Metrics, states
 from controller.http.paths.log_heads import head_gauges
 from controller.http.paths.writes import BrokerControl
@@ -36,7 +36,7 @@ from projections.queries.query import Questions
 BACKLOG = 1024  # connections that the kernel accepts for us
 KEEP_ALIVE_S = 75  # longer than clients' and proxies' 60 s, so that they close first
 STOP_WITHIN_S = 2  # open requests after that are cut off
-NOWHERE_ELSE = Reach()
+LOCAL_HOSTS = Hosts()
 
 
 class HttpServer:
@@ -51,14 +51,14 @@ class HttpServer:
         *,
         tls: Tls | None = None,
         logins: Logins | None = None,
-        reach: Reach = NOWHERE_ELSE,
+        hosts: Hosts = LOCAL_HOSTS,
         counts: Counts | None = None,
         sign: Sign = unsigned,
     ) -> None:
         """`tls` makes it HTTPS. Without `logins` there is no login, without `counts` no connection limit per address.
         `sign` signs the tree heads of the log."""
         self._logins = logins
-        self._reach = reach
+        self._hosts = hosts
         self._query = query
         self._reading = Reading()
         self._stopping = Stopping()
@@ -71,7 +71,7 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
-        app = await asyncio.to_thread(build_app, self._parts, _release(), self._reach.named(host), self._logins)
+        app = await asyncio.to_thread(build_app, self._parts, _release(), self._hosts.named(host), self._logins)
         return await self._listener.start(app, host, port)
 
     async def stop(self) -> None:

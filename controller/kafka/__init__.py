@@ -1,1 +1,1 @@
-"""Bytes and sockets without meaning: codec, messages, connections, logins."""
+"""The wire: codec, messages, connections and logins. The meaning of requests is in `controller.apis`."""

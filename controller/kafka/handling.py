@@ -18,8 +18,6 @@ from controller.kafka.session import Session
 
 
 class NoResponse(enum.Enum):
-    """The type of NO_RESPONSE."""
-
     NO_RESPONSE = enum.auto()
 
 
@@ -49,10 +47,6 @@ class Disconnect(Exception):
         self.reason = reason
 
 
-def _no_mute(_: float) -> None:
-    return None
-
-
 class ClientConnection(msgspec.Struct):
     """The state of a connected client. `peer` is its host:port."""
 
@@ -62,7 +56,7 @@ class ClientConnection(msgspec.Struct):
     software_version: str = "unknown"
     ends: bool = False
     """True: close after the responses to the requests received so far."""
-    mute: Callable[[float], None] = _no_mute
+    mute: Callable[[float], None] = lambda _: None
     """Stops reading from the client for so many seconds."""
 
 

@@ -8,7 +8,7 @@ such an event cannot be read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,16 +17,7 @@ from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, State, Topic
 from events import access, catalog
-from events.catalog import (
-    Event,
-    IsrChanged,
-    LeaderElected,
-    Partition,
-    PartitionChanged,
-    PlaceholderFilled,
-    Recorded,
-    ReplicaMetadata,
-)
+from events.catalog import Event, Partition, Recorded
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 
 
@@ -215,32 +206,11 @@ def _on_configs(topic: Topic | None, event: catalog.TopicConfigsChanged, record:
     return replace(_existing(topic, record), configs=event.configs)
 
 
-def _partition(topic: Topic, index: int, record: Recorded) -> Partition:
-    if not 0 <= index < len(topic.partitions):
-        raise CannotApply(record, f"topic {topic.name!r} has no partition {index}")
-    return topic.partitions[index]
-
-
-def _on_leadership(topic: Topic | None, event: catalog.LeaderElected | catalog.IsrChanged, record: Recorded) -> Topic:
+def _on_partition(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
     known = _existing(topic, record)
-    return with_partition(
-        known, event.partition, after_leadership_change(_partition(known, event.partition, record), event)
-    )
-
-
-def _on_step(topic: Topic | None, event: catalog.PartitionChanged, record: Recorded) -> Topic:
-    known = _existing(topic, record)
-    return with_partition(
-        known, event.partition, after_partition_change(_partition(known, event.partition, record), event)
-    )
-
-
-def _on_filled(topic: Topic | None, event: catalog.PlaceholderFilled, record: Recorded) -> Topic:
-    known = _existing(topic, record)
-    before = _partition(known, event.partition, record)
-    if event.placeholder not in before.replicas:
-        raise CannotApply(record, f"partition {event.partition} has no placeholder {event.placeholder}")
-    return with_partition(known, event.partition, after_fill(before, event))
+    if not 0 <= event.partition < len(known.partitions):
+        raise CannotApply(record, f"topic {known.name!r} has no partition {event.partition}")
+    return with_partition(known, event.partition, event.after)
 
 
 def _on_propagated(topic: Topic | None, event: catalog.MetadataPropagated, record: Recorded) -> Topic:
@@ -276,65 +246,12 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.ChangeCarriedOut: _unchanged,
     catalog.TopicDiscovered: _on_discovered,
     catalog.TopicConfigsChanged: _on_configs,
-    catalog.LeaderElected: _on_leadership,
-    catalog.IsrChanged: _on_leadership,
-    catalog.PartitionChanged: _on_step,
-    catalog.PlaceholderFilled: _on_filled,
+    catalog.PartitionChanged: _on_partition,
     catalog.MetadataPropagated: _on_propagated,
     catalog.TopicReady: _on_ready,
     catalog.CreateAnswered: _on_answered,
 }
 """The function that applies each event type to a topic. Each takes its own event type, hence `Any`."""
-
-
-T = TypeVar("T")
-
-
-def after_leadership_change(before: Partition, change: LeaderElected | IsrChanged) -> Partition:
-    """Returns the partition with the leader and ISR of the event."""
-    return Partition(
-        before.replicas, change.isr, change.leader, change.leader_epoch, change.partition_epoch, before.replica_metadata
-    )
-
-
-def after_partition_change(before: Partition, change: PartitionChanged) -> Partition:
-    """Returns the partition of a Kafka broker after PartitionChanged."""
-    kept = before.replica_metadata or ReplicaMetadata()
-    replica_metadata = ReplicaMetadata(
-        _newer(change.directories, kept.directories),
-        _newer(change.adding, kept.adding),
-        _newer(change.removing, kept.removing),
-        _newer(change.elr, kept.elr),
-        _newer(change.last_known_elr, kept.last_known_elr),
-        _newer(change.recovering, kept.recovering),
-    )
-    return Partition(
-        _newer(change.replicas, before.replicas),
-        _newer(change.isr, before.isr),
-        _newer(change.leader, before.leader),
-        change.leader_epoch,
-        change.partition_epoch,
-        replica_metadata,
-    )
-
-
-def _newer(new: T | None, old: T) -> T:
-    return old if new is None else new
-
-
-def after_fill(before: Partition, fill: PlaceholderFilled) -> Partition:
-    """Returns the partition with a broker in place of a placeholder (KIP-409)."""
-    replicas = tuple(fill.broker_id if replica == fill.placeholder else replica for replica in before.replicas)
-    replica_metadata = before.replica_metadata
-    if replica_metadata is not None and fill.directory is not None:
-        place = before.replicas.index(fill.placeholder)
-        directories = (
-            *replica_metadata.directories[:place],
-            fill.directory,
-            *replica_metadata.directories[place + 1 :],
-        )
-        replica_metadata = replace(replica_metadata, directories=directories)
-    return Partition(replicas, before.isr, before.leader, before.leader_epoch, fill.partition_epoch, replica_metadata)
 
 
 def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:

@@ -1,17 +1,16 @@
 """Decides on commands from brokers, from the controller itself and from timers: registration, fencing, features,
-metadata propagation, leaders, deadlines."""
+metadata propagation, deadlines."""
 
 from __future__ import annotations
 
 from controller.machine import readiness
-from controller.machine.apply import after_leadership_change, with_partition
 from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, broker_decision, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import leadership, requests
+from controller.machine.partitions import reconciling, requests
 from controller.machine.readiness import answer_pending_create, answers_of
-from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
+from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog
 from events.catalog import Event
 from events.names import ShardKey
@@ -128,18 +127,13 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = leadership.reconcile(topic, state.cluster, "live brokers changed", command.span)
+            settled, changes = reconciling.reconcile(topic, state.cluster, "live brokers changed", command.span)
             events += changes
-            _complete(settled, state.cluster, command.at_ms, events, answers)
+            if settled.ready_at_ms is None:
+                completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)
+                events += completed
+                answers += answers_of(completed, settled)
     return _decision(events, answers)
-
-
-def _complete(topic: Topic, cluster: Cluster, at_ms: int, events: list[Event], answers: list[Answer]) -> None:
-    """Appends TopicReady and the answer if the topic has become complete."""
-    if topic.ready_at_ms is None:
-        completed = readiness.complete(topic, topic.propagated, cluster, at_ms)
-        events += completed
-        answers += answers_of(completed, topic)
 
 
 def _decision(events: list[Event], answers: list[Answer]) -> Decision:
@@ -173,42 +167,6 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
             keys.append(key)
     keys.reverse()
     return keys
-
-
-def alter_partition(state: State, command: commands.AlterPartition) -> Decision:
-    """Applies the ISR reports of a leader in order. Stale reports change nothing."""
-    if command.broker_epoch is not None:
-        return requests.alter_partition(state, command)
-    topic = topic_named(state, command.topic)
-    if topic is None:
-        return NOTHING
-    events: list[Event] = []
-    for report in command.reports:
-        change = leadership.accept_isr(topic, command.broker_id, report, state.cluster)
-        if change is not None and not isinstance(change, ErrorCode):
-            events.append(change)
-            topic = with_partition(
-                topic, report.partition, after_leadership_change(topic.partitions[report.partition], change)
-            )
-    return _decision(events, [])
-
-
-def report_leader(state: State, command: commands.ReportLeader) -> Decision:
-    """Reconciles the topic of a leader that serves, or replaces a leader that cannot serve."""
-    topic, index = topic_named(state, command.topic), command.partition
-    if topic is None or not 0 <= index < len(topic.partitions):
-        return NOTHING
-    events: list[Event] = []
-    if command.serving:
-        topic, events = leadership.reconcile(topic, state.cluster, command.reason or "leader reported")
-    else:
-        lost = leadership.without_leader(topic, index, command.broker_id, state.cluster, command.reason)
-        if lost is not None:
-            events = [lost]
-            topic = with_partition(topic, index, after_leadership_change(topic.partitions[index], lost))
-    answers: list[Answer] = []
-    _complete(topic, state.cluster, command.at_ms, events, answers)
-    return _decision(events, answers)
 
 
 def change_settings(state: State, command: commands.ChangeSettings) -> Decision:

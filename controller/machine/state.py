@@ -209,6 +209,11 @@ class Cluster(msgspec.Struct, frozen=True):
     login_secret: bytes = b""
     """See `LoginSecretDrawn`; empty until it is drawn."""
 
+    @property
+    def has_kraft_brokers(self) -> bool:
+        """True with KRaft brokers, whose partitions have replica metadata."""
+        return bool(self.features)
+
     def is_live(self, broker_id: int) -> bool:
         """True if the broker is registered, unfenced and not in controlled shutdown."""
         broker = self.brokers.get(BrokerId(broker_id))

@@ -12,7 +12,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine import readiness
-from controller.machine.apply import after_leadership_change
 from controller.machine.commands import cluster as commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, external_error
@@ -20,7 +19,7 @@ from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
 from events import catalog
-from events.catalog import Event, IsrChanged, LeaderElected, Partition
+from events.catalog import Event, Partition, PartitionChanged
 from events.names import NO_LEADER, BrokerId, is_placeholder, shard_key
 
 OBSERVED = "observed in the cluster"
@@ -107,25 +106,22 @@ def _replicas(before: Partition, seen: tuple[BrokerId, ...]) -> tuple[BrokerId, 
     return seen + kept[: max(0, len(before.replicas) - len(seen))]
 
 
-def _steps(before: Topic, after: Topic) -> list[LeaderElected | IsrChanged]:
-    """The leader and ISR events that lead from `before` to `after`; empty if such events are not enough."""
+def _steps(before: Topic, after: Topic) -> list[PartitionChanged]:
+    """The changes of leaders and ISRs from `before` to `after`; empty if more changed, or steps were missed."""
     if (before.topic_id, before.configs, len(before.partitions)) != (
         after.topic_id,
         after.configs,
         len(after.partitions),
     ):
         return []
-    steps: list[LeaderElected | IsrChanged] = []
-    for index, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=True)):
-        if new == old:
-            continue
-        kind = LeaderElected if new.leader != old.leader else IsrChanged
-        step = kind(before.name, index, new.leader, new.isr, new.leader_epoch, new.partition_epoch, OBSERVED)
-        by_one = new.leader_epoch == old.leader_epoch + (kind is LeaderElected)
-        if not by_one or after_leadership_change(old, step) != new:
-            return []
-        steps.append(step)
-    return steps
+    pairs = zip(before.partitions, after.partitions, strict=True)
+    steps = [PartitionChanged(before.name, n, old, new, OBSERVED) for n, (old, new) in enumerate(pairs) if new != old]
+    return steps if all(map(_is_one_step, steps)) else []
+
+
+def _is_one_step(step: PartitionChanged) -> bool:
+    by_one = step.after.leader_epoch == step.before.leader_epoch + step.has_new_leader
+    return by_one and step.after.replicas == step.before.replicas
 
 
 def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decision:

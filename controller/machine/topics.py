@@ -18,9 +18,8 @@ from controller.machine.configs.changes import altered_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions import leadership
+from controller.machine.partitions import placement, reconciling
 from controller.machine.partitions.blocks import extended
-from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
@@ -132,10 +131,10 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
 def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partition, ...]:
     if command.assignments:
         by_id = sorted(command.assignments, key=lambda one: one.partition)
-        return tuple(leadership.new_partition(one.replicas, cluster) for one in by_id)
+        return tuple(placement.new_partition(one.replicas, cluster) for one in by_id)
     settings = cluster.settings
     count = validation.resolved_partitions(command, settings)
-    return leadership.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
+    return placement.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
 
 
 def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
@@ -269,9 +268,9 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     of replicas made eligible by another min.insync.replicas (KIP-966). Very large topics are left to `reconcile`."""
     if len(altered.partitions) > ELECTED_AT_ONCE_MAX:
         return []
-    if all(partition.leader >= 0 for partition in altered.partitions) and not has_kraft_brokers(cluster):
+    if all(partition.leader >= 0 for partition in altered.partitions) and not cluster.has_kraft_brokers:
         return []
-    return leadership.reconcile(altered, cluster, "configs changed")[1]
+    return reconciling.reconcile(altered, cluster, "configs changed")[1]
 
 
 # Shared by all changes.
@@ -362,9 +361,9 @@ def _check_assignments(
 
 def _added_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster) -> tuple[Partition, ...]:
     if command.assignments is not None:
-        return tuple(leadership.new_partition(replicas, cluster) for replicas in command.assignments)
+        return tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
     first = len(topic.partitions)
-    return leadership.new_partitions(cluster, topic.name, first, command.count - first, topic.replication_factor)
+    return placement.new_partitions(cluster, topic.name, first, command.count - first, topic.replication_factor)
 
 
 # DeleteTopics.

@@ -125,8 +125,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         named = {requirement.name: requirement for requirement in self.configs}
         for name in self.required_configs:
             if name not in request.configs:
-                wanted = f" to {named[name].allowed}" if name in named else ""
-                yield f"{name} must be set{wanted}"
+                value = f" to {named[name].allowed}" if name in named else ""
+                yield f"{name} must be set{value}"
         for name, text in sorted(request.configs.items()):
             if name in self.forbidden_configs:
                 yield f"{name} may not be set"

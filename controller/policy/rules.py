@@ -111,8 +111,8 @@ def _rule(place: _Place, table: dict[str, object]) -> Rule:
         if key not in _READERS:
             place.at(key).fail(value, "unknown key", ", ".join(KEYS))
         values[key] = _READERS[key](place.at(key), value)
-    if not _DEMAND_READERS.keys() & values.keys():
-        place.fail(None, "demands nothing", f"at least one of {', '.join(_DEMAND_READERS)}")
+    if not _REQUIREMENT_READERS.keys() & values.keys():
+        place.fail(None, "has no requirement", f"at least one of {', '.join(_REQUIREMENT_READERS)}")
     _check_contradictions(place, values)
     mode = values.pop("mode", "enforce")
     principals = Scope(values.pop("principals", None), values.pop("except_principals", None))
@@ -130,10 +130,10 @@ def _written(value: object) -> str:
 
 def _check_contradictions(place: _Place, values: Mapping[str, Any]) -> None:
     """A forbidden config may be neither required nor allowed."""
-    demanded = tuple(requirement.name for requirement in values.get("configs", ()))
-    wanted = {*demanded, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
+    constrained = tuple(requirement.name for requirement in values.get("configs", ()))
+    named = {*constrained, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
     for name in values.get("forbidden_configs", ()):
-        if name in wanted:
+        if name in named:
             place.at("forbidden_configs").fail(
                 name, "is both forbidden and required", "a config that no other key of the rule names"
             )
@@ -205,19 +205,19 @@ def _some_names(place: _Place, value: object) -> tuple[str, ...]:
     return names
 
 
-def _demands(place: _Place, value: object) -> tuple[ConfigRequirement, ...]:
+def _requirements(place: _Place, value: object) -> tuple[ConfigRequirement, ...]:
     if not isinstance(value, dict) or not value:
         place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
-    return tuple(_demand(place.at(_quoted(name)), name, wanted) for name, wanted in value.items())
+    return tuple(_requirement(place.at(_quoted(name)), name, allowed) for name, allowed in value.items())
 
 
-def _demand(place: _Place, name: str, wanted: object) -> ConfigRequirement:
-    row = _row(place, name, wanted)
-    if isinstance(wanted, dict):
-        return ConfigRequirement(name, _config_range(place, row, wanted))
-    choices = wanted if isinstance(wanted, list) else [wanted]
+def _requirement(place: _Place, name: str, allowed: object) -> ConfigRequirement:
+    row = _row(place, name, allowed)
+    if isinstance(allowed, dict):
+        return ConfigRequirement(name, _config_range(place, row, allowed))
+    choices = allowed if isinstance(allowed, list) else [allowed]
     if not choices:
-        place.fail(wanted, "is empty", f"values, each {allowed_text(row.kind, row.allowed)}")
+        place.fail(allowed, "is empty", f"values, each {allowed_text(row.kind, row.allowed)}")
     return ConfigRequirement(name, Choice(tuple(_value(place, row, one) for one in choices)))
 
 
@@ -304,17 +304,17 @@ _SCOPE_READERS: dict[str, Callable[[_Place, object], Any]] = {
     "topics": _globs,
     "except_topics": _globs,
 }
-_DEMAND_READERS: dict[str, Callable[[_Place, object], Any]] = {
+_REQUIREMENT_READERS: dict[str, Callable[[_Place, object], Any]] = {
     "refuse": _text,
     "name_pattern": _regex,
     "partitions": _count,
     "replication_factor": _count,
-    "configs": _demands,
+    "configs": _requirements,
     "required_configs": _some_names,
     "allowed_configs": _names,
     "forbidden_configs": _some_names,
 }
-_READERS = _SCOPE_READERS | _DEMAND_READERS
+_READERS = _SCOPE_READERS | _REQUIREMENT_READERS
 
 KEYS = tuple(_READERS)
 """All keys of a rule, in the order of the documentation."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import structlog
@@ -27,25 +27,30 @@ from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
 from controller.settings.load import ServeSettings, SettingsError
 from events.codec import EventDecodeError
-from events.logs.archive.base import download_snapshots
 from events.logs.archive.manifest import (
-    Manifest,
+    SEGMENT,
+    ManifestWriter,
+    Segment,
     Writer,
     archive_status,
-    manifest_changes,
-    manifest_removals,
-    manifests_of,
+    segment_changes,
+    segment_removals,
+    segments_of,
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
-from events.logs.log import EventLog, LogClosed, LogError
+from events.logs.log import Commit, EventLog, LogClosed, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
 from projections.queries.query import Query
+from projections.store.request_index import requests_between
 from projections.store.snapshotting import Snapshotting
 from projections.store.store import TopicStore
 from projections.store.tree import TreeBehind, build_some, range_root, stored_head
+
+if TYPE_CHECKING:
+    from events.logs.archive.writing import Archiver
 
 POLL_S = 1.0
 """Interval of polling for a closed segment."""
@@ -92,37 +97,22 @@ class Archiving:
         clock_ms: Callable[[], int],
         store: ArchiveStore,
         retention: Retention,
-        writer: Writer | None = None,
+        writer: ManifestWriter | None = None,
         next_base: NextBase = lambda _: None,
     ) -> None:
         """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
         the store."""
-        from events.logs.archive.writing import ArchiveFollower, Archiver  # imports pyarrow
-        from projections.replay.log.column_batches import Columns
-        from projections.replay.log.columns import COLUMNS
-
         self._log, self._store, self._clock_ms = log, store, clock_ms
         self._retention, self._next_base = retention, next_base
         self._follows, self._work = writer is None, "dropping archived events" if writer is None else "archiving"
-        root, known = partial(range_root, log), lambda: list(manifests_of(log))
-        self._archiver: Archiver | ArchiveFollower = (
-            ArchiveFollower(log, store, root, known)
-            if writer is None
-            else Archiver(
-                log,
-                store,
-                writer,
-                lambda: Columns(tuple(COLUMNS)),
-                root,
-                self._rest,
-                known,
-                segment_events=1 << (settings.log_archive_interval_events.bit_length() - 1),
-            )
+        segment_events = 1 << (settings.log_archive_interval_events.bit_length() - 1)
+        self._archiver = archiver_of(
+            log, store, writer, partial(range_root, log), lambda: list(segments_of(log)), segment_events, self._rest
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
         self._lines = structlog.get_logger("topicwright")
-        self._manifests = list(manifests_of(log)) if archive_status(log).url else []
+        self._segments = list(segments_of(log)) if archive_status(log).url else []
         self.error: str | None = None
         """Why nothing can be archived now; None if all is well."""
 
@@ -137,7 +127,7 @@ class Archiving:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        archived = self._manifests[-1].end if self._manifests else 0
+        archived = self._segments[-1].end if self._segments else 0
         return [
             ("log_archived_offset", "Events below this offset are archived.", archived),
             ("log_start_offset", "Events below this offset are in the archive alone.", self._log.start_offset),
@@ -148,9 +138,9 @@ class Archiving:
         """Archive or adopt a segment, or drop events. Returns how long to wait afterwards."""
         try:
             self._check_recorded()
-            manifest = await self._in_thread(self._archiver.step)
-            self._record(manifest)
-            if manifest is None:
+            segment = await self._in_thread(self._archiver.step)
+            self._record(segment)
+            if segment is None:
                 await self._drop()
         except _Stopped:
             return POLL_S
@@ -163,45 +153,43 @@ class Archiving:
         if self.error is not None:
             self._lines.info(f"{self._work} continues")
             self.error = None
-        return 0 if manifest is not None else POLL_OTHERS_S if self._follows else POLL_S
+        return 0 if segment is not None else POLL_OTHERS_S if self._follows else POLL_S
 
     def _check_recorded(self) -> None:
         """The last recorded segment may be lost together with other unsynced writes when the disk failed."""
-        last = self._manifests[-1] if self._manifests else None
-        if last is not None and next(manifests_of(self._log, last.start), None) != last:
-            self._manifests = list(manifests_of(self._log))
+        last = self._segments[-1] if self._segments else None
+        if last is not None and next(segments_of(self._log, last.start), None) != last:
+            self._segments = list(segments_of(self._log))
             self._archiver.read_again()
 
-    def _record(self, manifest: Manifest | None) -> None:
+    def _record(self, segment: Segment | None) -> None:
         """Record a segment and its archive in the log."""
-        state: dict[bytes, bytes] = {}
+        state: dict[bytes, bytes | None] = {}
         before = archive_status(self._log)
         if self._archiver.is_new_archive:
-            state |= manifest_removals(self._log)
-            self._manifests, self._archiver.is_new_archive = [], False
+            state |= segment_removals(self._log)
+            self._segments, self._archiver.is_new_archive = [], False
         if before.url != self._store.url:
             state |= status_changes(replace(before, url=self._store.url))
-        if manifest is not None:
-            state |= manifest_changes(manifest)
+        if segment is not None:
+            state |= segment_changes(segment)
         if state:
-            self._log.put_state(state)
-        if manifest is not None:
-            self._manifests.append(manifest)
-        if manifest is not None and not self._follows:
-            self._lines.info("archived", events=f"{manifest.start} to {manifest.end - 1}", bytes=manifest.events.size)
+            self._log.write(Commit(own=state))
+        if segment is not None:
+            self._segments.append(segment)
+        if segment is not None and not self._follows:
+            self._lines.info("archived", events=f"{segment.start} to {segment.end - 1}", bytes=segment.events.size)
 
     async def _drop(self) -> None:
         from projections.store.archived.retention import IndexCleanup, drop  # imports pyarrow
 
         log, stay = self._log, self._retention
-        old = [one for one in self._manifests if one.end <= log.durable_offset - stay.events]
+        old = [one for one in self._segments if one.end <= log.durable_offset - stay.events]
         if drop(log, old, self._clock_ms(), stay.ms, stay.bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
-        while (cleanup := IndexCleanup.next(log, self._manifests)) is not None:
-            await self._in_thread(partial(cleanup.take_over if self._follows else cleanup.archive, self._store))
-            cleanup.forget()
-            runs = await self._in_thread(partial(log.archive.runs_of, cleanup.manifest))
-            for remove_slice in cleanup.slices(runs):
+        while (cleanup := IndexCleanup.next(log, self._segments)) is not None:
+            index = await self._in_thread(partial(log.archive.index, cleanup.segment))
+            for remove_slice in cleanup.slices(index):
                 remove_slice()
                 await asyncio.sleep(REST_S)
         write_base = self._next_base(self._rest)
@@ -216,13 +204,37 @@ class Archiving:
             raise _Stopped
 
 
+def archiver_of(
+    log: EventLog,
+    store: ArchiveStore,
+    writer: ManifestWriter | None,
+    root: Callable[[int, int], bytes | None],
+    known: Callable[[], list[Segment]] = list,
+    segment_events: int = SEGMENT,
+    rest: Callable[[], None] = lambda: None,
+) -> Archiver:
+    """Archives a log with the columns of an export; without a `writer`, another process does."""
+    from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
+    from projections.replay.log.column_batches import Columns
+    from projections.replay.log.columns import COLUMNS
+
+    columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
+    packing = None if writer is None else Packing(writer, columns, requests, rest, segment_events)
+    return Archiver(log, store, root, packing, known)
+
+
 def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], store: ArchiveStore) -> Archiving:
     """Drops the old events of a log that another process archives."""
     return Archiving(log, settings, clock_ms, store, Retention.of(settings))
 
 
 def archiving(
-    log: RocksDbLog, settings: ServeSettings, boot: str, where: str, clock_ms: Callable[[], int]
+    log: RocksDbLog,
+    settings: ServeSettings,
+    boot: str,
+    where: str,
+    clock_ms: Callable[[], int],
+    signer: HeadSigner | None,
 ) -> Archiving | None:
     """Archives a log; None if the settings name no archive. `boot` is unique to the process, `where` is for display.
     Raises SettingsError."""
@@ -233,7 +245,7 @@ def archiving(
         raise SettingsError(
             f"setting log.archive.url is not allowed: {store.url} is in the data folder; name a place outside it"
         )
-    writer = Writer(boot=boot, where=where, since_ms=clock_ms())
+    writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=clock_ms()), signer)
     return Archiving(log, settings, clock_ms, store, Retention.of(settings), writer)
 
 
@@ -305,6 +317,8 @@ class LogSnapshots:
         self._lines.warning("no snapshot", why=why)
 
     def _copy(self, archive: ArchiveStore) -> None:
+        from events.logs.archive.base import download_snapshots  # imports pyarrow
+
         try:
             copied = download_snapshots(archive, self._log, self._check_open)
         except (LogError, OSError) as error:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -30,36 +30,26 @@ from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
 from controller.apis.tables import cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.port import Brokers
+from controller.brokers.port import Brokers, InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
-from controller.http.gate import Logins, Reach
+from controller.http.gate import Hosts, Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
 from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.machine.commands.access import DrawLoginSecret
-from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.listeners import Listener, Listening, MakeHandlers, http_logs_in, http_tls, plan, reload_tls
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
-from events.names import RequestId
 from projections.queries.proving import unsigned
 from projections.queries.query import Questions
 
 if TYPE_CHECKING:
     from controller.http.paths.writes import BrokerControl
     from controller.http.server import HttpServer
-
-
-class _Submitting(Protocol):
-    """A port for commands without a client."""
-
-    def now_ms(self) -> int: ...
-    def new_request_id(self, origin: str = "") -> RequestId: ...
-    def submit_internal(self, command: AnyCommand) -> None: ...
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -92,7 +82,7 @@ class ClientListeners:
         self.listeners = plan(settings, Endpoint(name, default.host, default.port))
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
-        self.reach = reach_of(settings)
+        self.hosts = hosts_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
         # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
@@ -157,7 +147,7 @@ class ClientListeners:
             self._metrics,
             tls=self.http_tls,
             logins=self._http_logins(),
-            reach=self.reach,
+            hosts=self.hosts,
             counts=self.counts,
             sign=unsigned if signer is None else signer.signed,
         )
@@ -200,12 +190,12 @@ class ClientListeners:
             allow_everyone_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
         )
 
-    def draw_login_secret(self, controller: _Submitting) -> None:
+    def draw_login_secret(self, controller: InternalCommands) -> None:
         """Submit a secret for the fake SCRAM salts of unknown users, if a listener needs one. Until it is in the log,
         a secret of this process is used."""
         if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
-            request_id, secret = controller.new_request_id("login-secret"), os.urandom(SECRET_BYTES)
-            controller.submit_internal(DrawLoginSecret(request_id=request_id, at_ms=controller.now_ms(), secret=secret))
+            stamped, secret = stamp(controller, "login-secret"), os.urandom(SECRET_BYTES)
+            controller.submit_internal(DrawLoginSecret(**stamped, secret=secret))
 
     def _http_logins(self) -> Logins:
         settings = self._settings
@@ -282,12 +272,12 @@ def warnings(
         yield f"warning: HTTP accepts unencrypted passwords and tokens at {http}: set http.security.protocol=SSL"
 
 
-def reach_of(settings: ServeSettings) -> Reach:
+def hosts_of(settings: ServeSettings) -> Hosts:
     """Host names and trusted proxies of HTTP."""
     advertised = {endpoint.host.lower() for endpoint in settings.advertised_listeners}
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
     proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
-    return Reach(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
+    return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
 
 
 def _is_address(host: str) -> bool:

@@ -26,7 +26,6 @@ from controller.machine.decision import Detail
 from controller.machine.state import Cluster
 from controller.serving.process import new_cluster_id
 from controller.settings.load import ServeSettings
-from events.catalog import EVENT_VERSION, Cause
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.store.recorder import EVENTS_ALONE, Recorder
@@ -82,8 +81,7 @@ class OfflineUsers:
     def _record(self, command: AnyCommand) -> tuple[Detail, ...]:
         """Decide, record and flush. Raises LogError."""
         decision = decide(self._recorder.state, command)
-        cause = Cause(type(command).__name__, command.request_id)
-        self._recorder.record(command.at_ms, cause, decision.events)
+        self._recorder.record_decision(command, decision.events)
         commit = self._recorder.take_commit()
         if self._files is not None and commit.entries:
             for records in self._projector.batches(self._log.next_offset, [entry.value for entry in commit.entries]):
@@ -103,12 +101,7 @@ def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
 def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator[OfflineUsers]:
     """The users of a data folder, which is created if missing. Raises LogError, also while a service uses it, and
     FolderError."""
-    log = RocksDbLog.open(
-        data,
-        cluster_id=settings.cluster_id,
-        event_version=EVENT_VERSION,
-        new_cluster_id=new_cluster_id,
-    )
+    log = RocksDbLog.open(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)
     try:
         if (data / META_PROPERTIES).exists():
             with _only_voter(data, log, settings) as files:

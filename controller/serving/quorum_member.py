@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.features import Features, unsupported_feature
 from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -40,7 +41,6 @@ from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.release import RELEASE
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
-from events.logs.log import EventLog
 from projections.views.overviews import QuorumView
 
 RETRY_S: Final = 1.0
@@ -112,7 +112,7 @@ class Member:
         self._refuse_non_voter(found.kraft_version)
         return found.cluster_id
 
-    def open(self, log: EventLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
+    def open(self, log: ReplicatedLog, at: Endpoint, flush: Callable[[], Awaitable[object]]) -> None:
         """Open the node's folder for an event log. Others reach this node `at`; `flush` makes the event log durable.
         Raises FolderError, LogCorrupted, OSError."""
         settings, joining = self._settings, self._joining

@@ -21,6 +21,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
 from events.codec import decode_event
+from events.logs.log import read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
 
@@ -42,7 +43,7 @@ def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorde
     """How the target cluster's brokers read a log: the events of a shard, and the recent events."""
 
     def history(shard: ShardKey) -> Iterator[Recorded]:
-        return (decode_event(offset, log.read_one(offset)) for offset in log.shard_offsets(shard))
+        return (decode_event(offset, read_one(log, offset)) for offset in shard_offsets(log, shard))
 
     def recent() -> Iterator[Recorded]:
         end = log.durable_offset

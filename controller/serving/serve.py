@@ -43,7 +43,6 @@ from controller.serving.reach_cluster import (
     watch_times,
 )
 from controller.settings.load import ServeSettings
-from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Query, Questions
 from projections.store.recorder import EVENTS_ALONE
@@ -101,7 +100,6 @@ class Service:
         log = RocksDbLog.open(
             self.options.data,
             cluster_id=cluster_id,
-            event_version=EVENT_VERSION,
             new_cluster_id=process.new_cluster_id,
             cache_bytes=self.options.settings.store_cache_bytes // 2,
         )
@@ -117,7 +115,7 @@ class Service:
         self._is_open = True
         self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms)
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms, self._signer)
         await self._clients.listen()
         if self._cluster is not None:
             await self._clients.listen_for_cluster(self.options.data)

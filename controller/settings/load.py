@@ -46,7 +46,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     """Loads the file, then the KEY=VALUE overrides; the last value of a key counts. Raises SettingsError."""
     given = {**_from_file(config_file), **_from_overrides(overrides)}
     ignored = [key for key, value in given.items() if value.origin != _SET and _is_ignored(key)]
-    notes = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
+    ignored_texts = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
     given = {key: value for key, value in given.items() if key not in ignored}
     _check_keys(given)
     values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
@@ -55,7 +55,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS if not setting.secret}
     texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
-    derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given), "ignored": notes}
+    derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given), "ignored": ignored_texts}
     return msgspec.convert({**values, **derived}, ServeSettings)
 
 

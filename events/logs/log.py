@@ -19,6 +19,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -95,11 +96,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Commit(msgspec.Struct, frozen=True, gc=False):
     """One atomic write: events, and the state keys that they change (None deletes a key).
 
-    State changes only through events: a commit with state but without entries is rejected.
+    A commit with `state` but without entries is rejected. `own` are state keys that are not derived from events, such
+    as the position in another log; they need no events.
     """
 
     entries: Sequence[Entry] = ()
     state: Mapping[bytes, bytes | None] = {}
+    own: Mapping[bytes, bytes | None] = {}
 
 
 def check_commit(commit: Commit) -> None:
@@ -119,6 +122,11 @@ class StateKeys(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+SHARD, REQUEST = b"t", b"r"
+"""The two indexes of events: by shard key, where "" has the events that concern every shard, and by request id, which
+has no events under ""."""
 
 
 class EventLog(Protocol):
@@ -141,7 +149,7 @@ class EventLog(Protocol):
 
     @property
     def start_offset(self) -> int:
-        """The first offset in the log itself; earlier events are read from the archive, if there is one."""
+        """The first offset in the log itself; earlier events are stored elsewhere."""
         ...
 
     @property
@@ -155,17 +163,11 @@ class EventLog(Protocol):
         ...
 
     def write(self, commit: Commit) -> int:
-        """Write a commit and return the offset of its first event. It is readable at once and durable after `flush`.
+        """Write a commit and return the offset of its first event. It is readable at once and durable after `flush`,
+        in the order of commits.
 
         An empty commit writes nothing and returns `next_offset`. Raises LogWriteError (LogDiskFull for a full disk),
         and then nothing is written; ValueError for state without events.
-        """
-        ...
-
-    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
-        """Write state keys that are not derived from events, such as the position in another log; None deletes.
-
-        They become durable no sooner than earlier events and no later than later ones. Raises LogWriteError.
         """
         ...
 
@@ -175,11 +177,6 @@ class EventLog(Protocol):
         Raises LogWriteError (LogDiskFull); writes since the previous flush may then be lost or not: `recover` finds
         out.
         """
-        ...
-
-    def mark_durable(self) -> None:
-        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
-        still flushes it."""
         ...
 
     def recover(self) -> int:
@@ -198,39 +195,16 @@ class EventLog(Protocol):
         """
         ...
 
-    def read_one(self, offset: int) -> bytes:
-        """The event at an offset. Raises IndexError if there is none."""
-        ...
-
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         """The events at some offsets, in the order requested. Raises IndexError if one is missing."""
         ...
 
-    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
-        """The offsets of a shard key's events in [start, end), in order.
-
-        The key "" has the events that concern every shard; other keys do not include them.
-        """
-        ...
-
-    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        """The same offsets as ranges, for several shard keys, at least one.
-
-        If there are too many ranges, returns fewer keys, and [None] if the first key alone has too many.
-        """
+    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
+        """The events under a name of an index in [start, end), as ranges of their offsets, in order."""
         ...
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         """The shard keys with events, in order, from the first one after a key; never ""."""
-        ...
-
-    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
-        """The offsets of a request id's events from `start` on, in order. Events under "" are not indexed."""
-        ...
-
-    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
-        """State keys in the archive only: of the requests that began before an offset, by segment with its start,
-        newest first."""
         ...
 
     def get(self, key: bytes) -> bytes | None: ...
@@ -246,6 +220,47 @@ class EventLog(Protocol):
     def close(self) -> None:
         """Flush and close the log; closing twice is allowed. Everything else raises LogClosed from now on."""
         ...
+
+
+class Indexed(Protocol):
+    """The reading side of an `EventLog` that finds events by name."""
+
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]: ...
+    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]: ...
+
+
+def read_one(log: Indexed, offset: int) -> bytes:
+    """The event at an offset. Raises IndexError if there is none."""
+    return log.read_many((offset,))[0]
+
+
+def shard_offsets(log: Indexed, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+    """The offsets of a shard key's events in [start, end), in order."""
+    return chain.from_iterable(log.runs(SHARD, shard_key, start, end))
+
+
+def request_offsets(log: Indexed, request_id: str, start: int = 0) -> Iterator[int]:
+    """The offsets of a request id's events from `start` on, in order."""
+    return chain.from_iterable(log.runs(REQUEST, request_id, start))
+
+
+RUNS_MAX = 1000
+
+
+def shard_runs(log: Indexed, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
+    """The events of several shard keys, at least one, as ranges.
+
+    If there are more than RUNS_MAX ranges, returns fewer keys, and [None] if the first key alone has more.
+    """
+    found: list[list[range] | None] = []
+    room = RUNS_MAX
+    for shard_key in shard_keys:
+        runs = list(islice(log.runs(SHARD, shard_key, start, end), room + 1))
+        room -= len(runs)
+        if room < 0:
+            return found or [None]
+        found.append(runs)
+    return found
 
 
 def key_range(prefix: bytes, start_after: bytes | None) -> tuple[bytes, bytes | None]:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from events.logs.log import Commit, LogClosed, StateKeys, check_commit, check_range, key_range
+from events.logs.log import REQUEST, SHARD, Commit, LogClosed, check_commit, check_range, key_range
 
 
 class InMemoryLog:
@@ -16,8 +16,7 @@ class InMemoryLog:
         self.path: Path | None = None
         self._cluster_id = cluster_id
         self._events: list[bytes] = []
-        self._by_shard: dict[str, list[int]] = {}
-        self._by_request: dict[str, list[int]] = {}
+        self._index: dict[bytes, dict[str, list[int]]] = {SHARD: {}, REQUEST: {}}
         self._state: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
         self._next_offset = 0
@@ -45,22 +44,18 @@ class InMemoryLog:
         self._check_open()
         check_commit(commit)
         first = self._next_offset
-        if not commit.entries:
+        changes = {**commit.state, **commit.own}
+        if not commit.entries and not changes:
             return first
-        self._unflushed.append((first + len(commit.entries), commit, self._state_of(commit.state)))
+        self._unflushed.append((first + len(commit.entries), commit, self._state_of(changes)))
         for offset, entry in enumerate(commit.entries, first):
             self._events.append(entry.value)
-            self._by_shard.setdefault(entry.shard_key, []).append(offset)
+            self._index[SHARD].setdefault(entry.shard_key, []).append(offset)
             if entry.request_id:
-                self._by_request.setdefault(entry.request_id, []).append(offset)
-        self._put(commit.state)
+                self._index[REQUEST].setdefault(entry.request_id, []).append(offset)
+        self._put(changes)
         self._next_offset = len(self._events)
         return first
-
-    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
-        self._check_open()
-        self._unflushed.append((self._next_offset, Commit((), state), self._state_of(state)))
-        self._put(state)
 
     def flush(self) -> int:
         self._check_open()
@@ -84,9 +79,9 @@ class InMemoryLog:
             assert len(self._events) == end, "the newest commit must be undone first"
             for entry in reversed(commit.entries):
                 self._events.pop()
-                self._by_shard[entry.shard_key].pop()
+                self._index[SHARD][entry.shard_key].pop()
                 if entry.request_id:
-                    self._by_request[entry.request_id].pop()
+                    self._index[REQUEST][entry.request_id].pop()
             self._next_offset = len(self._events)
             self._put(before)
         self._durable_offset = min(self._durable_offset, self._next_offset)
@@ -98,34 +93,23 @@ class InMemoryLog:
         stop = self._next_offset if end is None else min(end, self._next_offset)
         return self._each_event(start, stop)
 
-    def read_one(self, offset: int) -> bytes:
-        self._check_open()
-        if not 0 <= offset < self._next_offset:
-            raise IndexError(f"no event at offset {offset}: the log ends at {self._next_offset}")
-        return self._events[offset]
-
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        return [self.read_one(offset) for offset in offsets]
+        self._check_open()
+        for offset in offsets:
+            if not 0 <= offset < self._next_offset:
+                raise IndexError(f"no event at offset {offset}: the log ends at {self._next_offset}")
+        return [self._events[offset] for offset in offsets]
 
-    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         self._check_open()
         check_range(start, end)
         stop = self._next_offset if end is None else min(end, self._next_offset)
-        return self._each_offset(self._by_shard.get(shard_key, []), start, stop)
-
-    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        return [[range(one, one + 1) for one in self.shard_offsets(key, start, end)] for key in shard_keys]
+        return self._each_run(self._index[index].get(name, []), start, stop)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._check_open()
-        return iter(sorted(key for key in list(self._by_shard) if key > after and self._by_shard[key]))
-
-    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
-        self._check_open()
-        return self._each_offset(self._by_request.get(request_id, []), start, self._next_offset)
-
-    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
-        return iter(())
+        by_shard = self._index[SHARD]
+        return iter(sorted(key for key in list(by_shard) if key > after and by_shard[key]))
 
     def get(self, key: bytes) -> bytes | None:
         self._check_open()
@@ -156,12 +140,12 @@ class InMemoryLog:
     def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         for offset in range(start, stop):
             self._check_open()
-            yield offset, self.read_one(offset)
+            yield offset, self._events[offset]
 
-    def _each_offset(self, offsets: list[int], start: int, stop: int) -> Iterator[int]:
+    def _each_run(self, offsets: list[int], start: int, stop: int) -> Iterator[range]:
         for index in range(bisect_left(offsets, start), bisect_left(offsets, stop)):
             self._check_open()
-            yield offsets[index]
+            yield range(offsets[index], offsets[index] + 1)
 
     def _each_pair(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         index = bisect_left(self._keys, lower)

@@ -29,10 +29,10 @@ the size it is given; at most 512 table files are open.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from rocksdict import (
@@ -60,8 +60,8 @@ _MIB = 1 << 20
 PAGE_BYTES_MIN, PAGE_BYTES_MAX = 16 * 1024, 256 * 1024
 """Limits of a page. The first is small, because many readers want only the first pairs; the largest takes some
 milliseconds to read."""
-_RUNS_AT_ONCE, _NAMES_AT_ONCE = 1000, 250
-"""The same limits for runs of events, and for names with runs."""
+_NAMES_AT_ONCE = 250
+"""The same limit for names with runs."""
 _ENTRY_BYTES = 64
 """The cost of a pair besides its value: limits a page of very small values."""
 
@@ -70,6 +70,17 @@ VIEW_BLOCK_BYTES = 8 * 1024
 BUFFERS_BYTES_MIN, BUFFERS_BYTES_MAX = 8 * _MIB, 48 * _MIB
 """Smaller buffers are flushed to files more often, which costs a worker a twelfth more of a core. Each partition of a
 log in Kafka has its own."""
+
+
+class EventFile(NamedTuple):
+    """A table file of events; `entries` is 0 if RocksDB has not read its properties (it reads those of the first files
+    only)."""
+
+    first: int
+    last: int
+    entries: int
+    deletions: int
+    name: str
 
 
 class Database:
@@ -119,17 +130,15 @@ class Database:
             at.seek_to_last()
             return int.from_bytes(at.key(), "big") + 1 if is_valid(at) else 0
 
-    def event_files(self) -> list[tuple[int, int, int]]:
-        """First offset, last offset and number of entries of each table file of events, in order.
-
-        The number is 0 if RocksDB has not read the file's properties (it reads those of the first files only), and -1
-        if some entries are deletions.
-        """
+    def event_files(self) -> list[EventFile]:
+        """The table files of events, in order."""
         files = [
-            (
+            EventFile(
                 int.from_bytes(each["start_key"], "big"),
                 int.from_bytes(each["end_key"], "big"),
-                -1 if each["num_deletions"] else each["num_entries"],
+                each["num_entries"],
+                each["num_deletions"],
+                each["name"].strip("/"),
             )
             for each in self._events.live_files()
             if len(each["start_key"]) == 8 and each["start_key"][0] == 0
@@ -156,19 +165,10 @@ class Database:
         """Views from key `lower` on, below `upper`, of about `room` bytes."""
         return self._page(self._views, lower, upper, room)
 
-    def runs(self, prefixes: Sequence[bytes], oldest: int, start: int, end: int) -> list[list[range] | None]:
-        """The runs in [start, end) under each prefix, for as many prefixes as some milliseconds allow; [None] if the
-        first alone has too many. `oldest` as in `last_run`."""
-        found: list[list[range] | None] = []
-        room = _RUNS_AT_ONCE
+    def runs(self, prefix: bytes, oldest: int, start: int, end: int, most: int) -> list[range]:
+        """The first runs in [start, end) under a prefix, at most `most`. `oldest` as in `last_run`."""
         with self._readers:
-            for prefix in prefixes:
-                runs = runs_of(self._views, prefix, oldest, start, end, room)
-                room -= len(runs)
-                if room <= 0:
-                    return found or [None]
-                found.append(runs)
-        return found
+            return runs_of(self._views, prefix, oldest, start, end, most)
 
     def frozen_views(self) -> Frozen:
         """All views at this point in time, to be closed by the caller."""

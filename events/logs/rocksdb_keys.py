@@ -8,8 +8,6 @@ import struct
 from rocksdict import Rdict, RdictIter, ReadOptions
 
 STATE = b"s"
-SHARD = b"t"
-REQUEST = b"r"
 KEPT = b"e"
 """An event that stayed when the events around it were dropped."""
 NEXT_KEY = b"mnext"

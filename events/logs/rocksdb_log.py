@@ -26,10 +26,11 @@ from typing import Self
 
 from rocksdict import WriteBatch
 
+from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import KEPT, NEXT_KEY, REQUEST, SHARD, START_KEY, STATE, pack, run_prefix
+from events.logs.rocksdb_keys import KEPT, NEXT_KEY, START_KEY, STATE, pack, run_prefix
 from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked
 
 DEFAULT_CACHE_BYTES = 64 << 20
@@ -47,10 +48,10 @@ class RocksDbLog(WholeLog):
     def __init__(
         self,
         path: Path,
-        cache_bytes: int,
         cluster_id: str | None,
         event_version: int,
         new_cluster_id: Callable[[], str],
+        cache_bytes: int,
     ) -> None:
         self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
@@ -77,20 +78,20 @@ class RocksDbLog(WholeLog):
         path: str | os.PathLike[str],
         *,
         cluster_id: str | None,
-        event_version: int,
-        new_cluster_id: Callable[[], str],
+        event_version: int = EVENT_VERSION,
+        new_cluster_id: Callable[[], str] = str,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> Self:
         """Open the log in a folder, creating it if missing.
 
         `cluster_id` is the required cluster; None accepts the folder's own, or takes `new_cluster_id()` for a new
-        folder. `event_version` is the newest event version of this release. `cache_bytes` limits the block cache; write
+        folder. `cache_bytes` limits the block cache; write
         buffers take three times as much in addition, from 8 to 48 MiB.
 
         Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
         LogDiskFull.
         """
-        return cls(Path(path), cache_bytes, cluster_id, event_version, new_cluster_id)
+        return cls(Path(path), cluster_id, event_version, new_cluster_id, cache_bytes)
 
     @property
     def cut(self) -> int | None:
@@ -109,21 +110,11 @@ class RocksDbLog(WholeLog):
         database = self._writable()
         log.check_commit(commit)
         first = self._next_offset
-        if not commit.entries:
-            return first
-        batch, end = _commit_batch(commit, first, database)
-        self._put(database, batch)
-        self._next_offset = end
+        if commit.entries or commit.own:
+            batch, end = _commit_batch(commit, first, database)
+            self._put(database, batch)
+            self._next_offset = end
         return first
-
-    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
-        database, batch = self._writable(), WriteBatch(raw_mode=True)
-        for key, value in state.items():
-            if value is None:
-                batch.delete(STATE + key, database.views_handle)
-            else:
-                batch.put(STATE + key, value, database.views_handle)
-        self._put(database, batch)
 
     def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
         """Drop the archived events below an offset, except those at the offsets `retained`.
@@ -133,7 +124,7 @@ class RocksDbLog(WholeLog):
         """
         database, start = self._writable(), self._start_offset
         assert start <= offset < self.durable_offset, "dropped events are stored and durable"
-        values = {one: self.read_one(one) for one in retained}
+        values = {one: log.read_one(self, one) for one in retained}
         self._start_offset = offset  # readers switch to the archive before events are deleted
         self._put(database, _drop_batch(database, start, offset, values, names))
 
@@ -156,6 +147,8 @@ class RocksDbLog(WholeLog):
             return self._durable_offset
 
     def mark_durable(self) -> None:
+        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
+        still flushes it."""
         self._durable_elsewhere_offset = self._next_offset
 
     def recover(self) -> int:
@@ -261,22 +254,24 @@ def _commit_batch(commit: log.Commit, first: int, database: Database) -> tuple[W
             if shard is not None:
                 put(shard_key, pack(offset - 1), views)
             shard = entry.shard_key
-            shard_key = run_prefix(SHARD, shard) + here
+            shard_key = run_prefix(log.SHARD, shard) + here
         if entry.request_id != request:
             if request:
                 put(request_key, pack(offset - 1), views)
             request = entry.request_id
-            request_key = run_prefix(REQUEST, request) + here
+            request_key = run_prefix(log.REQUEST, request) + here
         offset += 1
-    put(shard_key, pack(offset - 1), views)
+    if shard is not None:
+        put(shard_key, pack(offset - 1), views)
+        put(NEXT_KEY, pack(offset), views)
     if request:
         put(request_key, pack(offset - 1), views)
-    for key, value in commit.state.items():
+    changes = {**commit.state, **commit.own} if commit.own else commit.state
+    for key, value in changes.items():
         if value is None:
             batch.delete(STATE + key, views)
         else:
             put(STATE + key, value, views)
-    put(NEXT_KEY, pack(offset), views)
     return batch, offset
 
 

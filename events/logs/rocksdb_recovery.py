@@ -38,7 +38,7 @@ from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
 from events.logs import log
 from events.logs.log import LogAccessDenied, LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
-from events.logs.rocksdb_database import Database
+from events.logs.rocksdb_database import Database, EventFile
 from events.logs.rocksdb_keys import NEXT_KEY, START_KEY
 
 _CORRUPTED = ("Corruption", "ended early")
@@ -238,21 +238,41 @@ def _check_events(database: Database, start: int, end: int) -> None:
     only it can hold are looked up.
     """
     files = database.event_files()
-    whole = [one for one in files if one[0] >= start]
-    reached, some_are_not = start, any(first < start <= last for first, last, _ in files)
-    for first, last, entries in whole:
-        reached = database.events_reach(reached, first) if some_are_not else reached
-        if first != reached or entries not in (0, last + 1 - first):
-            raise log.LogCorrupted(
-                f"{database.path} is damaged: events are missing after offset {reached} (a table file holds {entries} "
-                f"from {first} to {last}); restore the folder from a copy"
-            )
-        reached = last + 1
+    whole = [one for one in files if one.first >= start]
+    reached, some_are_not = start, any(one.first < start <= one.last for one in files)
+    for file in whole:
+        reached = database.events_reach(reached, file.first) if some_are_not else reached
+        why = _why_wrong(file, reached)
+        if why:
+            raise log.LogCorrupted(f"{database.path} is damaged: {why}; restore the folder from a copy")
+        reached = file.last + 1
     reached = database.events_reach(reached, end) if some_are_not else reached
     if reached != end and (whole or some_are_not):
         raise log.LogCorrupted(
             f"{database.path} is damaged: no table file holds events {reached} to {end - 1}; restore it"
         )
+
+
+def _why_wrong(file: EventFile, reached: int) -> str:
+    """What is wrong with a table file, if the files before it have the events up to `reached`; "" if nothing is."""
+    width = file.last + 1 - file.first
+    if file.deletions:
+        return f"table file {file.name} deletes events among {file.first} to {file.last}, which this log never does"
+    if file.first < reached:
+        return (
+            f"table file {file.name} holds events {file.first} to {file.last} again, of which other files have those "
+            f"below {reached}: this log writes each event once, so another program wrote it"
+        )
+    if file.entries > width:
+        return (
+            f"table file {file.name} has {file.entries} entries for the {width} events {file.first} to {file.last}: "
+            "another program wrote into it"
+        )
+    if file.first > reached:
+        return f"events {reached} to {file.first - 1} are missing: no table file holds them"
+    if 0 < file.entries < width:
+        return f"{width - file.entries} of the events {file.first} to {file.last} are missing in table file {file.name}"
+    return ""
 
 
 def identify(

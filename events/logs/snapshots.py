@@ -35,7 +35,7 @@ import msgspec
 from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.files import UNFINISHED, replacing
-from events.logs.log import EventLog, key_range, open_regular
+from events.logs.log import EventLog, key_range, open_regular, read_one
 
 FORMAT = 1
 _MAGIC = b"TWSNAP01"
@@ -281,7 +281,7 @@ def newest_snapshot(log: EventLog) -> int | None:
 
 def snapshot_info(log: EventLog, offset: int) -> SnapshotInfo:
     """The description of a snapshot of a log at an offset above 0. Raises LogError."""
-    return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(log.read_one(offset - 1)))
+    return SnapshotInfo(log.cluster_id, offset, EVENT_VERSION, zlib.crc32(read_one(log, offset - 1)))
 
 
 def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> int:
@@ -291,19 +291,6 @@ def store_snapshot(log: EventLog, info: SnapshotInfo, pairs: Iterable[tuple[byte
     path.parent.mkdir(0o700, exist_ok=True)
     with replacing(path) as file:
         return write_snapshot(file, info, pairs)
-
-
-def snapshot_content(log: EventLog, offset: int) -> bytes:
-    """The file of a snapshot. Raises OSError."""
-    return _path(log, offset).read_bytes()
-
-
-def add_snapshot(log: EventLog, offset: int, content: bytes) -> None:
-    """Store a snapshot file of this log from another process. Raises OSError."""
-    path = _path(log, offset)
-    path.parent.mkdir(0o700, exist_ok=True)
-    with replacing(path) as file:
-        file.write(content)
 
 
 def remove_snapshot(log: EventLog, offset: int) -> None:

@@ -65,11 +65,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def is_signed_by(self, public_key: bytes) -> bool:
         """True if the key (32 bytes) signed the head."""
-        try:
-            Ed25519PublicKey.from_public_bytes(public_key).verify(self.signature, self.text)
-        except (InvalidSignature, ValueError):
-            return False
-        return True
+        return verifies(public_key, self.signature, self.text)
+
+
+def verifies(public_key: bytes, signature: bytes, text: bytes) -> bool:
+    """True if the key (32 bytes) made the signature of a text."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def log_name(cluster_id: str, partition: int | None = None) -> str:
@@ -90,8 +95,11 @@ class HeadSigner:
             raise _wrong_kind(path, key, "private", "openssl genpkey -algorithm ed25519")
         return cls(key)
 
+    def sign(self, text: bytes) -> bytes:
+        return self._key.sign(text)
+
     def signed(self, head: Head) -> Head:
-        return msgspec.structs.replace(head, public_key=self.public_key, signature=self._key.sign(head.text))
+        return msgspec.structs.replace(head, public_key=self.public_key, signature=self.sign(head.text))
 
 
 def read_public_key(path: Path) -> bytes:

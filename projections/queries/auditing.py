@@ -3,7 +3,7 @@
 The audit reads and hashes every event. It compares the result with
 - the subtrees and the head stored with the log, which locate a change;
 - the signed tree heads that are events of the log;
-- tree heads kept elsewhere: whoever can write the disk can forge everything else, but not these;
+- tree heads stored elsewhere: whoever can write the disk can forge everything else, but not these;
 - the few local copies of events whose range is in the archive;
 - the indexes by topic and by request, as an order-independent sum over their entries. The sum has a key that an
   attacker does not know.
@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from itertools import islice, zip_longest
-from typing import Protocol
 
 import msgspec
 
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
-from events.logs.log import EventLog, LogCorrupted
+from events.logs.log import EventLog, LogCorrupted, read_one
 from events.logs.merkle import EMPTY_ROOT, Frontier
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from events.logs.tree_heads import Head
 from projections.queries.proving import signed_head_in
@@ -38,18 +38,6 @@ from projections.store.tree import BEHIND_MAX, STORED_LEVEL, TreeBehind, TreeRea
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
 _EVENTS_AT_ONCE = 1024
-
-
-class IndexedLog(EventLog, Protocol):
-    """A log whose indexes can be read in full."""
-
-    def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
-        """Names with the first and last offset of each run of events under them."""
-        ...
-
-    def retained_events(self) -> Iterator[tuple[int, bytes]]:
-        """The local copies of events that are read from the archive."""
-        ...
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -80,7 +68,7 @@ def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Ca
 
 
 def audit(
-    log: IndexedLog,
+    log: RocksDbLog,
     log_name: str,
     part: Query,
     *,
@@ -89,7 +77,7 @@ def audit(
     index_key: bytes,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Audit:
-    """Audit a log. `heads` were kept elsewhere, `public_key` is the trusted signer, and `index_key` is random.
+    """Audit a log. `heads` were stored elsewhere, `public_key` is the trusted signer, and `index_key` is random.
     `progress` receives the number of audited events. Raises LogError for errors that are no damage."""
     auditor = _Auditor(log, part, public_key, index_key)
     auditor.read({head.size for head in heads}, progress)
@@ -100,7 +88,7 @@ def audit(
 
 
 class _Auditor:
-    def __init__(self, log: IndexedLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
+    def __init__(self, log: RocksDbLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
         self.findings = Findings()
         self.frontier = Frontier()
         self.roots = {0: EMPTY_ROOT}
@@ -112,24 +100,26 @@ class _Auditor:
         self._sums = [0, 0]
         self._counts = [0, 0]
         self._end = log.durable_offset
-        self._stayed: dict[int, bytes] = {}
+        self._local_copies: dict[int, bytes] = {}
 
     def read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
-        kept_size, kept_root = 0, EMPTY_ROOT
+        stored_size, stored_root = 0, EMPTY_ROOT
         try:
-            kept_size, kept_root = stored_head(self._log)
+            stored_size, stored_root = stored_head(self._log)
         except LogCorrupted as error:
             self.findings.found(str(error))
-        if self._end - kept_size > BEHIND_MAX:
-            self.findings.found(f"the tree covers only {kept_size} of {self._end} events")
+        if self._end - stored_size > BEHIND_MAX:
+            self.findings.found(f"the tree covers only {stored_size} of {self._end} events")
         try:
             self._read_local_copies()
-            self._read_events(sorted({size for size in sizes if size <= self._end} | {kept_size, self._end}), progress)
+            self._read_events(
+                sorted({size for size in sizes if size <= self._end} | {stored_size, self._end}), progress
+            )
         except LogCorrupted as error:
             self.findings.found(f"reading stopped after {self.frontier.size} events: {error}")
             return
-        if self.roots[kept_size] != kept_root:
-            self.findings.found(f"the tree head stored with the log is not that of its first {kept_size} events")
+        if self.roots[stored_size] != stored_root:
+            self.findings.found(f"the tree head stored with the log is not that of its first {stored_size} events")
         for of_requests in (False, True):
             try:
                 self._check_index(of_requests)
@@ -140,18 +130,18 @@ class _Auditor:
 
     def _read_local_copies(self) -> None:
         for offset, value in self._log.retained_events():
-            if self._stayed.setdefault(offset, value) != value:
+            if self._local_copies.setdefault(offset, value) != value:
                 self.findings.found(f"two local copies of event {offset} differ")
 
     def _read_events(self, stops: Sequence[int], progress: Callable[[int], object]) -> None:
-        kept_size = max((stop for stop in stops if stop <= self._end), default=0)
+        stored_size = max((stop for stop in stops if stop <= self._end), default=0)
         with suppress(LogCorrupted):
-            kept_size, _ = stored_head(self._log)
+            stored_size, _ = stored_head(self._log)
         for stop in stops:
             events = self._log.read(self.frontier.size, stop)
             while batch := tuple(islice(events, _EVENTS_AT_ONCE)):
                 for level, index, hash_ in self.frontier.extend([value for _, value in batch], STORED_LEVEL):
-                    if (index + 1) << level <= kept_size:
+                    if (index + 1) << level <= stored_size:
                         self._check_subtree(level, index, hash_)
                 for offset, value in batch:
                     self._check_event(offset, value)
@@ -169,7 +159,7 @@ class _Auditor:
             self.findings.found(f"events {first} to {last} are not those of the tree")
 
     def _check_event(self, offset: int, value: bytes) -> None:
-        if self._stayed.get(offset, value) != value:
+        if self._local_copies.get(offset, value) != value:
             self.findings.found(f"the local copy of event {offset} is not the event in the archive")
         try:
             record = decode_event(offset, value)
@@ -220,7 +210,7 @@ class _Auditor:
         for name, first, last in self._log.index_runs(of_requests):
             for offset in range(first, last + 1):
                 with suppress(EventDecodeError):
-                    own = indexed_under(decode_event(offset, self._log.read_one(offset)), of_requests)
+                    own = indexed_under(decode_event(offset, read_one(self._log, offset)), of_requests)
                     if own != name:
                         wrong += 1
                         under = f"under {name[:100]!r}, but it belongs to {own[:100]!r}"

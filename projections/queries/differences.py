@@ -1,8 +1,7 @@
 """Differences between two points in time: topics a page at a time, brokers, settings and access.
 
 A page compares the topics that have an event in between. If the two points are far apart, the index of shards finds
-these, one key at a time; else the events in between are read. What is equal at both is no difference, whatever happened
-in between.
+these, one key at a time; else the events in between are read. A value that changed and changed back is no difference.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from itertools import groupby, islice
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
+from events.logs.log import read_one, shard_offsets, shard_runs
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
 from projections.queries.query import SCANNED_MAX, Ends, Query, Questions, everything
@@ -93,7 +93,7 @@ def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[Sh
         keys_here = part.log.shard_keys(after)
         while some := list(islice(keys_here, KEYS_AT_ONCE)):
             while some:
-                runs = part.log.shard_runs(some, start, end)
+                runs = shard_runs(part.log, some, start, end)
                 yield from ((ShardKey(key), found != []) for key, found in zip(some, runs, strict=False))
                 some = some[len(runs) :]
             part.rest()
@@ -121,14 +121,14 @@ def _cluster(query: Questions, start: Ends, end: Ends) -> ClusterDifferenceView:
     """Brokers, settings and access, by the events of the first partition."""
     part, low, high = query.parts[0], start[0], end[0]
     before, after = query.cluster_at(start), query.cluster_at(end)
-    offsets = list(islice(part.log.shard_offsets(CLUSTER_SHARD, low, max(low, high)), SCANNED_MAX + 1))
+    offsets = list(islice(shard_offsets(part.log, CLUSTER_SHARD, low, max(low, high)), SCANNED_MAX + 1))
     added: dict[access.Acl, None] = {}
     removed: dict[access.Acl, None] = {}
     others: list[Recorded] = []
     for count, offset in enumerate(offsets[:SCANNED_MAX], 1):
         if count % EVENTS_PER_REST == 0:
             part.rest()
-        record = decode_event(offset, part.log.read_one(offset))
+        record = decode_event(offset, read_one(part.log, offset))
         match record.event:
             case access.AclsCreated():
                 _add_acls(record.event.acls, added, removed)

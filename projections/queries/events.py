@@ -17,7 +17,7 @@ import msgspec
 
 from events.catalog import Event, Recorded, TopicCreated, TopicReady
 from events.codec import decode_event
-from events.logs.log import EventLog
+from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import BYTES_PER_PAGE, Ends, Query, Questions
@@ -73,7 +73,7 @@ class EventFilter(msgspec.Struct, frozen=True):
     types: tuple[str, ...] = ()
 
     def matches(self, event: Event) -> bool:
-        """Whether an event of the request passes the filter."""
+        """True if the event matches. Its request is not compared, because the index of requests finds it."""
         is_of_topic = self.topic in (None, getattr(event, "topic", None))
         return is_of_topic and (not self.types or type(event).__name__ in self.types)
 
@@ -180,9 +180,8 @@ def events_page(
         page = found.newest(end if cursor is None else tuple(map(min, end, found.place(0, cursor))), limit)
     else:
         page = found.oldest(found.place(start, cursor), limit, end)
-    shown = tuple(event_view(record, number) for number, record in page.events)
-    following = page.next_place[0] if page.next_place is not None and len(end) == 1 and not newest else None
-    return EventsView(shown, following, sum(end), next_cursor(page.next_place))
+    views = tuple(event_view(record, number) for number, record in page.events)
+    return EventsView(views, sum(end), next_cursor(page.next_place))
 
 
 def topic_events_page(
@@ -206,7 +205,7 @@ def offsets_before(log: EventLog, key: str, before: int) -> Iterator[int]:
     size = RANGE_FIRST
     while before > 0:
         start = max(0, before - size)
-        yield from reversed(list(log.shard_offsets(key, start, before)))
+        yield from reversed(list(shard_offsets(log, key, start, before)))
         before, size = start, min(2 * size, RANGE_MAX)
 
 
@@ -224,7 +223,7 @@ def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
 def _backwards(number: int, part: Query, which: EventFilter, before: int) -> Iterator[tuple[int, Recorded]]:
     offsets: Iterator[int]
     if which.request_id is not None:
-        offsets = reversed([offset for offset in part.log.request_offsets(which.request_id) if offset < before])
+        offsets = reversed([offset for offset in request_offsets(part.log, which.request_id) if offset < before])
     elif which.topic is not None:
         offsets = offsets_before(part.log, shard_key(which.topic), before)
     elif which.types == CREATION_TYPES:
@@ -238,7 +237,7 @@ def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
     for count, offset in enumerate(offsets, 1):
         if count % EVENTS_PER_REST == 0:
             part.rest()
-        yield decode_event(offset, part.log.read_one(offset))
+        yield decode_event(offset, read_one(part.log, offset))
 
 
 # --- timelines

@@ -8,7 +8,7 @@ changed, and several may have changed by then. So `Because` compares the partiti
 broker that was removed points to the newest change that removes brokers (fencing, controlled shutdown, an unclean
 restart, ...); a broker that was added points to its newest unfencing. The newest of these is named.
 
-What it does not do: it knows no rule by which partitions change, and names nothing that is not in the log.
+Non-goals: it knows no rule by which partitions change, and names nothing that is not in the log.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from collections.abc import Iterable, Iterator
 from heapq import merge
 from typing import Literal
 
-import msgspec
-
 from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
-from events.names import BrokerId, RequestId, TopicName
+from events.names import BrokerId, RequestId
 from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
 from projections.text.moments import iso
 from projections.text.names import error_name
@@ -35,7 +33,7 @@ from projections.views.rows import TopicPast, fold_topic
 from projections.views.topics import health
 
 STEPS_LAST = 400
-"""A long chain has STEPS_FIRST and STEPS_LAST steps."""
+"""A longer chain has the first STEPS_FIRST and the last STEPS_LAST steps."""
 
 
 def explain(query: Questions, subject: str, at: str | None = None) -> ExplanationView:
@@ -96,20 +94,20 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
 def _explain_request(query: Questions, request: RequestView, ends: Ends) -> ExplanationView:
     chain = _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
-    several = len(found) > 1  # then offsets of different partitions have no order, and times do
+    several = len(found) > 1  # then only times have an order: each partition has offsets of its own
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
     decided = external_decision(Cause(request.api, RequestId(request.request_id)))
     if decided is not None:
         summary = f"{request.request_id}: {decided.summary}, {decided.position}, at {request.requested_at}"
         return chain.explanation(request.request_id, "request", summary)
-    fared = ", ".join(
+    outcomes = ", ".join(
         f"{one.topic} {one.status}" + (f" {error_name(one.code)}" if one.code else "") for one in request.topics[:10]
     )
     more = f" and {len(request.topics) - 10} more" if len(request.topics) > 10 else ""
     who = client_text(request.principal, request.client_id)
-    fared = f": {fared}{more}" if fared else ""
-    summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{fared}"
+    result = f": {outcomes}{more}" if outcomes else ""
+    summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{result}"
     return chain.explanation(request.request_id, "request", summary)
 
 
@@ -187,26 +185,16 @@ _OUT = (
     catalog.LogDirsChanged,
 )
 _CHANGES = (*_OUT, catalog.BrokerUnfenced)
-_OfPartition = catalog.LeaderElected | catalog.IsrChanged | catalog.PartitionChanged
 _NOBODY: frozenset[BrokerId] = frozenset()
 
 
-class _PartitionState(msgspec.Struct, frozen=True):
-    """The leader (-1 without one), the ISR and the ELR (KIP-966)."""
-
-    leader: BrokerId
-    isr: frozenset[BrokerId]
-    elr: frozenset[BrokerId] = _NOBODY
-
-
 class Because:
-    """Finds the broker change that led to an event. The events of a topic must be given in order."""
+    """Finds the broker change that led to an event."""
 
     def __init__(self, part: Query, end: int) -> None:
         self.partition = part.partition
         self._all: list[Recorded] = []
         self._of_broker: dict[BrokerId, list[Recorded]] = {}
-        self._states: dict[tuple[TopicName, int], _PartitionState] = {}
         for record in part.broker_events(end):
             event = record.event
             if isinstance(event, _CHANGES) and _is_change(event):
@@ -215,9 +203,9 @@ class Because:
 
     def of(self, record: Recorded) -> str:
         """The change as a sentence; "" if there is none."""
-        removed, added = self._moved(record.event)
         if record.cause.command not in (_RECONCILE, _REPORT):
             return ""
+        removed, added = _moved(record.event)
         before = record.offset
         if removed or added:
             found = [*self._removals(removed, before, record.cause.command), *self._additions(added, before)]
@@ -252,29 +240,6 @@ class Because:
         count = _count(changes, before)
         return changes[count - 1] if count else None
 
-    def _moved(self, event: Event) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
-        """The brokers that the event removes from a partition, and those that it adds. Stores the state after it."""
-        match event:
-            case catalog.TopicCreated() | catalog.TopicDiscovered():
-                self._store_partitions(event.topic, 0, event.partitions)
-            case catalog.PartitionsAdded():
-                self._store_partitions(event.topic, event.first, event.partitions)
-            case catalog.PlaceholderFilled():
-                return _NOBODY, frozenset((event.broker_id,))
-            case catalog.LeaderElected() | catalog.IsrChanged() | catalog.PartitionChanged():
-                key = (event.topic, event.partition)
-                before = self._states.get(key)
-                after = self._states[key] = _after(before, event)
-                return _difference(before, after) if before is not None else (_NOBODY, _NOBODY)
-            case _:
-                pass
-        return _NOBODY, _NOBODY
-
-    def _store_partitions(self, topic: TopicName, first: int, partitions: Iterable[Partition]) -> None:
-        for index, one in enumerate(partitions, first):
-            elr = _NOBODY if one.replica_metadata is None else frozenset(one.replica_metadata.elr)
-            self._states[topic, index] = _PartitionState(one.leader, frozenset(one.isr), elr)
-
 
 def _is_change(event: Event) -> bool:
     """True if partitions may change because of it; a registration changes them only after an unclean shutdown."""
@@ -285,24 +250,22 @@ def _count(changes: list[Recorded], before: int) -> int:
     return bisect_left(changes, before, key=lambda one: one.offset)
 
 
-def _after(before: _PartitionState | None, event: _OfPartition) -> _PartitionState:
-    known = before or _PartitionState(BrokerId(-1), _NOBODY)
-    return _PartitionState(
-        known.leader if event.leader is None else event.leader,
-        known.isr if event.isr is None else frozenset(event.isr),
-        known.elr if not isinstance(event, catalog.PartitionChanged) or event.elr is None else frozenset(event.elr),
-    )
-
-
-def _difference(before: _PartitionState, after: _PartitionState) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
-    """The brokers that were removed, and those that were added. When a broker joins the ISR, the ELR may shrink only
-    because of that."""
-    removed, added = before.isr - after.isr, after.isr - before.isr
-    if after.leader != before.leader:
+def _moved(event: Event) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:
+    """The brokers that the event removes from a partition, and those that it adds. When a broker joins the ISR, the ELR
+    may shrink only because of that."""
+    if not isinstance(event, catalog.PartitionChanged):
+        return _NOBODY, _NOBODY
+    before, after = event.before, event.after
+    removed, added = frozenset(before.isr) - set(after.isr), frozenset(after.isr) - set(before.isr)
+    if event.has_new_leader:
         if before.leader >= 0:
             removed |= {before.leader}
         elif after.leader >= 0:
             added |= {after.leader}
     if not added:
-        removed |= before.elr - after.elr - after.isr
-    return removed, added
+        removed |= _elr(before) - _elr(after) - set(after.isr)
+    return removed, added | set(event.filled)
+
+
+def _elr(partition: Partition) -> frozenset[BrokerId]:
+    return frozenset(partition.replica_metadata.elr if partition.replica_metadata is not None else ())

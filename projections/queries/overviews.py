@@ -49,7 +49,8 @@ def brokers(query: Questions, at: str | None) -> BrokersView:
 
 
 class Now(msgspec.Struct, frozen=True):
-    """What only the live service knows: the counts of its store, open requests, and topics that were never ready."""
+    """Data of the live service that is not in the log: counts of its store, open requests, and topics that were never
+    ready."""
 
     counted: Counted
     requests_open: int

@@ -2,7 +2,7 @@
 
 Method. A snapshot (`events.logs.snapshots`) and a page of a list both have topics in the order of their shard keys. A
 page reads the snapshot blocks that it needs, finds the later events of these keys in the index of shards, a few hundred
-keys at once, and folds them. So a page costs its own topics and what happened to them since the snapshot, whatever the
+keys at once, and folds them. So a page costs its own topics and their events since the snapshot, whatever the
 size of the log. The creation index (`projections.store.topic_indexes`) names the keys that may have got a topic since.
 Without a snapshot the same steps begin at the first event.
 
@@ -28,7 +28,7 @@ import msgspec
 from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
-from events.logs.log import EventLog
+from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
@@ -47,7 +47,7 @@ SCANNED_PER_REST = 1000
 TAIL_BYTES = 4096
 """The memory of a tail for each name or event that a page may scan: 80 MB for a single log."""
 MayShow = Callable[[str], bool]
-"""Whether the caller may see a topic of this name."""
+"""True if the caller may see a topic of this name."""
 _T = TypeVar("_T")
 _Candidate = tuple[ShardKey, TopicRow | None]
 """A key, and its topic in the snapshot."""
@@ -71,7 +71,6 @@ class Past:
         self._archived: Snapshot | None = None
 
     def topic(self, name: str, end: int) -> TopicRow | None:
-        """The topic of this name."""
         return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
 
     def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
@@ -131,15 +130,15 @@ class Past:
         return self._folded(name, _begun(snapshot, name), _start(snapshot), end).row
 
     def _folded(self, name: str, past: TopicPast, start: int, end: int) -> TopicPast:
-        events = self.decoded(self._log.shard_offsets(shard_key(name), start, end))
+        events = self.decoded(shard_offsets(self._log, shard_key(name), start, end))
         return fold_topics(past, (record for record in events if topic_of_record(record) == name))
 
     def _topics(
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int
     ) -> TopicPage:
         rows: list[TopicRow] = []
-        scanned, rest_at, goes_on = 0, SCANNED_PER_REST, after != "" and limit >= LONG_PAGE
-        tail = self._tails.of(_start(snapshot), end, scanned_max * TAIL_BYTES, goes_on=goes_on)
+        scanned, rest_at, continues = 0, SCANNED_PER_REST, after != "" and limit >= LONG_PAGE
+        tail = self._tails.of(_start(snapshot), end, scanned_max * TAIL_BYTES, continues=continues)
         for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
             scanned += 1 + events
             if row is not None and len(rows) == limit:
@@ -170,7 +169,7 @@ class Past:
         self, some: Sequence[_Candidate], start: int, end: int, may_show: MayShow
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         while some:
-            runs = self._log.shard_runs([key for key, _ in some], start, end)
+            runs = shard_runs(self._log, [key for key, _ in some], start, end)
             yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
             some = some[len(runs) :]
 
@@ -181,15 +180,17 @@ class Past:
         span: tuple[int, int],
         may_show: MayShow,
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        shown = [_may_show_some(key, may_show) for key, _ in some]
-        together = chain.from_iterable(of_key or () for of_key, show in zip(runs, shown, strict=True) if show)
+        visible = [_may_show_some(key, may_show) for key, _ in some]
+        together = chain.from_iterable(
+            of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible
+        )
         events = self.decoded(chain.from_iterable(together))
-        for (key, topic), of_key, show in zip(some, runs, shown, strict=True):
-            if not show:
+        for (key, topic), of_key, is_visible in zip(some, runs, visible, strict=True):
+            if not is_visible:
                 yield key, None, 0
             elif of_key is None:
                 seen = count()
-                offsets = (offset for offset, _ in zip(self._log.shard_offsets(key, *span), seen, strict=False))
+                offsets = (offset for offset, _ in zip(shard_offsets(self._log, key, *span), seen, strict=False))
                 yield key, _folded(topic, self.decoded(offsets), may_show), next(seen)
             else:
                 number = sum(map(len, of_key))
@@ -216,7 +217,7 @@ class Past:
             stored = snapshot_cluster(snapshot)
             if stored is not None:
                 start, row = snapshot.offset, stored
-        for record in self.decoded(self._log.shard_offsets(CLUSTER_SHARD, start, end)):
+        for record in self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end)):
             if topic_of_record(record) is None:  # requests for a topic with an empty name have the same key
                 row = fold_cluster(row, record)
         if end >= self._cluster[0]:
@@ -234,7 +235,7 @@ def _start(snapshot: Snapshot | None) -> int:
 
 
 def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
-    """Whether a topic under a key may be one that is shown: without "_" its name is the only one with this key."""
+    """True if the caller may see a topic under a key. A key with "_" may stand for several names (`.` becomes `_`)."""
     return "_" in key or may_show(key)
 
 
@@ -263,8 +264,8 @@ def topic_of_record(record: Recorded) -> str | None:
 
 TAIL_EVENTS_PER_REST = 4000
 """Events to read into a tail between two pauses: some milliseconds."""
-LEFT_AFTER_PAGES = 20
-"""After so many long pages of other points in time the reader of a tail is assumed to be gone."""
+ABANDONED_AFTER_PAGES = 20
+"""After this many long pages of other points in time, the list that uses a tail is assumed to be abandoned."""
 
 
 class Tail:
@@ -273,7 +274,7 @@ class Tail:
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
         self.is_whole = False
-        """False if the events exceed the limit; then it is kept only to prevent another attempt."""
+        """False if the events exceed the limit; it is then cached only to prevent another attempt."""
         self.passed_by = 0
         """Long pages of other points in time since this tail was used."""
         self._values = bytearray()
@@ -311,31 +312,31 @@ class Tail:
 
 
 class Tails:
-    """Keeps one tail of a log. Any thread may use it; a kept tail does not change."""
+    """Caches one tail of a log. Any thread may use it; a tail does not change once it is read."""
 
     def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
         self._log = log
         self._rest = rest
-        self._kept: Tail | None = None
+        self._tail: Tail | None = None
 
-    def of(self, start: int, end: int, bytes_max: int, *, goes_on: bool) -> Tail | None:
-        """The kept tail, if it has this range. Otherwise a long page that continues a list replaces it, unless another
-        list uses it. None if there is no such tail."""
-        kept = self._kept
-        if kept is not None and (kept.start, kept.end) == (start, end):
-            kept.passed_by = 0
-        elif not goes_on:
+    def of(self, start: int, end: int, bytes_max: int, *, continues: bool) -> Tail | None:
+        """The tail, if it has this range. Otherwise a long page that continues a list replaces it, unless another list
+        uses it. None if there is no such tail."""
+        tail = self._tail
+        if tail is not None and (tail.start, tail.end) == (start, end):
+            tail.passed_by = 0
+        elif not continues:
             return None
-        elif kept is not None and kept.passed_by < LEFT_AFTER_PAGES:
-            kept.passed_by += 1
+        elif tail is not None and tail.passed_by < ABANDONED_AFTER_PAGES:
+            tail.passed_by += 1
             return None
         else:
-            kept = Tail(start, end)
-            kept.read(self._log, bytes_max, self._rest)
-            self._kept = kept
-        return kept if kept.is_whole else None
+            tail = Tail(start, end)
+            tail.read(self._log, bytes_max, self._rest)
+            self._tail = tail
+        return tail if tail.is_whole else None
 
     def end(self, tail: Tail | None) -> None:
         """Drop the tail of a list that has ended."""
-        if tail is not None and self._kept is tail:
-            self._kept = None
+        if tail is not None and self._tail is tail:
+            self._tail = None

@@ -14,6 +14,7 @@ from msgspec import Meta
 from events.catalog import HeadSigned, Recorded
 from events.codec import decode_event, without_secrets
 from events.logs import merkle
+from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
 from projections.queries.events import BadPlace, EventFilter, listing
@@ -104,8 +105,8 @@ def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned
 
 def last_signed(part: Query, past: int) -> Head | None:
     """The first signed tree head over more than `past` events; None without one."""
-    for count, offset in enumerate(part.log.shard_offsets(CLUSTER_SHARD, past + 1, part.end())):
-        event = decode_event(offset, part.log.read_one(offset)).event
+    for count, offset in enumerate(shard_offsets(part.log, CLUSTER_SHARD, past + 1, part.end())):
+        event = decode_event(offset, read_one(part.log, offset)).event
         if isinstance(event, HeadSigned) and event.size > past:
             return signed_head_in(part, event)
         if count >= HEADS_SCANNED_MAX:
@@ -156,7 +157,7 @@ def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int
     if wanted.offset is not None:
         if wanted.offset >= end:
             raise NotThere(f"there is no event at offset {wanted.offset}: the log ends at {end}")
-        return (decode_event(wanted.offset, part.log.read_one(wanted.offset)),), None
+        return (decode_event(wanted.offset, read_one(part.log, wanted.offset)),), None
     page = part.events(wanted.start, wanted.limit, end, topic=wanted.topic, request_id=wanted.request_id)
     return page.records, page.next_offset
 
@@ -169,7 +170,7 @@ def _proved(part: Query, reader: TreeReader, record: Recorded, size: int) -> Pro
 
 
 def _leaf(part: Query, record: Recorded) -> Leaf:
-    value = part.log.read_one(record.offset)
+    value = read_one(part.log, record.offset)
     return Leaf(value) if without_secrets(record.event) is record.event else Leaf(leaf=merkle.leaf_hash(value))
 
 

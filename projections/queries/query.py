@@ -27,7 +27,7 @@ import msgspec
 from controller.machine.state import Topic
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.log import EventLog
+from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.past import MayShow, Past, TopicPage, topic_of_record
@@ -165,7 +165,6 @@ class Query:
             yield from with_rows(self.log, state, previous, cluster)
 
     def live_at(self, end: int) -> frozenset[BrokerId]:
-        """The live brokers."""
         return self.cluster_at(end).live
 
     # --- events
@@ -198,12 +197,12 @@ class Query:
 
     def size_of(self, record: Recorded) -> int:
         """The size of an event in the log, in bytes."""
-        return len(self.log.read_one(record.offset))
+        return len(read_one(self.log, record.offset))
 
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of all topics that ever had this name, and of refused requests, in order."""
         stop = self.end() if end is None else end
-        for record in self._past.decoded(self.log.shard_offsets(shard_key(name), start, stop)):
+        for record in self._past.decoded(shard_offsets(self.log, shard_key(name), start, stop)):
             if topic_of_record(record) == name:
                 yield record
 
@@ -215,7 +214,7 @@ class Query:
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         """The events of a request in order."""
         stop = self.end() if end is None else end
-        return self._past.decoded(offset for offset in self.log.request_offsets(request_id) if offset < stop)
+        return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
         """The events of brokers and settings in order."""
@@ -226,7 +225,7 @@ class Query:
     def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
         """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
         skipped."""
-        records = self._past.decoded(self.log.shard_offsets(CLUSTER_SHARD, start, end))
+        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, start, end))
         return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
@@ -249,8 +248,8 @@ class Query:
     def rest(self) -> None:
         if self._closed.wait(REST_S):
             raise QueryClosed("the service is stopping")
-        gone = given_up.get()
-        if gone is not None and gone.is_set():
+        abandoned = given_up.get()
+        if abandoned is not None and abandoned.is_set():
             raise QueryClosed("the caller no longer waits for the response")
 
     def _no_topic(self, name: str, end: int) -> NoTopic:
@@ -259,8 +258,8 @@ class Query:
             past = fold_topic(past, record)
         whys = []
         if past.deletion is not None:
-            gone = past.deletion
-            whys.append(f"it was deleted at offset {gone.offset} ({iso(gone.at_ms)}) by {gone.principal}")
+            deleted = past.deletion
+            whys.append(f"it was deleted at offset {deleted.offset} ({iso(deleted.at_ms)}) by {deleted.principal}")
         later = self.topic_events(name, end)
         created = next((one for one in later if isinstance(one.event, CREATION_KINDS)), None)
         if created is not None:

@@ -13,6 +13,7 @@ from heapq import merge
 import msgspec
 from msgspec.structs import replace
 
+from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import Ends, Query, Questions
@@ -34,7 +35,7 @@ SCANNED_MAX = 20_000
 """A page ends after so many requests: some tenths of a second."""
 
 MayShow = Callable[[IndexedRequest], bool]
-"""Whether the caller may see a request."""
+"""True if the caller may see a request."""
 
 
 def everyone(request: IndexedRequest) -> bool:
@@ -73,7 +74,6 @@ class RequestFilter(msgspec.Struct, frozen=True):
         return next(((kind, value) for kind, value in values if value is not None), None)
 
     def matches(self, request: IndexedRequest) -> bool:
-        """Whether the request passes the filter."""
         return (
             self.principal in (None, request.principal)
             and self.api in (None, request.api)
@@ -159,7 +159,7 @@ def _whole(
     for other, part in enumerate(query.parts):
         if other == number or request.counted:
             continue
-        first = next(part.log.request_offsets(request.request_id), None)
+        first = next(request_offsets(part.log, request.request_id), None)
         same = None if first is None else request_until(part.log, first, end[other])
         if same is None:
             continue

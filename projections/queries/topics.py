@@ -55,11 +55,11 @@ class TopicFilter(msgspec.Struct, frozen=True):
         return self.placeholders is True or self.status not in (None, "ready")
 
     def matches_name(self, name: str) -> bool:
-        """Whether a topic of this name may match."""
+        """True if a topic of this name may match."""
         return self.name is None or self.name.is_found_in(name)
 
     def matches(self, one: TopicSummary) -> bool:
-        """Whether a topic with a matching name matches."""
+        """True if a topic matches, given that its name does."""
         return (
             (self.status in (None, one.status) or (self.status == "not-ready" and one.status != "ready"))
             and self.placeholders in (None, one.placeholders > 0)
@@ -169,8 +169,8 @@ def newest_at(
         under = part.topics_under(keys, until, may_show)
         rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
     live = query.cluster_at(end).live
-    there = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
-    return topics_page(query, summaries(there, live, which), None, end, next_cursor(found.next_place))
+    matching = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
+    return topics_page(query, summaries(matching, live, which), None, end, next_cursor(found.next_place))
 
 
 def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
@@ -188,7 +188,7 @@ def topic_at(query: Query, name: str, at: str | None) -> TopicView:
 def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> TopicConfigsView:
     """The effective configs of a topic with these explicit configs under these settings."""
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
-    shown = tuple(
+    found = tuple(
         ConfigView(
             name=entry.name,
             value=entry.value,
@@ -198,7 +198,7 @@ def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> T
         )
         for entry in described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
     )
-    return TopicConfigsView(shown, part.as_of(end))
+    return TopicConfigsView(found, part.as_of(end))
 
 
 def configs_of_topic_at(part: Query, name: str, at: str | None) -> TopicConfigsView:

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from events.codec import decode_event, place_of
+from events.logs.log import read_one, shard_offsets
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
 from events.names import CLUSTER_SHARD, TopicName, shard_key
 from projections.replay.errors import ReplayError
@@ -99,8 +100,8 @@ def cluster_events(ref: Ref, ends: Ends) -> Clusters:
             for one in ref.scan.partitions
         }
     with looked_at(ref) as log:
-        offsets = log.shard_offsets(CLUSTER_SHARD, 0, ends[ref.partition])
-        stored = ((offset, log.read_one(offset)) for offset in offsets)
+        offsets = shard_offsets(log, CLUSTER_SHARD, 0, ends[ref.partition])
+        stored = ((offset, read_one(log, offset)) for offset in offsets)
         return {ref.partition: tuple(one for one in stored if not hasattr(decode_event(*one).event, "topic"))}
 
 

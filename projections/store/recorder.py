@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from controller.machine.apply import apply, concerns_topic
+from controller.machine.commands.commands import AnyCommand
+from controller.machine.decision import Answer
 from controller.machine.state import State
 from events.catalog import Cause, Event, Recorded
 from events.codec import decode_event, encode_event
 from events.external_decision import request_of
-from events.logs.log import Commit, Entry, EventLog
+from events.logs.log import Commit, Entry, EventLog, read_one
 from events.names import Offset, ShardKey, shard_key
 from projections.store.keys import Puts
 from projections.store.request_index import RequestIndex
@@ -61,6 +63,11 @@ def _nothing() -> None:
     return None
 
 
+def cause_of(command: AnyCommand) -> Cause:
+    """The cause of the events of a command."""
+    return Cause(type(command).__name__, command.request_id)
+
+
 EVENTS_ALONE = EventsAlone()
 
 
@@ -83,7 +90,7 @@ class Recorder:
         self._indexed: list[Recorded] = []
         end = log.next_offset
         if end:
-            self.last_ms = decode_event(end - 1, log.read_one(end - 1)).at_ms
+            self.last_ms = decode_event(end - 1, read_one(log, end - 1)).at_ms
 
     def record(self, at_ms: int, cause: Cause, events: Sequence[Event], *, indexed: bool = True) -> list[Recorded]:
         """Apply and encode the events of a command, which are the next of the log. Without `indexed` the request index
@@ -92,6 +99,10 @@ class Recorder:
         records = [Recorded(Offset(offset), at_ms, cause, event) for offset, event in enumerate(events, first)]
         self.take_all(records, [encode_event(at_ms, cause, event) for event in events], indexed=indexed)
         return records
+
+    def record_decision(self, command: AnyCommand, events: Sequence[Event], _: Sequence[Answer] = ()) -> list[Recorded]:
+        """Record the events of a decision on a command. If one raises, nothing is changed."""
+        return self.record(command.at_ms, cause_of(command), events) if events else []
 
     def take_all(self, records: Sequence[Recorded], values: Sequence[bytes], *, indexed: bool = True) -> None:
         """Apply the encoded events of a command; if one raises, nothing is changed."""

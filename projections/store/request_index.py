@@ -8,8 +8,8 @@ Keys, of the log's state; INVERTED is the offset of a request's first event, inv
 
 A request has one `h` key, with the names of its first topics and the number of all, and an `f` key for each different
 value. The `f` key has only the first characters of the value, so readers compare the request too. Counted refusals
-(`RequestsRefused`) have an entry for each event. When the events of a segment are dropped, the keys of the requests
-that began in it move to the archive (`events.logs.archive`).
+(`RequestsRefused`) have an entry for each event. An archived segment has the keys of the requests that began in it.
+When its events are dropped, the log keeps only those that have changed since they were archived.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.archive.manifest import archive_status
-from events.logs.log import EventLog
+from events.logs.archive.whole_log import archived_requests
+from events.logs.log import EventLog, read_one, request_offsets
 from projections.store.keys import Puts, inverted, offset_at_end, put_entries
 
 REQUEST, FACET = b"h", b"f"
@@ -117,16 +117,16 @@ class RequestIndex:
             if not self._unknown:
                 return None
             self._unknown -= 1
-        first = next(self._log.request_offsets(request_id, self._log.start_offset), None)
+        first = next(request_offsets(self._log, request_id, self._log.start_offset), None)
         return None if first is None else stored_request(self._log, first)
 
 
 def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
     """The summary of the request whose first event is at this offset; None if there is none."""
     key = REQUEST + inverted(first)
-    value = log.get(key)  # also if it changed after its segment was archived
-    if value is None and first < archive_status(log).forgotten:
-        value = next((pairs.get(key) for segment, pairs in log.archived_requests(first + 1) if segment <= first), None)
+    value = log.get(key)
+    if value is None and first < log.start_offset:
+        value = next((keys.get(key) for segment, keys in archived_requests(log, first + 1) if segment <= first), None)
     return None if value is None else _decode(value)
 
 
@@ -137,30 +137,34 @@ def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = No
     """The offsets below `end` at which requests began, the newest first: all, or those with an index value, which may
     be outdated."""
     prefix = REQUEST if facet is None else _facet(*facet)
-    reached, forgotten = end, -1
-    while forgotten != (forgotten := archive_status(log).forgotten):  # repeat if segments were dropped meanwhile
+    reached, start = end, -1
+    while start != (start := log.start_offset):  # repeat if segments were dropped meanwhile
         for key, _ in log.scan(prefix, prefix + inverted(reached)):
-            if offset_at_end(key) < forgotten:
+            if offset_at_end(key) < start:
                 break
             reached = offset_at_end(key)
             yield reached
-    below = min(reached, forgotten)
-    archived = (pairs.scan(prefix, prefix + inverted(reached)) for _, pairs in log.archived_requests(below))
-    changed_since = log.scan(prefix, prefix + inverted(below))
-    both = merge(chain.from_iterable(archived), changed_since)
+    below = min(reached, start)
+    archived = (keys.scan(prefix, prefix + inverted(reached)) for _, keys in archived_requests(log, below))
+    local = log.scan(prefix, prefix + inverted(below))
+    both = merge(chain.from_iterable(archived), local)
     yield from (offset_at_end(key) for key, _ in groupby(key for key, _ in both))
 
 
-def requests_between(log: EventLog, start: int, end: int) -> list[tuple[bytes, bytes]]:
-    """The state keys of the requests that began from `start` until before `end`, in order. Raises LogError."""
+def requests_between(log: EventLog, start: int, end: int) -> dict[bytes, bytes]:
+    """The state keys of the requests that began from `start` until before `end`. Raises LogError."""
     found: dict[bytes, bytes] = {}
     for key, value in log.scan(REQUEST, REQUEST + inverted(end)):
         if offset_at_end(key) < start:
             break
+        found |= dict.fromkeys(facets_of(key, value), b"")
         found[key] = value
-        for kind, text in _values(_decode(value)):
-            found[_facet(kind, text) + key[len(REQUEST) :]] = b""
-    return sorted(found.items())
+    return found
+
+
+def facets_of(key: bytes, value: bytes) -> list[bytes]:
+    """The `f` keys of a request, by its `h` key and summary."""
+    return [_facet(*one) + key[len(REQUEST) :] for one in _values(_decode(value))]
 
 
 def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
@@ -169,10 +173,10 @@ def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
     if entry is None or entry.newest_offset < end:
         return entry
     folding: _Folding | None = None
-    for offset in log.request_offsets(entry.request_id):
+    for offset in request_offsets(log, entry.request_id):
         if offset >= end:
             break
-        record = decode_event(offset, log.read_one(offset))
+        record = decode_event(offset, read_one(log, offset))
         folding = folding or _folding(None, record)
         if folding is not None:
             folding.take(record)

@@ -29,6 +29,7 @@ from events.catalog import Cause
 from events.codec import decode_event
 from events.logs.log import Commit, Entry, EventLog, StateKeys
 from events.logs.memory_log import InMemoryLog
+from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import (
     SnapshotDamaged,
     SnapshotInfo,
@@ -56,14 +57,6 @@ REST_S = 0.0005
 Pairs = Iterator[tuple[bytes, bytes]]
 
 
-class FreezableLog(EventLog, Protocol):
-    """A log that can freeze its state keys for reading while it is written."""
-
-    def frozen_scan(self, prefixes: Sequence[bytes]) -> Pairs:
-        """The current state keys under some prefixes; the iterator must be closed."""
-        ...
-
-
 class Reports(Protocol):
     def snapshot_taken(self, offset: int, size: int) -> None:
         """A snapshot of `size` bytes was written."""
@@ -83,7 +76,7 @@ class Snapshotting:
 
     def __init__(
         self,
-        log: FreezableLog,
+        log: RocksDbLog,
         interval_events: int,
         run: Callable[[Callable[[], None]], object],
         with_views: Callable[[int, Pairs], Pairs],

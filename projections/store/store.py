@@ -17,7 +17,6 @@ from typing import Protocol
 import msgspec
 
 from controller.machine.partitions.blocks import Span
-from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from events.catalog import Configs
 from events.logs.log import EventLog
@@ -110,7 +109,7 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys to write with the next commit."""
         puts: Puts = {}
-        by_broker = has_kraft_brokers(state.cluster)
+        by_broker = state.cluster.has_kraft_brokers
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:

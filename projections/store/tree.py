@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from events.logs import merkle
-from events.logs.log import EventLog, LogCorrupted
+from events.logs.log import Commit, EventLog, LogCorrupted
 from events.logs.merkle import Frontier
 from projections.store.keys import Puts
 
@@ -86,7 +86,7 @@ def build_some(log: EventLog) -> bool:
     if log.next_offset - size <= BEHIND_MAX:
         return False
     frontier = _frontier_at(log, size)
-    log.put_state(_extended(frontier, [value for _, value in log.read(size, size + SLICE)]))
+    log.write(Commit(own=_extended(frontier, [value for _, value in log.read(size, size + SLICE)])))
     return True
 
 

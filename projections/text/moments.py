@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from events.codec import decode_event
-from events.logs.log import EventLog
+from events.logs.log import EventLog, read_one
 from events.names import Offset
 
 SYNTAX = (
@@ -69,14 +69,14 @@ def end_at(log: EventLog, moment: Moment) -> int:
 
 def time_at(log: EventLog, end: int) -> int | None:
     """The time of the last event before `end`, in ms since the epoch; None if there is none."""
-    return decode_event(end - 1, log.read_one(end - 1)).at_ms if end > 0 else None
+    return decode_event(end - 1, read_one(log, end - 1)).at_ms if end > 0 else None
 
 
 def _first_after(log: EventLog, end: int, at_ms: int) -> int:
     low, high = 0, end
     while low < high:
         middle = (low + high) // 2
-        if decode_event(middle, log.read_one(middle)).at_ms > at_ms:
+        if decode_event(middle, read_one(log, middle)).at_ms > at_ms:
             high = middle
         else:
             low = middle + 1

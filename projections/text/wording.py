@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from events import access, catalog
 from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
-from events.catalog import Event, Partition, Recorded
+from events.catalog import Event, Partition, Recorded, ReplicaMetadata
 from events.codec import configs_without_secrets
 from events.external_decision import external_decision
 from events.names import is_placeholder
@@ -19,11 +19,10 @@ PARTITIONS_SHOWN_MAX = 6
 _SENTENCES: dict[type[Event], str] = {
     catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
     catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
-    catalog.PlaceholderFilled: "partition {e.partition}: broker {e.broker_id} replaces placeholder {e.placeholder}",
     catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
     catalog.TopicDeleted: "{who} deletes {e.topic}",
-    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; set are now: {configs}",
+    catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; now set: {configs}",
     catalog.BrokerFenced: "broker {e.broker_id} is fenced ({e.reason})",
     catalog.BrokerUnfenced: "broker {e.broker_id} is live ({e.reason})",
     catalog.BrokerUnregistered: "broker {e.broker_id} is unregistered ({e.reason})",
@@ -73,8 +72,6 @@ def _of_topic(event: Event) -> str:
             return f"{e.topic}: answered in {e.waited_ms} ms: {outcome}{message}"
         case catalog.MetadataPropagated() as e:
             return f"{_brokers(e.brokers)} applied the creation of {e.topic}"
-        case catalog.LeaderElected() | catalog.IsrChanged():
-            return _leadership(event)
         case catalog.PartitionChanged():
             return _partition_changed(event)
         case catalog.PartitionsAdded() as e:
@@ -84,7 +81,7 @@ def _of_topic(event: Event) -> str:
             return f"{grown}{placed}; {_replicas(e.partitions, e.first)}"
         case catalog.ChangeRejected() as e:
             refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
-            return f"{_who(e)} asks for {e.topic} {change_text(e.asked.wanted)}, {refusal}"
+            return f"{_who(e)} requests {e.topic} {change_text(e.asked.wanted)}, {refusal}"
         case catalog.TopicDiscovered() as e:
             configs = f", {_configs(e.configs)}" if e.configs else ""
             size = many(len(e.partitions), "partition")
@@ -92,7 +89,7 @@ def _of_topic(event: Event) -> str:
         case catalog.ChangeCarriedOut() as e:
             if e.error_code:
                 return f"the cluster refuses the change of {e.topic} with {error_name(e.error_code)}: {e.message}"
-            return f"the cluster has carried out the change of {e.topic}"
+            return f"the cluster has applied the change of {e.topic}"
         case _:
             return _of_cluster(event)
 
@@ -101,7 +98,7 @@ def _of_cluster(event: Event) -> str:
     match event:
         case catalog.BrokerRegistered() as e:
             rack = f" in {e.rack}" if e.rack else ""
-            unclean = "" if e.details is None or e.details.clean else ", after an unclean end"
+            unclean = "" if e.details is None or e.details.clean else ", after an unclean shutdown"
             return f"broker {e.broker_id} registers{rack}, with epoch {e.broker_epoch}{unclean}"
         case catalog.LogDirsChanged() as e:
             cordoned = f", {len(e.cordoned)} of them cordoned" if e.cordoned else ""
@@ -113,14 +110,14 @@ def _of_cluster(event: Event) -> str:
         case catalog.ResourceConfigsChanged() as e:
             kind = _RESOURCES.get(e.kind, f"resource {e.kind}")
             what = f"{kind} {e.name}" if e.name else "all brokers"
-            return f"{_who(e)} changes the configs of {what}; set are now: {_configs(configs_without_secrets(e))}"
+            return f"{_who(e)} changes the configs of {what}; now set: {_configs(configs_without_secrets(e))}"
         case catalog.ProducerIdsAllocated() as e:
-            return f"broker {e.broker_id} may give out the producer ids {e.first} to {e.next_producer_id - 1}"
+            return f"broker {e.broker_id} gets the producer ids {e.first} to {e.next_producer_id - 1}"
         case catalog.SettingsChanged() as e:
-            return f"{many(len(e.settings), 'setting')} of release {e.release} are in force from here on"
+            return f"{many(len(e.settings), 'setting')} of release {e.release} are effective from here on"
         case catalog.MetadataAdopted() as e:
-            kept = f", with {many(len(e.kept), 'record')} that no event holds" if e.kept else ""
-            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{kept}"
+            unsupported = f", with {many(len(e.kept), 'unsupported record')}" if e.kept else ""
+            return f"the metadata log of node {e.source} is taken over up to offset {e.end_offset}{unsupported}"
         case access.AclsCreated() as e:
             return f"{_who(e)} adds {_acls(e.acls)}"
         case access.AclsDeleted() as e:
@@ -130,7 +127,7 @@ def _of_cluster(event: Event) -> str:
         case access.RequestsRefused() as e:
             return refusals_text(e)
         case _:
-            raise AssertionError(f"no words for {type(event).__name__}")
+            raise AssertionError(f"no sentence for {type(event).__name__}")
 
 
 _RESOURCES = {4: "broker", 16: "client metrics", 32: "group"}
@@ -142,13 +139,11 @@ def _requested(e: catalog.CreateRequested) -> str:
     if e.api == "Metadata":
         how += " (auto-creation)"
     waits = f"waiting up to {e.timeout_ms} ms" if e.timeout_ms > 0 else "not waiting"
-    noted = ", named twice in the request" if e.duplicate else ""
-    return f"{_who(e)} requests by {how} to create {e.topic} with {create_text(e)}, {waits}{noted}"
+    duplicate = ", named twice in the request" if e.duplicate else ""
+    return f"{_who(e)} requests by {how} to create {e.topic} with {create_text(e)}, {waits}{duplicate}"
 
 
 class CreateParameters(Protocol):
-    """The parameters of a create."""
-
     @property
     def num_partitions(self) -> int: ...
     @property
@@ -159,15 +154,15 @@ class CreateParameters(Protocol):
     def configs(self) -> tuple[tuple[str, str | None], ...]: ...
 
 
-def create_text(wanted: CreateParameters) -> str:
+def create_text(requested: CreateParameters) -> str:
     """The parameters of a create as text."""
-    count, factor = wanted.num_partitions, wanted.replication_factor
-    if wanted.assignments:
-        words = [f"{many(len(wanted.assignments), 'partition')} on replicas of its own choice"]
+    count, factor = requested.num_partitions, requested.replication_factor
+    if requested.assignments:
+        words = [f"{many(len(requested.assignments), 'partition')} on replicas of its own choice"]
     else:
         partitions = "the default partitions" if count == -1 else many(count, "partition")
         words = [partitions, "the default factor" if factor == -1 else f"factor {factor}"]
-    return ", ".join([*words, *([_configs(wanted.configs)] if wanted.configs else [])])
+    return ", ".join([*words, *([_configs(requested.configs)] if requested.configs else [])])
 
 
 def _created(e: catalog.TopicCreated) -> str:
@@ -176,12 +171,11 @@ def _created(e: catalog.TopicCreated) -> str:
     placed = f"placed on live {_brokers(e.live_brokers)}{_cordoned(e)}" if e.live_brokers else "while no broker is live"
     size = f"{many(len(e.partitions), 'partition')} with factor {e.replication_factor}"
     parts = [f"{e.topic} is created, {size}, {placed}", _replicas(e.partitions)]
-    kept = {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}
-    if kept:
-        ids = ", ".join(map(str, sorted(kept, reverse=True)))
-        parts.append(
-            f"{ids} {'is a placeholder' if len(kept) == 1 else 'are placeholders'}: too few brokers are live (KIP-409)"
-        )
+    placeholders = {replica for one in e.partitions for replica in one.replicas if is_placeholder(replica)}
+    if placeholders:
+        ids = ", ".join(map(str, sorted(placeholders, reverse=True)))
+        are = "is a placeholder" if len(placeholders) == 1 else "are placeholders"
+        parts.append(f"{ids} {are}: too few brokers are live (KIP-409)")
     if e.verdict is not None:
         parts.append(_policy(e.verdict))
     return "; ".join(parts)
@@ -206,48 +200,48 @@ def _replicas(partitions: Sequence[Partition], first: int = 0) -> str:
     return "replicas " + ", ".join(shown) + more
 
 
-def _leadership(e: catalog.LeaderElected | catalog.IsrChanged) -> str:
-    why = f" ({e.reason})" if e.reason else ""
-    if isinstance(e, catalog.IsrChanged):
-        return f"partition {e.partition}: in sync are now {_ids(e.isr)} under leader {e.leader}{why}"
-    if e.leader < 0:
-        return f"partition {e.partition} has no leader{why}"
-    return f"partition {e.partition}: broker {e.leader} leads in epoch {e.leader_epoch}, in sync are {_ids(e.isr)}{why}"
-
-
 def _partition_changed(e: catalog.PartitionChanged) -> str:
+    before, after = e.before, e.after
+    old, new = before.replica_metadata or ReplicaMetadata(), after.replica_metadata or ReplicaMetadata()
     parts = []
-    if e.leader is not None:
-        parts.append(f"broker {e.leader} leads in epoch {e.leader_epoch}" if e.leader >= 0 else "it has no leader")
-    for ids, name in ((e.isr, "in sync"), (e.replicas, "replicas"), (e.elr, "eligible leader replicas")):
-        if ids is not None:
-            parts.append(f"{name} are {_ids(ids)}")
-    if e.adding or e.removing:
-        parts.append(f"adding replicas are {_ids(e.adding or ())}, removing replicas are {_ids(e.removing or ())}")
-    if e.adding == () or e.removing == ():
-        parts.append("the reassignment is over")
-    if e.directories is not None:
+    if after.leader < 0 and e.has_new_leader:
+        parts.append("it has no leader")
+    elif after.leader_epoch != before.leader_epoch:
+        parts.append(f"broker {after.leader} leads in epoch {after.leader_epoch}")
+    if after.isr != before.isr:
+        parts.append(f"in sync are {_ids(after.isr)}")
+    fills = [pair for pair in zip(before.replicas, after.replicas, strict=False) if pair[1] in e.filled]
+    parts += [f"broker {broker} replaces placeholder {placeholder}" for placeholder, broker in fills]
+    if after.replicas != before.replicas and not fills:
+        parts.append(f"replicas are {_ids(after.replicas)}")
+    if new.elr != old.elr:
+        parts.append(f"eligible leader replicas are {_ids(new.elr)}")
+    if (new.adding, new.removing) != (old.adding, old.removing):
+        if new.adding or new.removing:
+            parts.append(f"adding replicas are {_ids(new.adding)}, removing replicas are {_ids(new.removing)}")
+        else:
+            parts.append("the reassignment is over")
+    if new.directories != old.directories:
         parts.append("replicas are in other directories")
-    if e.recovering is not None:
-        parts.append("the leader recovers" if e.recovering else "the leader has recovered")
-    return f"partition {e.partition}: {', '.join(parts) or _nothing_else(e)} ({e.reason})"
+    if new.recovering != old.recovering:
+        parts.append("the leader recovers" if new.recovering else "the leader has recovered")
+    if not parts:
+        is_same = new.last_known_elr == old.last_known_elr
+        parts.append("its epoch rises" if is_same else "the last known leader is recorded")
+    return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
-def _nothing_else(e: catalog.PartitionChanged) -> str:
-    return "its epoch rises" if e.last_known_elr is None else "the last known leader is recorded"
-
-
-def change_text(wanted: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
+def change_text(change: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
     """A requested change of a topic as text."""
-    match wanted:
+    match change:
         case catalog.PartitionsWanted():
-            by_hand = "" if wanted.assignments is None else " on replicas of its own choice"
-            return f"to have {many(wanted.count, 'partition')}{by_hand}"
+            manual = "" if change.assignments is None else " on replicas of its own choice"
+            return f"to have {many(change.count, 'partition')}{manual}"
         case catalog.DeletionWanted():
             return "to be deleted"
         case catalog.ConfigsWanted():
-            steps = ", ".join(_step(op) for op in wanted.ops) or "nothing"
-            return f"to change configs: {steps}" if wanted.incremental else f"to have the configs {steps}"
+            steps = ", ".join(_step(op) for op in change.ops) or "nothing"
+            return f"to change configs: {steps}" if change.incremental else f"to have the configs {steps}"
 
 
 def _step(op: catalog.ConfigOp) -> str:
@@ -261,8 +255,7 @@ _SIGNS = {0: "=", 2: "+=", 3: "-="}
 
 
 def _acls(acls: Sequence[access.Acl]) -> str:
-    entries = "an access control entry" if len(acls) == 1 else f"{len(acls)} access control entries"
-    return f"{entries}: {acls_text(acls)}"
+    return f"{'an ACL' if len(acls) == 1 else f'{len(acls)} ACLs'}: {acls_text(acls)}"
 
 
 def _who(event: Event) -> str:
@@ -326,11 +319,11 @@ DEFAULT_ENTITY: Final = "<default>"
 
 _PREFIXED, _DENY = 4, 2
 _SHOWN_MAX = 5
-"""The most entries to list one by one."""
+"""The most ACLs to list one by one."""
 
 
 def acl_text(acl: Acl) -> str:
-    """An ACL entry as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
+    """An ACL as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
     operation = OPERATIONS.get(acl.operation, str(acl.operation))
     resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
@@ -340,7 +333,7 @@ def acl_text(acl: Acl) -> str:
 
 
 def acls_text(acls: Sequence[Acl]) -> str:
-    """The first entries, and the number of the others."""
+    """The first ACLs, and the number of the others."""
     shown = "; ".join(acl_text(acl) for acl in acls[:_SHOWN_MAX])
     return f"{shown}; and {len(acls) - _SHOWN_MAX} more" if len(acls) > _SHOWN_MAX else shown
 
@@ -359,6 +352,6 @@ def quotas_text(event: QuotasChanged) -> str:
 def refusals_text(event: RequestsRefused) -> str:
     """Counted refusals as a sentence."""
     times = "once" if event.count == 1 else f"{event.count} times"
-    wanted = f"{event.operation} on {event.resource}" if event.operation else event.resource
+    denied = f"{event.operation} on {event.resource}" if event.operation else event.resource
     error = error_name(event.error_code)
-    return f"{event.principal} is refused {event.api}, {wanted}, {times} with {error} by {event.rule}"
+    return f"{event.principal} is refused {event.api}, {denied}, {times} with {error} by {event.rule}"

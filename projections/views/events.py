@@ -36,14 +36,10 @@ class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventsView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A page of events; `next_cursor` is the `cursor` of the next page, absent on the last.
-
-    In a list of one partition with the oldest first, `next` is the same as an offset for `from`; else it is null. The
-    events of several partitions are ordered by time.
-    """
+    """A page of events; `next_cursor` is the `cursor` of the next page, absent on the last. The events of several
+    partitions are ordered by time."""
 
     events: tuple[EventView, ...]
-    next: int | None
     end: int
     """The offset of the next event to come; for several partitions the number of their events."""
     next_cursor: str | None = None

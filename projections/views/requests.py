@@ -51,7 +51,7 @@ class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
     """The time that the client waited for the answer."""
     answered_at: str | None = None
     answered_at_ms: int | None = None
-    wanted: str
+    change: str
     """The requested change as a sentence."""
     requested: RequestedView | None = None
     """The parameters of a create; null for a change."""
@@ -172,7 +172,7 @@ def fold_request_topic(view: RequestTopicView | None, record: Recorded) -> Reque
                 status="requested",
                 offset=record.offset,
                 topic_id=topic_id_text(e.topic_id),
-                wanted=f"to be created with {create_text(e)}",
+                change=f"to be created with {create_text(e)}",
                 requested=_requested(e),
             )
         case catalog.CreateRejected() as e:
@@ -211,7 +211,7 @@ def _answered(view: RequestTopicView, record: Recorded, code: int, message: str)
 
 
 def _changed(record: Recorded, event: Any) -> RequestTopicView:
-    wanted, topic_id = change_text(event.asked.wanted), getattr(event, "topic_id", None)
+    change, topic_id = change_text(event.asked.wanted), getattr(event, "topic_id", None)
     done = RequestTopicView(
         topic=event.topic,
         status=CHANGES[type(event)],  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ def _changed(record: Recorded, event: Any) -> RequestTopicView:
         topic_id=None if topic_id is None else topic_id_text(topic_id),
         rule=getattr(event, "rule", ""),
         waited_ms=0,
-        wanted=wanted,
+        change=change,
     )
     return _answered(done, record, getattr(event, "error_code", 0), getattr(event, "message", ""))
 

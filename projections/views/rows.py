@@ -1,5 +1,5 @@
-"""A topic as a row: the machine's `apply` folds the topic from its events, and a row adds what only the events of its
-creation hold. Nothing in a row depends on the state of brokers.
+"""A topic as a row: the topic that the machine's `apply` folds from its events, and fields that only the events of its
+creation have. Nothing in a row depends on the state of brokers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.apply import CannotApply, after_leadership_change, apply_topic
+from controller.machine.apply import CannotApply, apply_topic
 from controller.machine.partitions.blocks import changed
 from controller.machine.state import Topic
 from events import catalog
@@ -88,12 +88,12 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 
 
 def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
-    """The past of a name after some events, in order. Events of a partition that later ones overwrite are skipped.
-    Raises CannotApply."""
+    """The past of a name after some events, in order. Changes of a partition before its last one are skipped. Raises
+    CannotApply."""
     newest: dict[int, Recorded] = {}
     for record in records:
         event = record.event
-        if isinstance(event, catalog.LeaderElected | catalog.IsrChanged):
+        if isinstance(event, catalog.PartitionChanged):
             newest[event.partition] = record
             continue
         if newest:
@@ -104,19 +104,18 @@ def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
 
 
 def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
-    """The past of a name with the newest event of some partitions; each has the full leader and ISR."""
-    row, after = past.row, {}
+    """The past of a name with the newest change of some partitions."""
+    row = past.row
     for index, record in newest.items():
         if row is None or not 0 <= index < len(row.partitions):
             raise CannotApply(record, f"partition {index} does not exist")
-        after[index] = after_leadership_change(row.partitions[index], record.event)  # type: ignore[arg-type]
+    after = {index: record.event.after for index, record in newest.items()}  # type: ignore[union-attr]
     return replace(past, row=replace(row, partitions=changed(row.partitions, after)))  # type: ignore[union-attr,type-var]
 
 
 def row_of(
     topic: Topic, created_by: CreatedBy | None, verdict: Verdict | None, placed_on: tuple[BrokerId, ...]
 ) -> TopicRow:
-    """The row of a topic in the machine's state, with what its creation events hold."""
     created = topic.created_at_ms, topic.created_offset, topic.ready_at_ms
     own = topic.name, topic.topic_id, topic.partitions, topic.configs, *created
     return TopicRow(*own, created_by=created_by, verdict=verdict, placed_on=placed_on)
@@ -127,7 +126,7 @@ def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> To
     CannotApply."""
     event = created.event
     if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-        raise CannotApply(created, f"topic {topic.name!r} was to be created there")
+        raise CannotApply(created, f"topic {topic.name!r} was not created by this event")
     request = None if requested is None else requested.event
     known = _created_by(request) if isinstance(request, catalog.CreateRequested) else None
     return row_of(topic, *_creation(event, known))
@@ -136,7 +135,8 @@ def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> To
 def _creation(
     event: catalog.Event, newest: CreatedBy | None
 ) -> tuple[CreatedBy | None, Verdict | None, tuple[BrokerId, ...]]:
-    """What a creation event holds; `newest` is the newest request for its name, which may be an older one."""
+    """The request, verdict and live brokers of a creation. `newest` is the newest request for its name, perhaps that of
+    an older topic."""
     if not isinstance(event, catalog.TopicCreated):
         return None, None, ()
     is_its_own = newest is not None and newest.request_id == event.request_id

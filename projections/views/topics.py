@@ -183,7 +183,6 @@ def partitions(of_topic: Iterable[Partition], live: Live) -> tuple[PartitionView
 
 
 def topic_summary(row: TopicRow, live: Live) -> TopicSummary:
-    """A topic in a list."""
     return view_of(TopicSummary, row, **_of_topic(row, live))
 
 

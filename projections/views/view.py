@@ -1,4 +1,4 @@
-"""What the views share: points in time, errors, health, and how a view is made from a row.
+"""Shared by the views: points in time, errors, health, and making a view from a row.
 
 A view is a msgspec struct whose encoding is the JSON of the HTTP API and the command line. The OpenAPI document
 describes the views, and the command line decodes them. Topic ids are Kafka's base64url text. A time appears twice:

@@ -16,9 +16,10 @@ import pytest
 from controller.access import users as module
 from controller.access.users import NICENESS, THREADS, FairThreadPool, FakeCredentials, Users, network_of
 from controller.access.users_file import matches, set_password
-from controller.kafka.sasl.scram import credential_of, salted_password
+from controller.kafka.sasl.scram import salted_password
 from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
+from tests.kafka.sasl.users import credential_of
 
 HERE = "10.0.0.1"
 SECRET = bytes(range(32))

@@ -23,7 +23,7 @@ from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.configs.changes import LISTS, OpType
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
-from events.catalog import LeaderElected, ResourceConfigsChanged
+from events.catalog import PartitionChanged, ResourceConfigsChanged
 from events.codec import decode_event
 from tests.apis.rig import Rig, rig
 from tests.apis.test_permissions import BOB, Granted
@@ -335,7 +335,9 @@ async def test_enabling_unclean_leader_election_elects_at_once() -> None:
         await reviewed(a)
         assert a.api.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
         elected = [decode_event(*pair).event for pair in a.log.read()]
-        assert [e.reason for e in elected if isinstance(e, LeaderElected)][-1].startswith("unclean election")
+        assert [e.reason for e in elected if isinstance(e, PartitionChanged) and e.has_new_leader][-1].startswith(
+            "unclean election"
+        )
 
 
 def test_list_configs_match_the_table() -> None:

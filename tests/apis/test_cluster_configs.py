@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
 from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.kafka.codec.codec import decode_request, encode_response, parse_header
+from controller.kafka.codec.codec import encode_response, parse_header, read_request
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
@@ -38,7 +38,7 @@ class Brokers:
         if self.silent:
             raise ClusterUnreachable("nobody there")
         header = parse_header(payload)
-        request = decode_request(header.api_key, header.api_version, payload, header.body_offset)
+        request = read_request(header.api_key, header.api_version, payload, header.body_offset)[0]
         assert isinstance(request, DescribeConfigsRequest)
         assert header.api_version >= 1, "the oldest that the brokers speak"
         names = [each.resource_name for each in request.resources]

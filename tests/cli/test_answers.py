@@ -88,7 +88,7 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
     await server.wait_closed()
     nobody = await asyncio.to_thread(run, "topics", "--http", address)
     assert other.code == nobody.code == 2
-    assert f"what answers at {address} is not Topicwright's HTTP" in other.err
+    assert f"the server at {address} is not Topicwright's HTTP" in other.err
     assert f"no answer from a service at {address} (Connection refused)" in nobody.err
     assert "--data DIR" in nobody.err
 

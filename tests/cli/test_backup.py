@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from controller.cli.main import main
-from controller.cli.work.backup import MARK
 from events.codec import decode_event
-from events.logs.archive import segment
-from events.logs.archive.manifest import ARCHIVE_KEY, archive_status, history_of
-from events.logs.archive.segment import GROUP
-from events.logs.log import Commit, Entry
-from events.logs.snapshots import open_snapshot, snapshot_offsets, store_snapshot
+from events.logs.archive import parquet
+from events.logs.archive.manifest import ARCHIVE_KEY, MANIFEST, archive_status, history_of
+from events.logs.archive.parquet import GROUP
+from events.logs.log import Commit, Entry, read_one, request_offsets, shard_offsets
+from events.logs.snapshots import SnapshotInfo, open_snapshot, snapshot_offsets, store_snapshot, write_snapshot
 from projections.store.tree import head_of
 from tests.projections.archive.archives import archive_all, take_snapshot, write_a_day
 from tests.replay.history import CLUSTER_ID, open_log
@@ -78,9 +79,9 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, run: Printed) 
     with closing(open_log(day)) as log, closing(open_log(again)) as other:
         assert head_of(log) == head_of(other)
         for key in ("", *log.shard_keys()):
-            assert list(log.shard_offsets(key)) == list(other.shard_offsets(key)), key
+            assert list(shard_offsets(log, key)) == list(shard_offsets(other, key)), key
         for name in {one for one, _, _ in log.index_runs(of_requests=True)}:
-            assert list(log.request_offsets(name)) == list(other.request_offsets(name)), name
+            assert list(request_offsets(log, name)) == list(request_offsets(other, name)), name
         assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
 
 
@@ -89,10 +90,10 @@ def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, run: Print
     run("backup", place, "--data", folder)
     assert run("backup", place, "--data", folder).startswith("0 events added, 0 bytes")
     with closing(open_log(folder)) as log:
-        newest = log.read_one(log.next_offset - 1)
+        newest = read_one(log, log.next_offset - 1)
         log.write(Commit([Entry(newest)] * 3))
     assert run("backup", place, "--data", folder).startswith("3 events added")
-    assert len(list((place / "manifests").iterdir())) == 2
+    assert len(json.loads((place / MANIFEST).read_text())["segments"]) == 2
     events, _ = state_of(folder)
     assert f"has all {len(events)} of" in run("backup", place, "--data", folder)
 
@@ -112,10 +113,10 @@ def test_a_moment_is_recovered_to_the_end_of_its_command(
 
 def test_a_time_is_recovered(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
     with closing(open_log(day)) as log:
-        at_ms = decode_event(200, log.read_one(200)).at_ms
+        at_ms = decode_event(200, read_one(log, 200)).at_ms
     run("recover", place, "--data", tmp_path / "again", "--at", f"{at_ms}ms")
     with closing(open_log(tmp_path / "again")) as log:
-        assert decode_event(log.next_offset - 1, log.read_one(log.next_offset - 1)).at_ms <= at_ms
+        assert decode_event(log.next_offset - 1, read_one(log, log.next_offset - 1)).at_ms <= at_ms
         assert log.next_offset > 200
 
 
@@ -146,38 +147,63 @@ def test_verify_reads_a_backup(day: Path, place: Path, tmp_path: Path, run: Prin
     assert "the first 123 events are not those of the tree head" in said
 
 
-def _flip_index(place: Path) -> None:
-    one = next((place / "index").iterdir())
+def _change(place: Path, **fields: object) -> dict[str, Any]:
+    """Another entry of the segment in the manifest; the entry before."""
+    manifest = json.loads((place / MANIFEST).read_text())
+    before = manifest["segments"][0]
+    manifest["segments"] = [{**before, **fields}]
+    (place / MANIFEST).write_text(json.dumps(manifest))
+    return dict(before)
+
+
+def _put(place: Path, content: bytes) -> None:
+    """Another file in place of one, and a manifest that names it."""
+    footer = content[-8 - int.from_bytes(content[-8:-4], "little") :]
+    name, end = ({"sha256": hashlib.sha256(part).hexdigest(), "size": len(part)} for part in (content, footer))
+    _change(place, events=name, footer=end)
+    (place / "events" / f"{0:020}-{str(name['sha256'])[:16]}.parquet").write_bytes(content)
+
+
+def _put_table(place: Path, columns: dict[str, object], index: object = None, **how: Any) -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table(columns)
+    with pq.ParquetWriter(sink, table.schema, **how) as writer:
+        writer.write_table(table)
+        if index is not None:
+            writer.add_key_value_metadata({"topicwright.index": index})
+    _put(place, sink.getvalue().to_pybytes())
+
+
+def _flip_footer(place: Path) -> None:
+    one = next((place / "events").iterdir())
     one.write_bytes(one.read_bytes()[:-1] + b"?")
 
 
-def _put(place: Path, folder: str, ending: str, content: bytes) -> None:
-    """Another object in place of one, and a manifest that names it."""
-    (manifest,) = (place / "manifests").iterdir()
-    said = json.loads(manifest.read_text())
-    said[folder] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-    manifest.write_text(json.dumps(said))
-    (place / folder / f"{0:020}-{said[folder]['sha256'][:16]}.{ending}").write_bytes(content)
-
-
 def _other_index(place: Path) -> None:
-    _put(place, "index", "index", b"another")
+    """The events as they are, and the index of an empty one."""
+    table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
+    empty = BytesIO()
+    write_snapshot(empty, SnapshotInfo("c", 1, 1, 0), [])
+    how = {"use_dictionary": False, "compression": "zstd"}
+    _put_table(place, dict(zip(table.column_names, table.columns, strict=True)), b64encode(empty.getvalue()), **how)
+
+
+def _no_index(place: Path) -> None:
+    table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
+    _put_table(place, dict(zip(table.column_names, table.columns, strict=True)), "?", use_dictionary=False)
+
+
+def _end_of(place: Path) -> int:
+    return int(json.loads((place / MANIFEST).read_text())["segments"][0]["end"])
 
 
 def _other_columns(place: Path) -> None:
-    (manifest,) = (place / "manifests").iterdir()
-    sink = pa.BufferOutputStream()
-    table = pa.table({"value": [b""] * json.loads(manifest.read_text())["end"]})
-    pq.write_table(table, sink, use_dictionary=False)
-    _put(place, "events", "parquet", sink.getvalue().to_pybytes())
+    _put_table(place, {"value": [b""] * _end_of(place)}, use_dictionary=False)
 
 
 def _no_event(place: Path) -> None:
-    (manifest,) = (place / "manifests").iterdir()
-    nothing = pa.nulls(json.loads(manifest.read_text())["end"], pa.binary())
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"value": nothing, "canonical": nothing}), sink, use_dictionary=False)
-    _put(place, "events", "parquet", sink.getvalue().to_pybytes())
+    nothing = pa.nulls(_end_of(place), pa.binary())
+    _put_table(place, {"value": nothing, "canonical": nothing}, use_dictionary=False)
 
 
 def _unpacks_to_much(place: Path) -> None:
@@ -193,43 +219,38 @@ def _unpacks_to_much_by_shared_prefixes(place: Path) -> None:
 
 
 def _repeated(place: Path, value: bytes, **how: object) -> None:
-    (manifest,) = (place / "manifests").iterdir()
-    sink, count = pa.BufferOutputStream(), json.loads(manifest.read_text())["end"]
+    count = _end_of(place)
     columns = {"value": pa.array([value] * count), "canonical": pa.nulls(count, pa.binary())}
-    pq.write_table(pa.table(columns), sink, compression="zstd", write_statistics=False, **how)
-    content = sink.getvalue().to_pybytes()
-    assert len(content) < 10_000
-    _put(place, "events", "parquet", content)
+    _put_table(place, columns, compression="zstd", write_statistics=False, **how)
 
 
 def _no_end(place: Path) -> None:
-    _put(place, "events", "parquet", b"PAR1" + (1 << 30).to_bytes(4, "little") + b"PAR1")
+    _put(place, b"PAR1" + (1 << 30).to_bytes(4, "little") + b"PAR1")
 
 
 def _many_rows(place: Path) -> None:
-    (manifest,) = (place / "manifests").iterdir()
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "end": GROUP + 1}))
+    _change(place, end=GROUP + 1)
     _repeated(place, b"", use_dictionary=False)
 
 
 def _other_times(place: Path) -> None:
-    (manifest,) = (place / "manifests").iterdir()
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "last_ms": 1}))
+    _change(place, last_ms=1)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_flip_index, "index is not as it was archived"),
-        (_other_index, "does not match its events"),
-        (_other_times, "does not match its events"),
+        (_flip_footer, "parquet is not as it was archived"),
+        (_other_index, "parquet does not match its events"),
+        (_no_index, "parquet has no index that can be read"),
+        (_other_times, "parquet does not match its events"),
         (_other_columns, "parquet cannot be read"),
         (_no_event, "parquet lacks an event"),
         (_unpacks_to_much, "has a group that unpacks to 16"),
-        (_unpacks_to_much_from_a_dictionary, "has events in an encoding that is not an archive's"),
-        (_unpacks_to_much_by_shared_prefixes, "has events in an encoding that is not an archive's"),
-        (_no_end, "it has no footer of at most 4194304 bytes"),
-        (_many_rows, "has a group of 8193 events; allowed: 1 to 8192"),
+        (_unpacks_to_much_from_a_dictionary, "has values in an encoding that is not an archive's"),
+        (_unpacks_to_much_by_shared_prefixes, "has values in an encoding that is not an archive's"),
+        (_no_end, "it has no footer of at most 33554432 bytes"),
+        (_many_rows, "has a group of 8193 rows; allowed: 1 to 8192"),
     ],
 )
 def test_verify_finds_what_was_changed_in_a_backup(
@@ -239,18 +260,17 @@ def test_verify_finds_what_was_changed_in_a_backup(
     change: Callable[[Path], None],
     says: str,
 ) -> None:
-    monkeypatch.setattr(segment, "UNPACKED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(parquet, "UNPACKED_BYTES_MAX", 1 << 20)
     change(place)
     assert says in run("verify", place, code=1)
 
 
-@pytest.mark.parametrize("name", ["archive.json", "manifests", "events", "index"])
+@pytest.mark.parametrize("name", [MANIFEST, "events"])
 def test_a_backup_has_regular_files_alone(name: str, place: Path, tmp_path: Path, run: Printed) -> None:
     one = place / name if name.endswith("json") else next((place / name).iterdir())
     one.unlink()
     os.mkfifo(one)
-    command = ("verify", place) if name == "index" else ("recover", place, "--data", tmp_path / "again")
-    assert "is not a regular file" in run(*command, code=2)
+    assert "is not a regular file" in run("recover", place, "--data", tmp_path / "again", code=2)
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "*.sst", "DURABLE", "MANIFEST-*", "snapshots/*"])
@@ -268,9 +288,9 @@ def test_a_log_has_regular_files_alone(pattern: str, day: Path, tmp_path: Path, 
 
 
 def test_a_manifest_without_end_is_not_read(place: Path, tmp_path: Path, run: Printed) -> None:
-    os.truncate(place / "archive.json", 1 << 29)
+    os.truncate(place / MANIFEST, 1 << 29)
     said = run("recover", place, "--data", tmp_path / "again", code=2)
-    assert "archive.json has 536870912 bytes; allowed: 2097152" in said
+    assert f"{MANIFEST} has 536870912 bytes; allowed: 33554432" in said
 
 
 def test_verify_finds_what_was_changed_beside_the_events_of_a_log(day: Path, tmp_path: Path, run: Printed) -> None:
@@ -290,7 +310,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(day: Path, tmp
     assert f"{second} does not match the events before it" in run("verify", folder, code=1)
     second.unlink()
     with closing(open_log(folder)) as log:
-        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
+        log.write(Commit(own={next(key for key, _ in log.scan(b"t")): b"another"}))
     assert "its state does not match its events" in run("verify", folder, code=1)
 
 
@@ -304,7 +324,7 @@ def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_
     run("backup", tmp_path / "backup", "--data", folder)
     shutil.copytree(tmp_path / "backup", folder, dirs_exist_ok=True)
     with closing(open_log(folder)) as log:
-        log.put_state({next(key for key, _ in log.scan(b"t")): b"another"})
+        log.write(Commit(own={next(key for key, _ in log.scan(b"t")): b"another"}))
     assert "its state does not match its events" in run("verify", folder, code=1)
 
 
@@ -317,9 +337,7 @@ def _flip(place: Path) -> None:
 
 def _forge(place: Path) -> None:
     """Another's events, with a manifest that fits them but for the tree."""
-    one = next((place / "manifests").iterdir())
-    said = json.loads(one.read_text())
-    one.write_text(json.dumps({**said, "tree": "0" * 64}))
+    _change(place, tree="0" * 64)
 
 
 @pytest.mark.parametrize(
@@ -328,8 +346,7 @@ def _forge(place: Path) -> None:
         (_flip, "is not as it was archived"),
         (_forge, "does not hold the events of its manifest"),
         (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
-        (lambda place: shutil.rmtree(place / "manifests"), "has no event at this point in time"),
-        (lambda place: (place / "archive.json").unlink(), "holds no archive"),
+        (lambda place: (place / MANIFEST).unlink(), "holds no archive"),
     ],
 )
 def test_what_was_changed_is_not_recovered(
@@ -358,45 +375,3 @@ def test_what_is_wrong_is_said(line: str, day: Path, place: Path, tmp_path: Path
     words, said = line.split("|")
     arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
     assert said.strip() in run(*arguments, code=2)
-
-
-def test_two_recover_to_one_folder_one_after_the_other(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
-    (tmp_path / "again.unfinished" / "log").mkdir(parents=True)
-    (tmp_path / "again.unfinished" / MARK).touch()
-    other = os.open(tmp_path / "again.unfinished", os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
-    said = run("recover", place, "--data", tmp_path / "again", code=2)
-    assert "again: wait for it, or name another folder" in said
-    assert (tmp_path / "again.unfinished" / "log").is_dir(), "what the other makes is left alone"
-    os.close(other)
-    run("recover", place, "--data", tmp_path / "again")
-    assert state_of(tmp_path / "again") == state_of(day)
-
-
-def test_recover_replaces_what_a_killed_recover_left(day: Path, place: Path, tmp_path: Path, run: Printed) -> None:
-    left = tmp_path / "again.unfinished"
-    with closing(open_log(left / "log")) as log:
-        log.write(Commit([Entry(b"half")]))
-    (left / MARK).touch()
-    run("recover", place, "--data", tmp_path / "again")
-    assert state_of(tmp_path / "again") == state_of(day)
-    assert not left.exists()
-
-
-@pytest.mark.parametrize("how", ["folder", "link", "link inside"])
-def test_recover_removes_nothing_that_it_did_not_make(how: str, place: Path, tmp_path: Path, run: Printed) -> None:
-    notes, left = tmp_path / "notes", tmp_path / "again.unfinished"
-    notes.mkdir()
-    (notes / "notes.txt").write_text("mine")
-    if how == "folder":
-        notes = notes.rename(left)
-    elif how == "link":
-        left.symlink_to(notes)
-    else:
-        left.mkdir()
-        (left / MARK).touch()
-        (left / "log").symlink_to(notes)
-    said = run("recover", place, "--data", tmp_path / "again", code=2)
-    assert "again.unfinished" in said or "symbolic link" in said
-    assert (notes / "notes.txt").read_text() == "mine"
-    assert not (tmp_path / "again").exists()

@@ -21,13 +21,14 @@ def event(offset: int, kind: str, command: str = "ReconcileTopics", text: str = 
     return EventView(offset, AT, 0, kind, text, CauseView(command, f"review-{command}"), fields)
 
 
-def change(offset: int, kind: str = "IsrChanged", **fields: Any) -> EventView:
-    return event(offset, kind, **{"topic": "t", "partition": offset, "reason": "live brokers changed", **fields})
+def change(offset: int, leader: int = 1, **fields: Any) -> EventView:
+    known: dict[str, Any] = {"topic": "t", "partition": offset, "reason": "live brokers changed"}
+    return event(offset, "PartitionChanged", **known | {"before": {"leader": 1}, "after": {"leader": leader}} | fields)
 
 
 def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
     stop = event(0, "BrokerFenced", "FenceBroker", "broker 3 is fenced (stopped)", broker_id=3)
-    moved = [change(n, "LeaderElected" if n % 3 == 0 else "IsrChanged", topic=f"t{n % 2}") for n in range(1, 101)]
+    moved = [change(n, 2 if n % 3 == 0 else 1, topic=f"t{n % 2}") for n in range(1, 101)]
     after = event(101, "BrokerUnfenced", "UnfenceBroker", "broker 3 is live (started)", broker_id=3)
     lines = list(folded([stop, *moved, after]))
     assert [line.place for line in lines] == ["0", "1-100", "101"]

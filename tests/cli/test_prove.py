@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
+from events.logs.log import Commit
 from events.logs.merkle import Frontier
 from events.logs.tree_heads import FILE_BYTES_MAX, Head, HeadSigner
 from projections.store.tree import HEAD, head_of
@@ -299,7 +300,7 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
     assert "match the saved head, with 1 signed heads; root " in outcome.out
     log = open_log(stopped.folder)
-    log.put_state({HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)})
+    log.write(Commit(own={HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)}))
     log.close()
     damaged = run("verify", stopped.folder)
     assert damaged.code == 1

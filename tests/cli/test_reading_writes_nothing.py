@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.main import main
+from events.logs.log import Commit
 from tests.projections.archive.archives import write_a_day
 from tests.replay.history import open_log
 
@@ -34,7 +35,7 @@ def killed(day: Path, tmp_path: Path) -> Path:
     """A folder as kill -9 leaves it: what is newest is in the write-ahead log alone."""
     shutil.copytree(day, tmp_path / "log")
     with closing(open_log(tmp_path / "log")) as log:
-        log.put_state({b"zz": b"1"})
+        log.write(Commit(own={b"zz": b"1"}))
         log.flush()
         shutil.copytree(tmp_path / "log", tmp_path / "killed")
     return tmp_path / "killed"

@@ -73,7 +73,7 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
             at="2026-07-17T10:00:00.000Z",
             at_ms=0,
             after_ms=number * 60_000,
-            event="IsrChanged",
+            event="PartitionChanged",
             text=f"step {number}",
             because="broker 3 is fenced" if number < 2 else "",
             cause=CauseView("ReconcileTopics", "r"),

@@ -121,4 +121,4 @@ async def test_a_dry_run_names_the_policy_that_refuses_and_says_when_none_was_co
     assert refused.out == "t would be refused: t has no owner (POLICY_VIOLATION, by policy:tests.Owned/owner)\n"
     without_policy = await asyncio.to_thread(run, "topic", "create", "t", "--dry-run", "--data", tmp_path / "data")
     assert without_policy.code == 0
-    assert "no policy was consulted: a stopped service runs none" in without_policy.out
+    assert "policies were not called: a stopped service runs none" in without_policy.out

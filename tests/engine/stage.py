@@ -58,12 +58,6 @@ class Heard:
     def answered(self, api: str, code: int, waited_ms: int) -> None:
         return None
 
-    def policy_judged(self, policy: str, outcome: str, seconds: float) -> None:
-        return None
-
-    def request(self, api: str, version: int, outcome: str, seconds: float) -> None:
-        return None
-
     def command_failed(self, command: str) -> None:
         self.failed.append(command)
 

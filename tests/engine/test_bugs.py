@@ -30,7 +30,7 @@ async def test_a_bug_beside_the_group_commit_stops_the_controller_too() -> None:
 async def test_a_bug_in_the_fleet_stops_the_controller() -> None:
     stage = await Stage().start()
 
-    def on_events(_: object) -> None:
+    def on_events(*_: object) -> None:
         raise KeyError("the brokers's")
 
     stage.brokers.on_events = on_events  # type: ignore[method-assign,assignment]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from controller.engine.deadlines import Deadlines
+from controller.engine.tasks import Deadlines
 from controller.machine.commands.access import AlterClientQuotas, QuotaAlteration
 from controller.machine.state import Topic
 from events.catalog import Cause, CreateAnswered, CreateRequested, Event, Recorded, TopicCreated, TopicReady
@@ -62,8 +64,10 @@ async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_
     answered = CreateAnswered(a.request_id, a.topic, 0, "", 0)
     events: list[Event] = [a, b, answered]
     asked_ms, cause = a.deadline_ms - 1_000, Cause("test", a.request_id)
-    deadlines = Deadlines(lambda _: None, lambda _: asked_ms, lambda _: None)
-    deadlines.on_events([Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)])
+    sink: Any = SimpleNamespace(now_ms=lambda _: asked_ms)
+    deadlines = Deadlines(sink)
+    records = [Recorded(Offset(number), asked_ms, cause, event) for number, event in enumerate(events)]
+    deadlines.on_events(records, records[-1].offset)
     assert [topic for *_, topic in deadlines._due] == ["b"]
     deadlines.stop()
 
@@ -203,14 +207,15 @@ async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing
     later = Stage(disk=stage.disk, boot_id="s2")
     later.brokers.set_delay(3, 3_600_000)
     await later.start()
-    read = later.controller._deadlines._durable
+    store = later.controller.store
+    read = store.durable
 
     def durable(key: ShardKey) -> Topic | None:
         if key == "a":
             raise error
         return read(key)
 
-    later.controller._deadlines._durable = durable
+    store.durable = durable  # type: ignore[method-assign]
     await later.settle(5)
     assert (later.answers_in_log("a"), later.answers_in_log("b")) == ([], [7])
     errors, virtual_loop().errors[:] = virtual_loop().errors[:], []

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from controller.engine.inbox import Inbox
+from controller.engine.requests import Inbox
 from controller.engine.storage import FREE_AFTER_SLOW, WAIT_S, Flusher
 from controller.machine.commands.commands import ReconcileTopics
 from events.logs.log import LogWriteError

@@ -12,11 +12,11 @@ import pytest
 from controller.controller_api import Reply
 from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
-from controller.machine.partitions import blocks, leadership
+from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
-from controller.machine.partitions.leadership import is_reconciled
+from controller.machine.partitions.reconciling import is_reconciled
 from controller.machine.state import Topic
-from events.catalog import ConfigOp, LeaderElected, Partition
+from events.catalog import ConfigOp, Partition, PartitionChanged
 from events.names import RequestId, TopicName
 from projections.store import stored_topics
 from projections.store.store import PARTITIONS_PER_SLICE, TopicStore
@@ -46,7 +46,7 @@ async def test_a_sweep_reaches_every_topic_in_slices() -> None:
     stage.brokers.stop_broker(1)
     await stage.settle(5)
     assert unsettled(stage) == []
-    assert len({event.topic for event in stage.events(LeaderElected)}) == 1_000
+    assert len({event.topic for event in stage.events(PartitionChanged)}) == 1_000
     partitions = [events for _, events in stage.heard.commits]
     assert max(partitions) <= 2 * PARTITIONS_PER_SLICE + 100, "no commit holds much more than a slice"
     assert audit(stage.records(), settled=True) == []
@@ -209,7 +209,7 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
         observing(command)
 
     monkeypatch.setattr(machine_apply, "changed", copied)
-    monkeypatch.setattr(leadership, "changed", copied)
+    monkeypatch.setattr(blocks, "changed", copied)
     monkeypatch.setattr(stored_topics, "encode_topic", written)
     monkeypatch.setattr(stage.controller, "submit_internal", observed)
     stage.brokers.stop_broker(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.engine.replies import PendingRequest, Replies
+from controller.engine.requests import PendingRequest, Replies
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from events.catalog import BrokerFenced, CreateAnswered, CreateRequested, LeaderElected
+from events.catalog import BrokerFenced, CreateAnswered, CreateRequested, PartitionChanged
 from tests.engine.stage import Stage, codes
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
@@ -69,7 +69,7 @@ async def test_a_review_that_died_with_its_process_is_made_good() -> None:
         await stage.settle()
     await killed(stage, 1)
     assert len(stage.events(BrokerFenced)) == 1, "the fence is in the log"
-    assert stage.events(LeaderElected) == [], "what follows from it is not"
+    assert stage.events(PartitionChanged) == [], "what follows from it is not"
     later = Stage(disk=stage.disk, boot_id="s2")
     later.brokers.by_id[2].running = False  # type: ignore[index]
     await later.start()

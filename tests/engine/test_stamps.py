@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
 from tests.simulation.virtual_time import on_virtual_time
 
 BORN_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from events import access, catalog
-from events.catalog import EVENT_TYPES, EVENT_VERSION, LeaderElected, Verdict
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Partition, PartitionChanged, Verdict
 from events.names import BrokerId, TopicName, is_placeholder, shard_key
 from events.values import Fact
 
@@ -60,7 +60,8 @@ def test_facts_cannot_be_changed() -> None:
 
 
 def test_facts_are_compared_by_value() -> None:
-    one, same = (LeaderElected(TopicName("t"), 0, BrokerId(1), (BrokerId(1),), 1, 1, "") for _ in range(2))
+    alone = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1))
+    one, same = (PartitionChanged(TopicName("t"), 0, alone, alone, "") for _ in range(2))
     assert (one, hash(one)) == (same, hash(same))
 
 

@@ -78,7 +78,7 @@ async def test_a_seed_says_what_is_sent() -> None:
 def test_what_clients_sent_is_what_they_can_send() -> None:
     for frame in captures():
         header = codec.parse_header(frame)
-        codec.decode_request(header.api_key, header.api_version, frame, header.body_offset)
+        codec.read_request(header.api_key, header.api_version, frame, header.body_offset)
     assert len({frame[:2] for frame in captures()}) > 10
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import following
-from controller.http.gate import Reach
+from controller.http.gate import Hosts
 from controller.http.server import HttpServer
 from tests.http.service import Service, followers, service
 
@@ -86,8 +86,8 @@ async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatc
 async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "OF_ONE_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
-        reach = Reach(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
+        hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
         base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
         listening = other._parts.followers
         for number in (1, 2):

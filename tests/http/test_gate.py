@@ -14,10 +14,9 @@ from controller.access import users_file
 from controller.access.users import Users
 from controller.access.users_file import add_token, set_password
 from controller.http.gate import Logins
-from controller.kafka.sasl.scram import credential_of
 from controller.machine.state import Cluster
 from tests.http.service import service
-from tests.kafka.sasl.users import SALT
+from tests.kafka.sasl.users import SALT, credential_of
 
 
 class Reports:

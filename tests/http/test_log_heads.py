@@ -15,6 +15,7 @@ from controller.machine.commands.access import AlterUserScramCredentials, DrawLo
 from controller.serving.archiving import build_tree, sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
+from events.logs.log import Commit
 from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash
 from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
 from projections.store import tree
@@ -159,7 +160,7 @@ async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.Monke
     monkeypatch.setattr(tree, "BEHIND_MAX", 3)
     async with service() as one:
         await one.create("t")
-        one.log.put_state({HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT})
+        one.log.write(Commit(own={HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT}))
         reply = await one.get("/v1/log/head", 503)
         assert reply["message"].startswith("the tree of the log is being built: it covers 0 of ")
         assert "topicwright_log_head" not in (await one.client.get("/metrics")).text

@@ -36,8 +36,8 @@ def test_what_the_controller_reports_is_counted_once_each() -> None:
     figures: Figures = metrics
     figures.committed(3, 9, 0.002)
     figures.answered("CreateTopics", 36, 0)
-    figures.policy_judged("my.Policy", "refused", 0.1)
-    figures.request("CreateTopics", 7, "ok", 0.01)
+    metrics.policy_judged("my.Policy", "refused", 0.1)
+    metrics.request("CreateTopics", 7, "ok", 0.01)
     figures.command_failed("DeleteTopic")
     metrics.clock_jumped()
     ends = ("_count", "_total")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,9 +20,9 @@ class Counting(InMemoryLog):
 
     reads = 0
 
-    def read_one(self, offset: int) -> bytes:
-        self.reads += 1
-        return super().read_one(offset)
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        self.reads += len(offsets)
+        return super().read_many(offsets)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         for key in super().shard_keys(after):

@@ -11,6 +11,7 @@ from controller.http import permissions
 from controller.http.paths import reads
 from controller.http.requests import Caller
 from events.codec import decode_event
+from events.logs.log import read_one
 from tests.http.service import Service, service
 
 
@@ -31,7 +32,7 @@ class Half:
 
 def settings_request(one: Service) -> str:
     """The id of the request that recorded the settings, the first event of each log."""
-    return decode_event(0, one.log.read_one(0)).cause.request_id
+    return decode_event(0, read_one(one.log, 0)).cause.request_id
 
 
 async def test_a_list_has_what_may_be_described() -> None:

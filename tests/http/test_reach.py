@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
-from controller.http.gate import Reach
+from controller.http.gate import Hosts
 from controller.http.server import HttpServer
 from controller.kafka.session import normal_host
 from tests.http.service import Service, service
@@ -38,8 +38,8 @@ localhost.evil     | no
 @pytest.mark.parametrize("line", HOSTS.strip().splitlines())
 def test_the_names_that_a_service_goes_by(line: str) -> None:
     host, expected = (cell.strip() for cell in line.split("|"))
-    assert Reach(frozenset({"kafka.example"})).allows(host) == (expected == "yes")
-    assert Reach(frozenset({"*"})).allows(host), "any name"
+    assert Hosts(frozenset({"kafka.example"})).allows(host) == (expected == "yes")
+    assert Hosts(frozenset({"*"})).allows(host), "any name"
 
 
 async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_resolves_here(one: Service) -> None:
@@ -55,8 +55,8 @@ async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_
 
 
 async def test_what_is_advertised_or_listened_on_or_set_is_a_name_too(one: Service) -> None:
-    reach = Reach(frozenset({"kafka.example"}))
-    other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
+    hosts = Hosts(frozenset({"kafka.example"}))
+    other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
     port = await other.start("127.0.0.1", 0)
     for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
         answer = await one.client.get(f"http://127.0.0.1:{port}/topics", headers={"Host": host})
@@ -85,11 +85,11 @@ unix               | 198.51.100.7                    | unix
 @pytest.mark.parametrize("line", FORWARDED.strip().splitlines())
 def test_who_a_client_is_behind_proxies(line: str) -> None:
     peer, said, client = (cell.strip() for cell in line.split("|"))
-    reach = Reach(proxies=(ip_network("10.0.0.0/8"), ip_network("::1")))
-    assert reach.client_behind(peer, [each for each in said.split(";") if each]) == client
+    hosts = Hosts(proxies=(ip_network("10.0.0.0/8"), ip_network("::1")))
+    assert hosts.client_behind(peer, [each for each in said.split(";") if each]) == client
 
 
-class Hosts:
+class RecordingAuthorizer:
     """Allows everything, and keeps where requests came from."""
 
     def __init__(self) -> None:
@@ -103,21 +103,21 @@ class Hosts:
         return True
 
 
-async def _seen(one: Service, hosts: Hosts, base: str, **more: Any) -> set[str]:
-    hosts.seen.clear()
+async def _seen(one: Service, authorizer: RecordingAuthorizer, base: str, **more: Any) -> set[str]:
+    authorizer.seen.clear()
     assert (await one.client.get(f"{base}/v1/brokers", **more)).status_code == 200
-    return set(hosts.seen)
+    return set(authorizer.seen)
 
 
 async def test_what_a_client_says_of_its_address_counts_for_a_trusted_proxy_only() -> None:
-    hosts = Hosts()
+    authorizer = RecordingAuthorizer()
     said = {"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.8", "Forwarded": "for=198.51.100.9"}
-    async with service(authorizer=hosts) as one:
-        assert await _seen(one, hosts, "", headers=said) == {"127.0.0.1"}
-        reach = Reach(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, reach=reach)
+    async with service(authorizer=authorizer) as one:
+        assert await _seen(one, authorizer, "", headers=said) == {"127.0.0.1"}
+        hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
+        other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
         base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
-        assert await _seen(one, hosts, base, headers=said) == {"198.51.100.7"}
+        assert await _seen(one, authorizer, base, headers=said) == {"198.51.100.7"}
         await other.stop()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from events.catalog import EVENT_VERSION
+from events.logs.log import read_one
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
@@ -188,11 +189,11 @@ async def test_a_request_shows_its_outcome(one: Service) -> None:
     assert (shown["api"], shown["timeout_ms"], shown["principal"]) == ("HTTP", 30_000, "User:ANONYMOUS")
     assert shown["deadline_at_ms"] == shown["requested_at_ms"] + 30_000
     assert (topic["topic"], topic["status"], topic["error"], topic["code"]) == ("t", "created", "NONE", 0)
-    assert topic["wanted"] == "to be created with 1 partition, the default factor, retention.ms=5"
+    assert topic["change"] == "to be created with 1 partition, the default factor, retention.ms=5"
     assert topic["requested"]["configs"] == {"retention.ms": "5"}
     gone = await one.request("DELETE", "/v1/topics/t")
     topic = (await one.get(f"/v1/requests/{gone['request_id']}"))["topics"][0]
-    assert (topic["status"], topic["wanted"], topic["requested"]) == ("deleted", "to be deleted", None)
+    assert (topic["status"], topic["change"], topic["requested"]) == ("deleted", "to be deleted", None)
     reply = await one.get("/v1/requests/nonesuch", 404)
     assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
 
@@ -219,13 +220,13 @@ async def test_events_come_in_pages_and_by_topic_and_by_request(one: Service) ->
     await one.create("u", num_partitions=1)
     end = one.log.durable_offset
     seen: list[int] = []
-    start: int | None = 0
-    while start is not None:
-        page = await one.get("/v1/events", **{"from": start, "limit": 3})
+    more: dict[str, Any] | None = {}
+    while more is not None:
+        page = await one.get("/v1/events", limit=3, **more)
         _check_times(page)
         assert page["end"] == end
         seen += [event["offset"] for event in page["events"]]
-        start = page["next"]
+        more = {"cursor": page["next_cursor"]} if "next_cursor" in page else None
     assert seen == list(range(end))
     of_topic = await one.get("/v1/events", topic="t")
     assert {event["fields"]["topic"] for event in of_topic["events"]} == {"t"}
@@ -365,12 +366,13 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytes
         for number in range(4):
             await one.create(f"t{number}", num_partitions=20)
         for which in ({}, {"topic": "t"}, {"request": made["request_id"]}):
-            whole, start, pages = [], 0, 0
-            while start is not None:
-                page = await one.get("/v1/events", **which, **{"from": start})
+            more: dict[str, Any] | None = {}
+            whole, pages = list[int](), 0
+            while more is not None:
+                page = await one.get("/v1/events", **which, **more)
                 whole += [event["offset"] for event in page["events"]]
-                start, pages = page["next"], pages + 1
-                assert sum(len(one.log.read_one(event["offset"])) for event in page["events"][:-1]) < 200
+                more, pages = {"cursor": page["next_cursor"]} if "next_cursor" in page else None, pages + 1
+                assert sum(len(read_one(one.log, event["offset"])) for event in page["events"][:-1]) < 200
             assert pages > 1
             assert whole == sorted(set(whole))
         assert whole == [record.offset for record in one.query.parts[0].request_events(made["request_id"])]

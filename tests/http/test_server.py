@@ -13,7 +13,7 @@ import structlog
 
 from controller.http.app import Parts, build_app
 from controller.http.following import Followers
-from controller.http.gate import Reach
+from controller.http.gate import Hosts
 from controller.http.query_threads import Reading, Stopping
 from controller.http.server import HttpServer
 from tests.http.service import Service, service
@@ -81,7 +81,7 @@ async def test_real_brokers_cannot_be_stopped_over_http(one: Service) -> None:
     followers = Followers(one.query, reading, stopping)
     brokers: object = object()
     parts = Parts(one.api, brokers, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
-    transport = httpx.ASGITransport(app=build_app(parts, "1", Reach()))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=build_app(parts, "1", Hosts()))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
         assert (await client.get("/health/live")).status_code == 200

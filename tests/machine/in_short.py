@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
 from events import access, catalog
-from events.catalog import Event, Partition
+from events.catalog import Event, Partition, ReplicaMetadata
 from events.names import BrokerId
 from projections.text.wording import acl_text, quotas_text
 
@@ -54,16 +54,8 @@ def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
             return "configs(" + " ".join(f"{name}={value}" for name, value in event.configs) + ")"
         case catalog.ChangeRejected():
             return "rejected"
-        case catalog.LeaderElected() | catalog.IsrChanged():
-            kind = "elected" if isinstance(event, catalog.LeaderElected) else "isr"
-            return (
-                f"{kind}({event.partition}: {event.leader} of {_dotted(event.isr)} "
-                f"e{event.leader_epoch}/{event.partition_epoch})"
-            )
-        case catalog.PartitionChanged():
-            return f"changed({event.partition}: {_changes(event)} e{event.leader_epoch}/{event.partition_epoch})"
-        case catalog.PlaceholderFilled():
-            return f"filled({event.partition}: {event.placeholder} by {event.broker_id} e{event.partition_epoch})"
+        case catalog.PartitionChanged(partition=index, before=before, after=after):
+            return f"changed({index}: {differences(before, after)} e{after.leader_epoch}/{after.partition_epoch})"
         case catalog.MetadataPropagated():
             return f"known({_dotted(event.brokers)})"
         case catalog.TopicReady():
@@ -124,17 +116,19 @@ def _access_text(event: _OfAccess) -> str:
             return f"{'credential' if isinstance(event, access.ScramCredentialSet) else 'no-credential'}({event.user})"
 
 
-def _changes(event: catalog.PartitionChanged) -> str:
-    """The changed fields of a partition, in the order of the event."""
-    words = [] if event.leader is None else [f"leader={event.leader}"]
-    for name in ("isr", "replicas", "adding", "removing", "elr", "last_known_elr"):
-        ids: tuple[BrokerId, ...] | None = getattr(event, name)
-        if ids is not None:
-            words.append(f"{name}={_dotted(ids) or '-'}")
-    if event.directories is not None:
-        words.append("directories=" + ".".join(str(int.from_bytes(one, "big")) for one in event.directories))
-    if event.recovering is not None:
-        words.append("recovering" if event.recovering else "recovered")
+def differences(before: Partition, after: Partition) -> str:
+    """The fields in which a partition differs after a change; the leader if its epoch has risen."""
+    old, new = before.replica_metadata or ReplicaMetadata(), after.replica_metadata or ReplicaMetadata()
+    words = [f"leader={after.leader}"] if after.leader_epoch != before.leader_epoch else []
+    lists = [(name, getattr(before, name), getattr(after, name)) for name in ("isr", "replicas")]
+    lists += [
+        (name, getattr(old, name), getattr(new, name)) for name in ("adding", "removing", "elr", "last_known_elr")
+    ]
+    words += [f"{name}={_dotted(ids) or '-'}" for name, had, ids in lists if ids != had]
+    if new.directories != old.directories:
+        words.append("directories=" + ".".join(str(int.from_bytes(one, "big")) for one in new.directories))
+    if new.recovering != old.recovering:
+        words.append("recovering" if new.recovering else "recovered")
     return " ".join(words)
 
 

@@ -269,19 +269,6 @@ def _confirm(rig: Rig, text: str) -> commands.ConfirmMetadata:
     )
 
 
-def _leader(rig: Rig, text: str) -> commands.ReportLeader:
-    """`leader NAME PARTITION BROKER serves|gone`"""
-    (name, partition, broker, how), options = _options(text)
-    return commands.ReportLeader(
-        **_stamps(rig, options),
-        topic=name,  # type: ignore[arg-type]
-        partition=int(partition),
-        broker_id=BrokerId(int(broker)),
-        serving=how == "serves",
-        reason="probe",
-    )
-
-
 def _expire(rig: Rig, text: str) -> commands.ExpireRequest:
     """`expire NAME id=REQUEST [at=MS from now]`"""
     words, options = _options(text)
@@ -378,7 +365,6 @@ _VERBS: dict[str, Callable[[Rig, str], AnyCommand]] = {
     "isr": _isr,
     "sync": _sync,
     "confirm": _confirm,
-    "leader": _leader,
     "expire": _expire,
     "settings": _settings,
     "seen": _seen,

@@ -31,8 +31,7 @@ ON_TOPICS = (
     catalog.TopicDeleted,
     catalog.TopicReady,
     catalog.PartitionsAdded,
-    catalog.LeaderElected,
-    catalog.PlaceholderFilled,
+    catalog.PartitionChanged,
     catalog.MetadataPropagated,
     catalog.TopicConfigsChanged,
 )
@@ -55,12 +54,10 @@ def test_a_colliding_topic_name(kind: type) -> None:
 A = TopicName("a")
 NOT_OF_ITS_TOPIC = [
     (_first(catalog.TopicCreated).event, "topic 'a' exists"),
-    (catalog.PlaceholderFilled(A, 0, BrokerId(-7), BrokerId(3), 1), "partition 0 has no placeholder -7"),
     (replace(_first(catalog.PartitionsAdded).event, topic=A, first=3), "topic 'a' has 2 partitions"),
     *(
-        (replace(_first(kind).event, topic=A, partition=index), f"topic 'a' has no partition {index}")
-        for kind in (catalog.LeaderElected, catalog.PlaceholderFilled)
-        for index in (-1, 2)
+        (replace(_first(catalog.PartitionChanged).event, topic=A, partition=n), f"topic 'a' has no partition {n}")
+        for n in (-1, 2)
     ),
 ]
 

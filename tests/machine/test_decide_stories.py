@@ -15,14 +15,14 @@ STORIES = """
 # placeholders for CreatePartitions too; the factor counts them (KIP-409)
 1 2 3 has:t:1x3 fewer
     fence 2 | fenced(2 e2)
-    reconcile t | isr(0: 3 of 3.1 e0/1)
+    reconcile t | changed(0: isr=3.1 e0/1)
     partitions t to=2 | added(1: 3.1/3.1.-1) => NONE
     fence 3 | fenced(3 e3)
     partitions t to=3 | added(2: 1/1.-1.-2) => NONE
     unfence 2 | unfenced(2 e2)
-    reconcile t | elected(0: 1 of 1 e1/2) filled(1: -1 by 2 e1) elected(1: 1 of 1 e1/2) filled(2: -1 by 2 e1)
+    reconcile t | changed(0: leader=1 isr=1 e1/2) changed(1: leader=1 isr=1 replicas=3.1.2 e1/1) changed(2: replicas=1.2.-2 e0/1)
     unfence 3 | unfenced(3 e3)
-    reconcile t | filled(2: -2 by 3 e2)
+    reconcile t | changed(2: replicas=1.2.3 e0/2)
     reconcile t | nothing
 
 # without the setting CreatePartitions needs as many live brokers as the factor
@@ -49,7 +49,7 @@ STORIES = """
     unfence 3 | unfenced(3 e3)
     register 4 rack=c | registered(4 e4)
     unfence 4 | unfenced(4 e4)
-    reconcile t | filled(0: -1 by 3 e1) filled(0: -2 by 4 e2) filled(1: -1 by 4 e1) filled(1: -2 by 3 e2)
+    reconcile t | changed(0: replicas=1.3.4 e0/1) changed(1: replicas=1.4.3 e0/1)
     reconcile t | nothing
 
 # one broker joins: one placeholder of each partition is filled, the other waits
@@ -57,10 +57,10 @@ STORIES = """
     create t 2x3 | requested created(1/1.-1.-2 1/1.-1.-2)
     register 2 | registered(2 e2)
     unfence 2 | unfenced(2 e2)
-    reconcile t | filled(0: -1 by 2 e1) filled(1: -1 by 2 e1)
+    reconcile t | changed(0: replicas=1.2.-2 e0/1) changed(1: replicas=1.2.-2 e0/1)
     register 3 | registered(3 e3)
     unfence 3 | unfenced(3 e3)
-    reconcile t | filled(0: -2 by 3 e2) filled(1: -2 by 3 e2)
+    reconcile t | changed(0: replicas=1.2.3 e0/2) changed(1: replicas=1.2.3 e0/2)
 
 # a rack that a fenced replica holds counts as used
 1@a 2@b has:t:1x2 fewer
@@ -69,29 +69,29 @@ STORIES = """
     create v 1x3 | requested created(1/1.-1.-2)
     unfence 2 | unfenced(2 e2)
     fence 1 | fenced(1 e1)
-    reconcile v | filled(0: -1 by 2 e1) elected(0: -1 of 1 e1/2)
+    reconcile v | changed(0: leader=-1 replicas=1.2.-2 e1/1)
     register 3 rack=a | registered(3 e3)
     unfence 3 | unfenced(3 e3)
     register 4 rack=c | registered(4 e4)
     unfence 4 | unfenced(4 e4)
-    reconcile v | filled(0: -2 by 4 e3)
+    reconcile v | changed(0: replicas=1.2.4 e1/2)
 
 # a filled replica is in sync when its leader says so; old epochs change nothing
 1 fewer
     create t 1x2 | requested created(1/1.-1)
     register 2 | registered(2 e2)
     unfence 2 | unfenced(2 e2)
-    reconcile t | filled(0: -1 by 2 e1)
+    reconcile t | changed(0: replicas=1.2 e0/1)
     isr t by=1 0:1.2:0:0 | nothing
     isr t by=1 0:1.2:0:2 | nothing
     isr t by=1 0:1.2:1:1 | nothing
     isr t by=2 0:1.2:0:1 | nothing
-    isr t by=1 0:1.2:0:1 | isr(0: 1 of 1.2 e0/2)
+    isr t by=1 0:1.2:0:1 | changed(0: isr=1.2 e0/2)
     isr t by=1 0:1.2:0:2 | nothing
 
 # reports that do not fit
 1 2 3! has:t:1x2
-    isr t by=1 0:1:0:0 | isr(0: 1 of 1 e0/1)
+    isr t by=1 0:1:0:0 | changed(0: isr=1 e0/1)
     isr t by=2 0:1:0:0 | nothing
     isr t by=1 0:2:0:1 | nothing
     isr t by=1 0::0:1 | nothing
@@ -104,87 +104,87 @@ STORIES = """
 1 2 has:t:1x2
     fence 2 | fenced(2 e2)
     isr t by=1 0:1.2:0:0 | nothing
-    isr t by=1 0:1:0:0 | isr(0: 1 of 1 e0/1)
+    isr t by=1 0:1:0:0 | changed(0: isr=1 e0/1)
 
 # two reports of one partition in one command: the second is on top of the first, its epoch is old
 1 2 3 has:t:1x3
-    isr t by=3 0:3:0:0 0:3.1:0:0 | isr(0: 3 of 3 e0/1)
-    isr t by=3 0:3.1:0:1 0:3.1.2:0:2 | isr(0: 3 of 3.1 e0/2) isr(0: 3 of 3.1.2 e0/3)
+    isr t by=3 0:3:0:0 0:3.1:0:0 | changed(0: isr=3 e0/1)
+    isr t by=3 0:3.1:0:1 0:3.1.2:0:2 | changed(0: isr=3.1 e0/2) changed(0: isr=3.1.2 e0/3)
 
 # a leader dies: the next in-sync replica leads; its in-sync set loses it
 1 2 3 has:t:1x3
     fence 3 | fenced(3 e3)
-    reconcile t | elected(0: 1 of 1.2 e1/1)
+    reconcile t | changed(0: leader=1 isr=1.2 e1/1)
     unfence 3 | unfenced(3 e3)
     reconcile t | nothing
-    isr t by=1 0:1.2.3:1:1 | isr(0: 1 of 3.1.2 e1/2)
+    isr t by=1 0:1.2.3:1:1 | changed(0: isr=1.2.3 e1/2)
 
 # a follower dies: the same leader, a smaller in-sync set
 1 2 3 has:t:1x3
     fence 1 | fenced(1 e1)
-    reconcile t | isr(0: 3 of 3.2 e0/1)
+    reconcile t | changed(0: isr=3.2 e0/1)
 
 # the last of the in-sync set dies: no leader, and the set keeps it until it returns
 1 2 has:t:1x2
     fence 1 | fenced(1 e1)
-    reconcile t | elected(0: 2 of 2 e1/1)
+    reconcile t | changed(0: leader=2 isr=2 e1/1)
     fence 2 | fenced(2 e2)
-    reconcile t | elected(0: -1 of 2 e2/2)
+    reconcile t | changed(0: leader=-1 e2/2)
     unfence 1 | unfenced(1 e1)
     reconcile t | nothing
     unfence 2 | unfenced(2 e2)
-    reconcile t | elected(0: 2 of 2 e3/3)
+    reconcile t | changed(0: leader=2 e3/3)
 
 # all die before anybody looks: the set stays whole
 1 2 has:t:1x2
     fence 1 | fenced(1 e1)
     fence 2 | fenced(2 e2)
-    reconcile t | elected(0: -1 of 1.2 e1/1)
+    reconcile t | changed(0: leader=-1 e1/1)
     unfence 2 | unfenced(2 e2)
-    reconcile t | elected(0: 2 of 2 e2/2)
+    reconcile t | changed(0: leader=2 isr=2 e2/2)
 
 # unclean election, where the topic allows it
 1 2 has:t:1x2
     alter t set:unclean.leader.election.enable=TRUE | configs(unclean.leader.election.enable=true) => NONE
     fence 1 | fenced(1 e1)
-    reconcile t | elected(0: 2 of 2 e1/1)
+    reconcile t | changed(0: leader=2 isr=2 e1/1)
     fence 2 | fenced(2 e2)
     unfence 1 | unfenced(1 e1)
-    reconcile t | elected(0: 1 of 1 e2/2)
+    reconcile t | changed(0: leader=1 isr=1 e2/2)
 
 # unclean election is the last resort: a member of the in-sync set comes first
 1 2 3 has:t:1x3 unclean.leader.election.enable=true
-    isr t by=3 0:3.2:0:0 | isr(0: 3 of 3.2 e0/1)
+    isr t by=3 0:3.2:0:0 | changed(0: isr=3.2 e0/1)
     fence 3 | fenced(3 e3)
-    reconcile t | elected(0: 2 of 2 e1/2)
+    reconcile t | changed(0: leader=2 isr=2 e1/2)
     fence 2 | fenced(2 e2)
-    reconcile t | elected(0: 1 of 1 e2/3)
+    reconcile t | changed(0: leader=1 isr=1 e2/3)
 
 # unclean election allowed when the leader is gone already: at once
 1 2 3 has:t:1x2
     fence 1 | fenced(1 e1)
-    reconcile t | isr(0: 3 of 3 e0/1)
+    reconcile t | changed(0: isr=3 e0/1)
     fence 3 | fenced(3 e3)
-    reconcile t | elected(0: -1 of 3 e1/2)
+    reconcile t | changed(0: leader=-1 e1/2)
     unfence 1 | unfenced(1 e1)
     reconcile t | nothing
     alter t set:retention.ms=5 | configs(retention.ms=5) => NONE
     alter t set:unclean.leader.election.enable=true dry | => NONE
-    alter t set:unclean.leader.election.enable=true | configs(retention.ms=5 unclean.leader.election.enable=true) elected(0: 1 of 1 e2/3) => NONE
+    alter t set:unclean.leader.election.enable=true | configs(retention.ms=5 unclean.leader.election.enable=true) changed(0: leader=1 isr=1 e2/3) => NONE
 
 # unclean election, where the cluster allows it and the topic does not
 1 2 has:t:1x2 unclean.leader.election.enable=true
     alter t set:unclean.leader.election.enable=false | configs(unclean.leader.election.enable=false) => NONE
     fence 1 | fenced(1 e1)
-    reconcile t | elected(0: 2 of 2 e1/1)
+    reconcile t | changed(0: leader=2 isr=2 e1/1)
     fence 2 | fenced(2 e2)
     unfence 1 | unfenced(1 e1)
-    reconcile t | elected(0: -1 of 2 e2/2)
+    reconcile t | changed(0: leader=-1 e2/2)
 
 # a broker is forgotten: its replicas stay, it leads no more
 1 2 has:t:1x2
     unregister 2 | unregistered(2 e2)
-    reconcile t | isr(0: 1 of 1 e0/1)
+    reconcile t | changed(0: isr=1 e0/1)
     unregister 2 | => BROKER_ID_NOT_REGISTERED
     fence 2 | => BROKER_ID_NOT_REGISTERED
     unfence 2 | => BROKER_ID_NOT_REGISTERED
@@ -250,16 +250,16 @@ STORIES = """
     confirm 1 2 | known(1.2)
     fence 3 | fenced(3 e3)
     confirm 1 2 | nothing
-    reconcile t | elected(0: 1 of 1 e1/1) ready answered => NONE after 4 ms
+    reconcile t | changed(0: leader=1 isr=1 e1/1) ready answered => NONE after 4 ms
 
 # no broker is left: not complete, whatever was confirmed
 1
     create t 1x1 id=w | requested created(1)
     fence 1 | fenced(1 e1)
     confirm 1 | known(1)
-    reconcile t | elected(0: -1 of 1 e1/1)
+    reconcile t | changed(0: leader=-1 e1/1)
     unfence 1 | unfenced(1 e1)
-    reconcile t | elected(0: 1 of 1 e2/2) ready answered => NONE after 5 ms
+    reconcile t | changed(0: leader=1 e2/2) ready answered => NONE after 5 ms
 
 # the deadline passes: how far it came; it may be complete later, and nobody is answered twice
 1 2
@@ -292,30 +292,6 @@ STORIES = """
     expire t id=w1 at=5000 | nothing
     confirm 1 | known(1) ready answered => NONE after 1 ms
 
-# a leader that cannot serve is replaced; one that serves settles its topic
-1 2 3 has:t:1x2
-    leader t 0 1 gone | nothing
-    leader t 0 3 gone | elected(0: 1 of 1 e1/1)
-    leader t 0 3 serves | nothing
-    leader t 0 1 serves | nothing
-    leader t 0 1 gone | elected(0: -1 of 1 e2/2)
-    leader t 0 1 serves | elected(0: 1 of 1 e3/3)
-    leader t 5 1 gone | nothing
-    leader u 0 1 gone | nothing
-
-# nobody takes over who is not live
-1 2 has:t:1x2
-    fence 2 | fenced(2 e2)
-    leader t 0 1 gone | elected(0: -1 of 1.2 e1/1)
-    reconcile t | elected(0: 1 of 1 e2/2)
-
-# a leader that is replaced may complete a create
-1 2 3
-    create t 1x2 id=w | requested created(3.1)
-    confirm 1 2 | known(1.2)
-    fence 3 | fenced(3 e3)
-    leader t 0 3 gone | elected(0: 1 of 1 e1/1) ready answered => NONE after 3 ms
-
 # settings that are in force are not recorded again; a new release is
 1
     settings | nothing
@@ -327,7 +303,7 @@ STORIES = """
 # names that are not there, and the same name twice, in a reconcile
 1 2 has:t:1x2
     fence 2 | fenced(2 e2)
-    reconcile u t t | isr(0: 1 of 1 e0/1)
+    reconcile u t t | changed(0: isr=1 e0/1)
 """  # noqa: E501 - what comes of a command is one line
 
 

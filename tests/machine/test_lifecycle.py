@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from events.catalog import (
     EVENT_TYPES,
     BrokerUnfenced,
     CreateAnswered,
     CreateRequested,
-    LeaderElected,
+    Partition,
+    PartitionChanged,
     TopicCreated,
 )
 from events.names import NO_LEADER, BrokerId, RequestId, TopicName
@@ -27,7 +29,7 @@ from tests.machine.audit.lifecycle import (
     event_name,
 )
 from tests.machine.audit.lifecycle_page import page
-from tests.machine.audit.planted import clean
+from tests.machine.audit.planted import clean, ids
 from tests.machine.tables import command, given
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
@@ -47,7 +49,7 @@ def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
         fresh += new
     assert reached == set(lifecycle.table), "every state can be reached, and has a row"
     assert set(lifecycle.meaning) == set(lifecycle.table), "every state is explained"
-    names = {kind.__name__ for kind in EVENT_TYPES} | {"LeaderLost", "PartitionLed", "PartitionUnled"}
+    names = {kind.__name__ for kind in EVENT_TYPES} | {"LeaderElected", "LeaderLost"}
     assert {event for nexts in lifecycle.table.values() for event in nexts} <= names, "every event is in the catalog"
 
 
@@ -80,9 +82,11 @@ def test_an_event_that_may_not_come_is_an_error() -> None:
 
 
 def test_an_election_that_nobody_wins_is_called_otherwise() -> None:
-    won = LeaderElected(TopicName("t"), 0, BrokerId(1), (BrokerId(1),), 1, 1, "")
-    lost = LeaderElected(TopicName("t"), 0, NO_LEADER, (BrokerId(1),), 2, 2, "")
-    assert (event_name(won), event_name(lost)) == ("LeaderElected", "LeaderLost")
+    one, other = (Partition(ids(1, 2), ids(1, 2), BrokerId(leader)) for leader in (1, 2))
+    nobody = replace(other, leader=NO_LEADER)
+    pairs = ((one, other), (other, nobody), (one, replace(one, isr=ids(1))))
+    won, lost, same = (PartitionChanged(TopicName("t"), 0, before, after, "") for before, after in pairs)
+    assert [event_name(event) for event in (won, lost, same)] == ["LeaderElected", "LeaderLost", "PartitionChanged"]
     assert advance(PARTITION, "led", lost) == "leaderless"
     with pytest.raises(OutOfLifecycle):
         advance(PARTITION, "leaderless", lost)

@@ -71,10 +71,10 @@ STORIES = """
     seen t 1.2.3::1:0 2.3.1::2:4 conf= | discovered(1.2.3 2.3.1 led by 1e0/0 2e4/0)
     fence 1 | fenced(1 e1)
     reconcile t | nothing
-    seen t 1.2.3:2.3:2:1 2.3.1:2.3:2:4 | elected(0: 2 of 2.3 e1/1) isr(1: 2 of 2.3 e4/1)
+    seen t 1.2.3:2.3:2:1 2.3.1:2.3:2:4 | changed(0: leader=2 isr=2.3 e1/1) changed(1: isr=2.3 e4/1)
     seen t 1.2.3:2.3:2:0 2.3.1:2.3:2:4 | nothing
     seen t 1.2.3:3:3:4 2.3.1:2.3:2:5 | discovered(3/1.2.3 2.3/2.3.1 led by 3e4/2 2e5/2)
-    seen t 1.2.3:3:-1:5 2.3.1:2.3:2:5 | elected(0: -1 of 3 e5/3)
+    seen t 1.2.3:3:-1:5 2.3.1:2.3:2:5 | changed(0: leader=-1 e5/3)
 
 # a leader of which it is not known yet that it lives is not taken over
 1 2 3! cluster
@@ -120,9 +120,9 @@ discovered(2.1.3 1.2 led by 2e0/1 1e0/0 retention.ms=6)
     seen t 1.2::1:0 | nothing
     register 3 | registered(3 e3)
     unfence 3 | unfenced(3 e3)
-    reconcile t | filled(0: -1 by 3 e1)
+    reconcile t | changed(0: replicas=1.2.3 e0/1)
     seen t 1.2.3:1.2:1:0 | nothing
-    seen t 1.2.3:1.2.3:1:0 | isr(0: 1 of 1.2.3 e0/2)
+    seen t 1.2.3:1.2.3:1:0 | changed(0: isr=1.2.3 e0/2)
 
 # what others filled by hand needs no place any more; what is in sync nowhere keeps its last member (KIP-966)
 1 2 cluster fewer
@@ -130,7 +130,7 @@ discovered(2.1.3 1.2 led by 2e0/1 1e0/0 retention.ms=6)
     register 3 | registered(3 e3)
     unfence 3 | unfenced(3 e3)
     seen t 3.2.1::3:0 | discovered(3.2.1 led by 3e0/1)
-    seen t 3.2.1:3:3:0 | isr(0: 3 of 3 e0/2)
+    seen t 3.2.1:3:3:0 | changed(0: isr=3 e0/2)
 """
 
 

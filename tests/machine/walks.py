@@ -116,10 +116,7 @@ def _confirm(chance: Random) -> str:
 
 def _report(chance: Random) -> str:
     name = _name(chance)
-    leader = f"leader {name} {chance.choice('012')} {_broker(chance)} {chance.choice(('serves', 'gone'))}"
-    return chance.choice(
-        (f"sync {name}", f"sync {name}", f"sync {name} alone", f"isr {name} by=1 0:1.2:0:1 1:2:1:1", leader)
-    )
+    return chance.choice((f"sync {name}", f"sync {name}", f"sync {name} alone", f"isr {name} by=1 0:1.2:0:1 1:2:1:1"))
 
 
 def _time(chance: Random) -> str:

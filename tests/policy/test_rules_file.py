@@ -13,7 +13,7 @@ from tests.policy.requests import rows
 MISTAKES = r"""
 # keys and shapes
 foo = 1                                   | rule 'r': foo = 1: unknown key; allowed: name, mode, hint, principals, except_principals, topics, except_topics, refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
-topics = 'a*'                             | rule 'r': demands nothing; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
+topics = 'a*'                             | rule 'r': has no requirement; allowed: at least one of refuse, name_pattern, partitions, replication_factor, configs, required_configs, allowed_configs, forbidden_configs
 refuse = 'no'; mode = 'audit'             | rule 'r': mode = 'audit': is not a mode; allowed: enforce or observe
 refuse = 'no'; mode = ['observe']         | rule 'r': mode = ['observe']: is not a mode; allowed: enforce or observe
 refuse = ' '                              | rule 'r': refuse = ' ': is not a text; allowed: a text, such as the reason or a contact

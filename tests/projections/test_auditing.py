@@ -201,7 +201,7 @@ TAMPERINGS = [
     Tampering(change_event, "events 0 to 255 are not those of the tree"),
     Tampering(change_newest, "are not those of its tree|the tree head stored with the log is not"),
     Tampering(swap_events, "events 256 to 511 are not those of the tree"),
-    Tampering(drop_event, "event 100 is missing|events are missing after"),
+    Tampering(drop_event, "event 100 is missing|1 of the events 0 to .* are missing in table file"),
     Tampering(cut, "its tree covers .* events instead of|everything up to .* was synced"),
     Tampering(change_subtree, "events 0 to 255 are not those of the tree"),
     Tampering(drop_subtree, "its tree lacks the hash over events 0 to 255"),

@@ -52,15 +52,16 @@ not waiting
 It was created at 2023-11-14T22:13:20.008Z and is ready.
 14 +2 CreateTopic again: t: answered in 0 ms: TOPIC_ALREADY_EXISTS (36): Topic 't' already exists. \
 It was created at 2023-11-14T22:13:20.008Z and is ready.
-17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 <= broker 4 is live (why) at offset 16
-18 +6 AlterPartition q: partition 0: in sync are now [3,1,2,4] under leader 3 (reported by the leader) \
+17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 (live brokers changed) \
+<= broker 4 is live (why) at offset 16
+18 +6 AlterPartition q: partition 0: in sync are [3,1,2,4] (reported by broker 3) \
 <= broker 4 is live (why) at offset 16
 20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
 <= broker 3 is fenced (why) at offset 19
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
-22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; set are now: \
+22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; now set: \
 cleanup.policy=delete,compact, retention.ms=7
-23 +11 CreatePartitions less: User:alice (table) asks for t to have 1 partition, but is refused with \
+23 +11 CreatePartitions less: User:alice (table) requests t to have 1 partition, but is refused with \
 INVALID_PARTITIONS (37) by validation:partitions: The topic t currently has 3 partition(s); 1 would not be an increase.
 24 +12 DeleteTopic end: User:bob (table) deletes t
 """
@@ -170,20 +171,20 @@ alter t set:min.insync.replicas=3 id=c1"""
 # after three brokers with a topic on all of them and min.insync.replicas=3: what happens, and what the last
 # event follows from
 CASES = {
-    "a broker that came back after an unclean end, while another was fenced": (
+    "a broker that came back after an unclean shutdown, while another was fenced": (
         "fence 2; reconcile t; join 2 as=second unclean; fence 3; reconcile t",
         # 3 left the in-sync set in the same step, later
         "broker 3 is fenced (why)",
     ),
-    "a broker that came back after an unclean end": (
+    "a broker that came back after an unclean shutdown": (
         "fence 2; fence 3; reconcile t; join 2 as=second unclean; reconcile t",
-        "broker 2 registers, with epoch 4, after an unclean end",
+        "broker 2 registers, with epoch 4, after an unclean shutdown",
     ),
-    "a live broker that registers anew after an unclean end": (
+    "a live broker that registers again after an unclean shutdown": (
         "join 2 as=second unclean; reconcile t",
-        "broker 2 registers, with epoch 4, after an unclean end",
+        "broker 2 registers, with epoch 4, after an unclean shutdown",
     ),
-    "a live broker that registers anew after it ended in order": (
+    "a live broker that registers again after it ended in order": (
         "join 2 as=second; reconcile t",
         "broker 2 is fenced (registered again)",
     ),

@@ -14,7 +14,7 @@ from events.catalog import Recorded
 from events.logs.log import EventLog
 from events.names import shard_key
 from projections.queries import past
-from projections.queries.past import LEFT_AFTER_PAGES
+from projections.queries.past import ABANDONED_AFTER_PAGES
 from projections.queries.query import Query
 from projections.views.rows import TopicRow
 from tests.machine.walks import Walk, walked, walks
@@ -87,12 +87,12 @@ def test_two_lists_at_once_do_not_read_in_turns() -> None:
     one = Counting(story(60))
     end = one.log.durable_offset
     with long_from(1):
-        for _ in range(LEFT_AFTER_PAGES * 2):
+        for _ in range(ABANDONED_AFTER_PAGES * 2):
             for moment in (end, end - 1):
                 page = one.query.topics_at(moment, one.first, 1)
                 assert [row.name for row in page.rows] == one.names[1:2], "whichever way"
         assert one.reads == [(0, end)]
-        for _ in range(LEFT_AFTER_PAGES + 1):
+        for _ in range(ABANDONED_AFTER_PAGES + 1):
             one.query.topics_at(end - 1, one.first, 1)
         assert one.reads == [(0, end), (0, end - 1)], "who listed the first has left"
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from controller.machine.apply import CannotApply
 from events.catalog import (
     Cause,
     ChangeAsked,
-    LeaderElected,
+    Partition,
+    PartitionChanged,
     PartitionsAdded,
     PartitionsWanted,
-    PlaceholderFilled,
     Recorded,
     TopicReady,
 )
@@ -86,11 +87,11 @@ def test_replicas_that_do_not_serve_are_those_on_brokers_that_are_not_live_and_t
 
 NAME = TopicName("t")
 REQUESTED = ChangeAsked("CreatePartitions", 3, PartitionsWanted(6, None))
+ONE = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1))
 MISFITS = (
     TopicReady(NAME),
-    LeaderElected(NAME, 7, BrokerId(1), (BrokerId(1),), 1, 1, "why"),
+    PartitionChanged(NAME, 7, ONE, replace(ONE, partition_epoch=1), "why"),
     PartitionsAdded(RequestId("q"), NAME, 5, (), "User:alice", None, (), REQUESTED),
-    PlaceholderFilled(NAME, 0, BrokerId(-1), BrokerId(2), 1),
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 from controller.machine.apply import CannotApply
 from events.catalog import BrokerFenced, Cause, SettingsChanged
 from events.codec import encode_event
-from events.logs.log import Commit, Entry, EventLog, LogCorrupted
+from events.logs.log import Commit, Entry, EventLog, LogCorrupted, read_one
 from events.logs.memory_log import InMemoryLog
 from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash, root_from_inclusion
 from events.logs.rocksdb_log import RocksDbLog
@@ -96,7 +96,7 @@ def test_roots_and_proofs_of_every_size(log: EventLog) -> None:
         assert root == root_by_hand(log, size)
         assert is_consistent(size, root, 1578, reader.root(), reader.consistency(size, 1578))
         for offset in {0, size - 1, chosen.randrange(size)}:
-            leaf = leaf_hash(log.read_one(offset))
+            leaf = leaf_hash(read_one(log, offset))
             assert root_from_inclusion(leaf, offset, size, reader.inclusion(offset, size)) == root
 
 
@@ -195,7 +195,7 @@ def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None
 def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
-    log.put_state({HEAD: head})
+    log.write(Commit(own={HEAD: head}))
     with pytest.raises(LogCorrupted, match=r"instead of 300|the head of its tree has"):
         stored_head(log)
 

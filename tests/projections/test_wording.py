@@ -11,19 +11,19 @@ from tests.projections.logs import story
 WORDS = [
     (
         "acls bob/allow/create/topic/pay.…",
-        "User:admin (table) adds an access control entry: User:bob may Create Topic:pay. (prefixed)",
+        "User:admin (table) adds an ACL: User:bob may Create Topic:pay. (prefixed)",
     ),
     (
         "acls bob/deny/all/cluster/kafka-cluster/10.0.0.7 User:*/allow/describe/topic/*",
-        "User:admin (table) adds 2 access control entries: User:* may Describe Topic:*; "
+        "User:admin (table) adds 2 ACLs: User:* may Describe Topic:*; "
         "User:bob may not All Cluster:kafka-cluster from 10.0.0.7",
     ),
     (
         "acls " + " ".join(f"u{number}/allow/read/topic/t" for number in range(8)),
-        "adds 8 access control entries: User:u0 may Read Topic:t; User:u1 may Read Topic:t; "
+        "adds 8 ACLs: User:u0 may Read Topic:t; User:u1 may Read Topic:t; "
         "User:u2 may Read Topic:t; User:u3 may Read Topic:t; User:u4 may Read Topic:t; and 3 more",
     ),
-    ("unacls topic/any/-/-/any", "User:admin (table) removes an access control entry: User:held may Read Topic:t"),
+    ("unacls topic/any/-/-/any", "User:admin (table) removes an ACL: User:held may Read Topic:t"),
     (
         "quotas user:<default>+client-id:c/controller_mutation_rate=2.5;request_percentage=3",
         "User:admin changes the quotas of client-id c, user <default>: controller_mutation_rate=2.5, "

@@ -7,6 +7,7 @@ from typing import Any
 
 from rocksdict import WriteBatch
 
+from events.logs.log import read_one
 from tests.replay.history import open_log
 
 
@@ -41,6 +42,6 @@ def put_event(path: Path, offset: int, value: bytes | None) -> None:
 def event_bytes(path: Path, offset: int) -> bytes:
     """The bytes of an event."""
     log = open_log(path)
-    value = log.read_one(offset)
+    value = read_one(log, offset)
     log.close()
     return value

@@ -11,7 +11,7 @@ from unittest.mock import patch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.brokers.simulated import SimulatedBrokers
-from controller.engine import stamps
+from controller.engine import requests
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands import access, commands
@@ -240,6 +240,6 @@ def write_history(folder: Path) -> Path:
             await day.controller.stop()
             log.close()
 
-    with patch.object(stamps, "PACE", 0.0):  # however busy the machine is, the day has its own times
+    with patch.object(requests, "PACE", 0.0):  # however busy the machine is, the day has its own times
         asyncio.run(whole_day())
     return folder

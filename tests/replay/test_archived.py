@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli.main import main
-from events.logs.archive.manifest import manifests_of
+from events.logs.archive.manifest import segments_of
 from events.logs.archive.segment import SegmentFile
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.log_ref import LogRef
@@ -68,12 +68,12 @@ def test_some_shards_of_the_archive(day: Path, cut: Path) -> None:
 
 def test_a_column_that_came_later_has_nothing_in_it(cut: Path, day: Path) -> None:
     with closing(open_log(cut)) as log:
-        manifest = next(manifests_of(log))
-        content = log.archive.content(manifest)
+        segment = next(segments_of(log))
+        content = log.archive.content(segment)
     older = pq.read_table(pa.BufferReader(content)).drop_columns(["host"])
     sink = pa.BufferOutputStream()
     pq.write_table(older, sink)
-    (batch,) = SegmentFile(manifest, sink.getvalue().to_pybytes()).batches(0, 5, arrow_schema(("offset", "host")))
+    (batch,) = SegmentFile(segment, sink.getvalue().to_pybytes()).batches(0, 5, arrow_schema(("offset", "host")))
     assert batch.to_pydict() == {"offset": [0, 1, 2, 3, 4], "host": [None] * 5}
 
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli import main, replay
+from events.logs.log import read_one
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.spark import session as session_module
 from projections.store.stored_topics import TOPIC
@@ -199,7 +200,7 @@ def test_a_damaged_log_never_passes(run: Run, own_history: LogRef, tmp_path: Pat
 def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) -> None:
     log = open_log(own_history.path)
     ready = next(offset for offset, value in log.read() if b"TopicReady" in value)
-    again = log.read_one(ready)
+    again = read_one(log, ready)
     log.close()
     put_event(own_history.path, ready + 1, again)
     ended = run("rebuild", own_history.text)
@@ -226,8 +227,8 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
             ("rebuild", "LOG", "--at", "noon"),
             "argument --at: 'noon' is not a valid point in time: use an offset",
         ),
-        (("compare", "LOG", "--at", "3"), "topicwright: compare goes without --at: the live state is as it is now"),
-        (("watch", "LOG", "--at", "3"), "topicwright: watch goes without --at: it follows the log from its first"),
+        (("compare", "LOG", "--at", "3"), "topicwright: compare does not take --at: the live state is as it is now"),
+        (("watch", "LOG", "--at", "3"), "topicwright: watch does not take --at: it follows the log from its first"),
         (("watch", "LOG", "--http", "localhost"), "topicwright: --http localhost is not HOST:PORT"),
         (("rebuild", "LOG", "--output", "folder"), "topicwright: folder already exists: name a new folder"),
         (("report", "LOG", "--output", "no/page.html"), "no/page.html cannot be written: it has to be a file in a "),
@@ -269,7 +270,7 @@ def test_wrong_usage_is_reported_before_spark_starts(
 def test_a_master_that_cannot_be_reached_is_reported(tmp_path: Path, history: LogRef) -> None:
     ended = command("rebuild", history.text, "--master", "nonsense://host", cwd=tmp_path)
     assert (ended.code, ended.out) == (2, "")
-    assert "'nonsense://host' is not a master that Spark knows" in ended.err
+    assert "'nonsense://host' is not a Spark master" in ended.err
 
 
 def test_every_sub_command_is_there() -> None:
@@ -282,7 +283,7 @@ def test_every_sub_command_is_there() -> None:
 def test_a_master_of_no_known_form_is_refused_with_those_that_are(run_without_spark: Run, history: LogRef) -> None:
     ended = run_without_spark("rebuild", history.text, "--master", "foo")
     assert (ended.code, ended.out) == (2, "")
-    assert "argument --master: 'foo' is not a master that Spark knows: say local, local[N]" in ended.err
+    assert "argument --master: 'foo' is not a Spark master: it must be local, local[N]" in ended.err
 
 
 def test_why_spark_did_not_start_comes_without_javas_stack() -> None:

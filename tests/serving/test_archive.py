@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from controller.cli.main import main
-from events.logs.archive.manifest import manifests_of, read_chain
+from events.logs.archive.manifest import read_manifest, segments_of
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER
@@ -39,7 +39,7 @@ def figure(server: Serving, name: str) -> int:
 def check_archive(data: Path) -> RocksDbLog:
     """Every segment is there once, none is missing, and all events are what the log's tree was made over; the log."""
     log = open_any(data)
-    manifests = list(manifests_of(log))
+    manifests = list(segments_of(log))
     assert [one.start for one in manifests] == [256 * number for number in range(len(manifests))]
     assert log.start_offset in {0, *(one.end for one in manifests)}
     return log
@@ -48,7 +48,7 @@ def check_archive(data: Path) -> RocksDbLog:
 def _archived(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
     """The events of an archive in a folder."""
     place = Folder(folder)
-    for record, value in archived(place, read_chain(place)[1]):
+    for record, value in archived(place, read_manifest(place).segments):
         if record.offset < end:
             yield record.offset, value
 
@@ -95,8 +95,8 @@ def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path:
         raise
     with closing(check_archive(server.data)) as log:
         assert log.start_offset > 512
-        starts = sorted(int(one.name[:20]) for one in (tmp_path / "archive" / "manifests").glob("*.json"))
-        known = [one.start for one in manifests_of(log)]
+        starts = [one.start for one in read_manifest(Folder(tmp_path / "archive")).segments]
+        known = [one.start for one in segments_of(log)]
         assert starts[: len(known)] == known
         assert len(starts) <= len(known) + 1, "the last one may have come as the service ended: the next start has it"
     check_log(server.data)

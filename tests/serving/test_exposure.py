@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.client_listeners import is_open, reach_of, refuse_open_http, warnings
+from controller.serving.client_listeners import hosts_of, is_open, refuse_open_http, warnings
 from controller.serving.listeners import plan
 from controller.settings.load import SettingsError, load_settings
 from events.catalog import Endpoint
@@ -60,9 +60,9 @@ def test_what_is_open_to_others_is_refused_or_warned_of(line: str, files: dict[s
 
 def test_names_and_proxies_come_from_settings() -> None:
     said = ["advertised.listeners=PLAINTEXT://Kafka.example:9092", "http.allowed.hosts=A.example, b"]
-    reach = reach_of(load_settings(overrides=[*said, "http.trusted.proxies=::ffff:10.0.0.1,10.1.0.0/16"]))
-    assert reach.names == {"kafka.example", "a.example", "b"}
-    assert reach.proxies == (ip_network("10.0.0.1"), ip_network("10.1.0.0/16"))
+    hosts = hosts_of(load_settings(overrides=[*said, "http.trusted.proxies=::ffff:10.0.0.1,10.1.0.0/16"]))
+    assert hosts.names == {"kafka.example", "a.example", "b"}
+    assert hosts.proxies == (ip_network("10.0.0.1"), ip_network("10.1.0.0/16"))
 
 
 def _serve(folder: Path, *more: str) -> list[str | Path]:

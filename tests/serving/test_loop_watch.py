@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from controller.http.metrics import Metrics
-from controller.serving.loop_watch import CAUSES_MAX, JUMP_MS, OTHER, OUTSIDE, LoopWatch
-from controller.serving.process import run_service
+from controller.serving.process import CAUSES_MAX, JUMP_MS, OTHER, OUTSIDE, LoopWatch, run_service
 
 BLOCKING = "import time\ndef blocks(seconds): time.sleep(seconds)\n"
 YEAR_MS = 365 * 24 * 3_600_000
@@ -117,7 +116,7 @@ async def test_a_wall_clock_that_is_set_is_one_line_and_counted(heard: Heard, wa
 
 @pytest.mark.parametrize("leads", [True, False])
 async def test_hanging_loop_ends_a_leader_only(heard: Heard, leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.serving.loop_watch.HANG_S", 0.3)
+    monkeypatch.setattr("controller.serving.process.HANG_S", 0.3)
     codes: list[int] = []
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms, lambda: leads, codes.append)
     watch.start()

@@ -21,9 +21,9 @@ class Planting:
             assert getattr(command, "topic", "") != "poison", "a planted bug"
             return decide(state, command)
 
-        def deaf(brokers, records):
-            assert not any(getattr(record.event, "topic", "") == "last" for record in records), "a bug in the brokers"
-            on_events(brokers, records)
+        def deaf(brokers, records, end):
+            assert brokers._controller.store.durable_named("last") is None, "a bug in the brokers"
+            on_events(brokers, records, end)
 
         decider.decide, SimulatedBrokers.on_events = broken, deaf
 

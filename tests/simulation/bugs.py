@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from controller.engine.deadlines import Deadlines
-from controller.engine.reconciler import Reconciler
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
+from controller.engine.tasks import Deadlines, Reconciler
 from events.names import ShardKey
 from tests.simulation.faulty_log import FaultyLog
 from tests.simulation.planting import Bugs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError, StateKeys
+from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
 from events.logs.memory_log import InMemoryLog
 
 
@@ -70,10 +70,6 @@ class FaultyLog:
             raise self._fail(LogWriteError("the write failed"))
         return self._log.write(commit)
 
-    def put_state(self, state: Mapping[bytes, bytes | None]) -> None:
-        self._check_writable()
-        self._log.put_state(state)
-
     def flush(self) -> int:
         self._check_writable()
         if self._disk.rng.random() < self._disk.failing_syncs:
@@ -103,33 +99,17 @@ class FaultyLog:
         self._check_readable()
         return self._log.read(start, end)
 
-    def read_one(self, offset: int) -> bytes:
-        self._check_readable()
-        return self._log.read_one(offset)
-
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         self._check_readable()
         return self._log.read_many(offsets)
 
-    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         self._check_readable()
-        return self._log.shard_offsets(shard_key, start, end)
-
-    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        self._check_readable()
-        return self._log.shard_runs(shard_keys, start, end)
+        return self._log.runs(index, name, start, end)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._check_readable()
         return self._log.shard_keys(after)
-
-    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
-        self._check_readable()
-        return self._log.request_offsets(request_id, start)
-
-    def archived_requests(self, end: int) -> Iterator[tuple[int, StateKeys]]:
-        self._check_readable()
-        return self._log.archived_requests(end)
 
     def get(self, key: bytes) -> bytes | None:
         self._check_readable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controller.machine.commands.commands import AnyCommand
-from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.catalog import Recorded
 
 

@@ -24,7 +24,7 @@ from controller.kafka.messages.cluster import (
 from controller.machine.commands.commands import AllocateProducerIds, AlterPartition, AssignDirectories, IsrReport
 from controller.machine.decision import PartitionAnswer
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.changes import replica_metadata_of
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from events.names import BrokerId, TopicId, TopicName
 

@@ -24,7 +24,8 @@ from controller.kafka.messages.topics import (
 from controller.machine.commands.commands import ElectLeaders, Reassignment, ReassignPartitions
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.changes import is_reassigned, replica_metadata_of
+from controller.machine.partitions.changes import is_reassigned
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.store.store import topic_slices
@@ -47,12 +48,12 @@ class ElectLeadersHandler:
             return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         results: list[topics_messages.ReplicaElectionResult] = []
         everything = request.topic_partitions is None
-        for portion in in_portions(self._wanted(request)):
+        for portion in in_portions(self._requested(request)):
             answers = await self._elect(context, portion, request.election_type == UNCLEAN)
             results += (_election_result(answer, everything) for answer in answers)
         return topics_messages.ElectLeadersResponse(replica_election_results=_merged(results))
 
-    def _wanted(self, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+    def _requested(self, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
         if request.topic_partitions is not None:
             merged: dict[str, list[int]] = {}
             for topic in request.topic_partitions:

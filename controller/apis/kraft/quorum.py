@@ -45,10 +45,10 @@ def needing(api: ControllerApi, operation: Operation, handle: Handler, response:
 
 
 LOGGED_EVERY_S: Final = 30.0
-"""How often the same rejection is logged: rejected nodes retry every few milliseconds."""
+"""The interval between log lines of the same rejection: rejected nodes retry every few milliseconds."""
 _DIVERGES: Final = 0
 _LOGGED_MAX: Final = 1000
-"""Rejections that are remembered; then all are forgotten."""
+"""The most rejections to remember; above it all are forgotten."""
 
 _NEEDS: Final[Mapping[ApiKey, Operation]] = {
     ApiKey.VOTE: "ClusterAction",

@@ -25,6 +25,7 @@ from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import brokers_of
 from controller.brokers.cluster.security import NotAuthenticated
+from controller.brokers.port import EventTypes
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
@@ -83,6 +84,18 @@ class ActionListener(Protocol):
     def topic(self, name: TopicName) -> Topic | None: ...
 
 
+ACTED_ON: EventTypes = frozenset(
+    {
+        catalog.TopicCreated,
+        catalog.PartitionsAdded,
+        catalog.TopicDeleted,
+        catalog.TopicConfigsChanged,
+        catalog.PartitionChanged,
+    }
+)
+"""The types of events that lead to an action."""
+
+
 def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
     """The action that applies a committed event; None if none is needed."""
     match event:
@@ -96,7 +109,7 @@ def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
             return Delete(topic=e.topic, tried=tried, request_id=e.request_id, topic_id=e.topic_id)
         case catalog.TopicConfigsChanged() as e:
             return SetConfigs(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
-        case catalog.PlaceholderFilled() as e:
+        case catalog.PartitionChanged() as e if e.filled:
             return FillPlaceholders(topic=e.topic, tried=tried)
         case _:
             return None
@@ -306,7 +319,7 @@ class ActionRunner:
 
 
 CHANGE_TIMEOUT_MS = 30_000
-"""How long to retry a change that has no timeout of its own while the cluster does not answer."""
+"""The retry limit of a change without a timeout of its own, while the cluster does not answer."""
 DRY_RUN_BACKOFF_S_MAX = 2.0
 
 

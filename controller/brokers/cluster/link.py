@@ -92,7 +92,7 @@ METADATA_REFRESH_MS = 1000
 names another."""
 REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
-"""How long the controller may take for a change. With 0 Kafka does nothing, and librdkafka reports success."""
+"""Kafka's time limit for a change. With 0 Kafka does nothing, and librdkafka reports success."""
 TOPIC, FROM_TOPIC = 2, 1
 """DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
 

@@ -53,10 +53,9 @@ def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
                 changes = _after(changes, event.request_id)
                 if event.error_code and isinstance(done, catalog.TopicDeleted):
                     deleted.discard(done.topic_id)
-            case catalog.PlaceholderFilled() as event:
-                unfilled.add((event.partition, event.broker_id))
-            case catalog.IsrChanged() | catalog.LeaderElected() as event:
-                unfilled -= {(event.partition, member) for member in event.isr}
+            case catalog.PartitionChanged() as event:
+                unfilled |= {(event.partition, broker_id) for broker_id in event.filled}
+                unfilled -= {(event.partition, member) for member in event.after.isr}
     return OpenWork(tuple(changes.values()), bool(unfilled), frozenset(deleted))
 
 
@@ -86,7 +85,7 @@ def known(topic: Topic | None) -> tuple[int, catalog.Configs] | None:
 
 
 def differs(topic: Topic, seen: SeenTopic) -> bool:
-    """True if the cluster has the topic otherwise; configs are not compared."""
+    """True if the topic differs in the cluster; configs are not compared."""
     if topic.topic_id != seen.topic_id or len(topic.partitions) != len(seen.partitions):
         return True
     return any(_differs(ours, theirs) for ours, theirs in zip(topic.partitions, seen.partitions, strict=True))

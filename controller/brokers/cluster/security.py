@@ -1,7 +1,7 @@
-"""How to log in at a cluster: librdkafka's properties, for its client and for plain sockets alike.
+"""Login at a cluster, from librdkafka's properties: for its client, and for plain sockets.
 
-Most requests to a cluster go through librdkafka. What has to reach one certain broker, or goes through byte
-for byte, takes a socket of its own, which must prove the same identity: TLS, SASL PLAIN and SCRAM.
+Most requests to a cluster go through librdkafka. Requests for a certain broker, and forwarded requests, use sockets of
+their own, which authenticate as the same user with TLS, SASL PLAIN or SCRAM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NotAuthenticated(Exception):
 
 
 class Security(msgspec.Struct, frozen=True):
-    """How Topicwright connects and authenticates. `mechanism` is empty without SASL."""
+    """Connection properties with librdkafka's names. `mechanism` is the SASL mechanism, empty without SASL."""
 
     properties: Mapping[str, str] = {}
     tls: bool = False

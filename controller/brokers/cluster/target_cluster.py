@@ -18,6 +18,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import (
+    ACTED_ON,
     Action,
     ActionRunner,
     AddPartitions,
@@ -34,19 +35,19 @@ from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
-from controller.brokers.port import CommandSink, stamp
+from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import AnyCommand, DryRunResult
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveError
-from events.names import ShardKey, TopicId, TopicName, shard_key
+from events.names import Offset, ShardKey, TopicId, TopicName, shard_key
 
 SETTLE_S = 3.0
-"""How long the watch ignores a topic after our own change: brokers see it one after another."""
+"""After a change of our own the watch ignores the topic for this time, because brokers see it one after another."""
 DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
 RECENT_EVENTS = 10_000
-"""How many of the newest events a start searches for changes never reported as done."""
+"""The number of newest events in which a start looks for changes without a result."""
 
 History = Callable[[ShardKey], Iterable[Recorded]]
 """The durable events of a shard, in order."""
@@ -66,6 +67,8 @@ class TargetCluster:
     changes that the process before left unfinished. `owns` selects the topics of this log. A `shared` link stays open
     at `stop`.
     """
+
+    handles: EventTypes = ACTED_ON
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class TargetCluster:
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def on_events(self, records: Sequence[Recorded]) -> None:
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         for record in records:
             if isinstance(record.event, TopicDeleted):
                 self._remember_deleted(record.event.topic_id)

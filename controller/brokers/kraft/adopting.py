@@ -37,7 +37,7 @@ _UNKNOWN_TO_MACHINE: Final = (kinds.RegisterControllerRecord, kinds.DelegationTo
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """What to write for an adopted metadata log."""
+    """The events and state to write for an adopted metadata log."""
 
     quorum: catalog.QuorumEpochBegun
     """The last epoch of the leader before."""

@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from msgspec.structs import replace
@@ -52,7 +52,7 @@ from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)
-UNFIT_CHARACTERS_MAX: Final = 300
+REASON_CHARACTERS_MAX: Final = 300
 RECORD_CHARACTERS_MAX: Final = 200
 KAFKAS: Final = -1
 """The leader priority recorded for Kafka's own controllers."""
@@ -60,10 +60,21 @@ KAFKAS: Final = -1
 logger = structlog.get_logger("topicwright.quorum")
 
 
+class ReplicatedLog(EventLog, Protocol):
+    """An event log whose commits are durable in the metadata log first."""
+
+    def mark_durable(self) -> None:
+        """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
+        still flushes it."""
+        ...
+
+
 class BatchApplier:
     """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
 
-    def __init__(self, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged) -> None:
+    def __init__(
+        self, files: QuorumFiles, log: ReplicatedLog, projector: MetadataProjector, first: SettingsChanged
+    ) -> None:
         self.applied = 0
         """The metadata log below this offset is in the event log, or held in an open transaction."""
         self._files, self._log, self._projector, self._first = files, log, projector, first
@@ -139,7 +150,7 @@ class BatchApplier:
             records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
             recorder.take_all(records, embedded.values)
         except Exception as error:  # no batch may keep this node from starting
-            why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:UNFIT_CHARACTERS_MAX]
+            why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:REASON_CHARACTERS_MAX]
             logger.error("events of another voter do not apply: importing its records instead", why=why)
             self._projector.mark_unsupported(why)
             self._projector.end_import()
@@ -269,7 +280,7 @@ class BatchApplier:
             await asyncio.sleep(0)
         if not recorded:
             self._projector.begin_import(snapshot.end_offset, None)
-            self._log.put_state(self._projector.changes())
+            self._log.write(Commit(own=self._projector.changes()))
             self._projector.became_durable()
             self._projector.end_import()
         self.applied = self._from = snapshot.end_offset

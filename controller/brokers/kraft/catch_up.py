@@ -31,7 +31,7 @@ from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
 from events.codec import decode_event
 from events.external_decision import external_decision
-from events.logs.log import EventLog, LogError
+from events.logs.log import EventLog, LogError, read_one
 from events.logs.tree_heads import differing
 from projections.store.tree import TreeBehind, head_of, stored_head
 
@@ -68,7 +68,7 @@ class EventPages:
 
     @staticmethod
     def takes(request: Message) -> bool:
-        """True if a request asks for a page."""
+        """True if a request is for a page."""
         if not isinstance(request, quorum.FetchSnapshotRequest) or len(request.topics) != 1:
             return False
         return request.topics[0].name == EVENTS_TOPIC and len(request.topics[0].partitions) == 1
@@ -119,12 +119,12 @@ class EventPages:
         for batch in (batch for part in parts for batch in part.batches()):
             embedded = None if batch.is_control or batch.base_offset < below else embedded_events(batch.records[0][1])
             if embedded is not None and embedded.values:
-                if embedded.first >= end or self._log.read_one(embedded.first) != embedded.values[0]:
+                if embedded.first >= end or read_one(self._log, embedded.first) != embedded.values[0]:
                     return -1
                 end = embedded.first
                 break
         while end > 0:
-            found = external_decision(decode_event(end - 1, self._log.read_one(end - 1)).cause)
+            found = external_decision(decode_event(end - 1, read_one(self._log, end - 1)).cause)
             if found is None or found.offset < below or (found.node_id < 0 and found.offset == below):
                 return end
             if found.node_id < 0:

@@ -28,14 +28,14 @@ from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord
 from controller.brokers.kraft.log.projection import (
     ELR_SINCE,
-    partition_change,
+    is_one_record,
     partition_of,
     partition_record,
     partitions_of,
 )
 from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.brokers.kraft.log.record_kinds import CONFIGS, TOPICS, key_records
-from controller.machine.partitions.changes import replica_metadata_of
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.target_cluster import vanish
 from events import catalog
@@ -246,9 +246,7 @@ class TopicImport:
             return  # imported with the topic or with the added partitions
         after = partition_of(self._image.partitions[topic_id][index])
         reason = self._collector.source.reason
-        changed = partition_change(known.name, index, partition_of(before), after, reason)
-        assert changed is not None, "one record is one step"
-        self._collector.add(changed)
+        self._collector.add(catalog.PartitionChanged(known.name, index, partition_of(before), after, reason))
 
     def _remove(self, record: kinds.RemoveTopicRecord) -> None:
         topic_id, reason = record.topic_id, self._collector.source.reason
@@ -364,14 +362,12 @@ class TopicImport:
             after = partition_of(records[index]) if index in records else None
             if after != partition:
                 before = partition_of(partition_record(topic.topic_id, index, partition, ELR_SINCE))
-                change = None
-                if after is not None:
-                    change = partition_change(topic.name, index, before, after, self._collector.source.reason)
-                if change is not None:
-                    changes.append(change)
-                elif before != after:
+                if after is None or (before != after and not is_one_record(before, after)):
                     self._replaced.add(topic.topic_id)
                     return
+                if before != after:
+                    reason = self._collector.source.reason
+                    changes.append(catalog.PartitionChanged(topic.name, index, before, after, reason))
             yield
         self._collector.add(*changes)
 

@@ -194,7 +194,7 @@ class ClusterImport:
 
     def _held(self, kind: Kind) -> Mapping[Any, Any]:
         if kind.record not in self._values:
-            self._values[kind.record] = self._ids.acls if kind is ACLS else kind.held(self._before)
+            self._values[kind.record] = self._ids.acls if kind is ACLS else kind.values(self._before)
         return self._values[kind.record]
 
     def _apply_value(self, record: MetadataRecord) -> None:

@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.registered import why_unsupported
 from controller.brokers.kraft.readiness import Confirmations, Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.brokers.port import CommandSink, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands.commands import (
     AnyCommand,
     BalanceLeaders,
@@ -43,7 +43,7 @@ from controller.machine.partitions.blocks import Span, numbered
 from controller.machine.state import Topic
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
 from events.logs.log import LogClosed
-from events.names import NO_LEADER, BrokerId
+from events.names import NO_LEADER, BrokerId, Offset
 from projections.store.store import topic_slices
 
 
@@ -54,13 +54,13 @@ class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):
     metadata_version: int | None = None
     """None for the highest level that all brokers support."""
     leaders_balanced_every_s: float | None = None
-    """How often preferred leaders are elected; None for never."""
+    """The interval of electing preferred leaders; None for never."""
 
 
 CHECK_S: Final = 0.25
 """Interval of session checks: a small part of the shortest useful session timeout."""
 SETTLED_S: Final = 3.0
-"""How long no new broker must have come before features are raised."""
+"""Features are raised after no new broker has registered for this time."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -102,12 +102,12 @@ class Checks:
         shared = shared_metadata_version(brokers)
         if shared is None or not brokers or any(broker.fenced for broker in brokers):
             return
-        wanted = self._options.metadata_version
-        if wanted is None and self._is_adopted():
+        configured = self._options.metadata_version
+        if configured is None and self._is_adopted():
             return  # Kafka's controller left this level, and may come back
-        level = shared if wanted is None else min(wanted, shared)
+        level = shared if configured is None else min(configured, shared)
         if level > cluster.feature(METADATA_VERSION_FEATURE):
-            reason = "the highest level that all brokers support" if wanted is None else "--metadata-version"
+            reason = "the highest level that all brokers support" if configured is None else "--metadata-version"
             features = self._features_with(level)
             self._membership.restart_unchanged()
             if await self._voters_support(features):
@@ -164,6 +164,10 @@ def _is_imbalanced(topic: Topic, span: Span | None) -> bool:
 class KraftBrokers:
     """The brokers of one cluster. `clock` is monotonic, in seconds."""
 
+    handles: EventTypes = frozenset(
+        {*UnreadableConfigs.handles, BrokerRegistered, BrokerUnfenced, BrokerFenced, BrokerUnregistered}
+    )
+
     def __init__(
         self,
         projector: MetadataProjector,
@@ -209,17 +213,18 @@ class KraftBrokers:
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def on_events(self, records: Sequence[Recorded]) -> None:
-        end = self.replication.applied
-        self.confirmations.record(end, records[-1].offset)
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        log_end = self.replication.applied
+        self.confirmations.record(log_end, end)
         for record in records:
             match record.event:
                 case BrokerRegistered() | BrokerUnfenced() | BrokerFenced() | BrokerUnregistered() as event:
                     self.membership.on_event(event)
                     self.confirmations.forget(event.broker_id)
-            self.unreadable.on_event(record.event)
+                case event:
+                    self.unreadable.on_event(event)
         if self.replication.leads and not self._stopped:
-            self._readiness.on_events(records, end)
+            self._readiness.await_created(records, end, log_end)
 
     def resume(self) -> None:
         """This process now leads. Brokers start with a whole session; other brokers that the log may hold are

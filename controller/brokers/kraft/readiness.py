@@ -1,6 +1,6 @@
 """When brokers have applied a topic's creation, and serve as leaders of its partitions.
 
-Heartbeats tell what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
+Heartbeats report what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
 the records: Metadata of the newest waiting topic shows that it applied everything up to there, ListOffsets that it
 leads its partitions. It is probed every few milliseconds until both succeed; heartbeats count meanwhile too. Only
 PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, heartbeats must do.
@@ -107,7 +107,7 @@ def _is_success(code: int) -> bool:
 
 
 GATHER_S: Final = 0.1
-"""How long a confirmation waits for the others. Brokers that keep up confirm within some milliseconds."""
+"""The time that a confirmation waits for the others. Brokers that keep up confirm within some milliseconds."""
 MARKS_MAX: Final = 10_000
 """Commits whose end in the metadata log is remembered: some hundred kilobytes."""
 
@@ -218,9 +218,9 @@ PLAINTEXT: Final = 0
 WAITED_MAX: Final = 10_000
 """Commits with creations that are probed; older ones are left to heartbeats."""
 WAIT_S: Final = 0.5
-"""How long an idle probe task waits at a time."""
+"""The polling interval of an idle probe task."""
 IDLE_S: Final = 10.0
-"""How long an unused connection stays open: topics are often created in a row."""
+"""An unused connection is closed after this time; topics are often created one after another."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -254,11 +254,12 @@ class Readiness:
     def _cluster(self) -> Cluster:
         return self._controller.store.durable_cluster
 
-    def on_events(self, records: Sequence[Recorded], end: int) -> None:
-        """Probe for topics created by these events. `end` is the end of the metadata log with them."""
+    def await_created(self, records: Sequence[Recorded], end: Offset, log_end: int) -> None:
+        """Probe for topics created by these events. The commit's last event is at `end`; with it the metadata log ends
+        at `log_end`."""
         names = tuple(record.event.topic for record in records if isinstance(record.event, TopicCreated))
         if names:
-            self._waiting.append(AwaitedTopics(records[-1].offset, end, names))
+            self._waiting.append(AwaitedTopics(end, log_end, names))
             for broker_id in self._cluster.live:
                 self._begin(broker_id)
 

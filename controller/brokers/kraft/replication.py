@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.applier import BatchApplier
+from controller.brokers.kraft.applier import BatchApplier, ReplicatedLog
 from controller.brokers.kraft.catch_up import EventPages, TreeHeads, fetch_missing_events
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
@@ -30,7 +30,7 @@ from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.port import LeadLost
 from controller.machine.state import QuorumLeader as Known
 from events.catalog import Recorded, SettingsChanged
-from events.logs.log import Commit, EventLog, LogDiskFull, LogError
+from events.logs.log import Commit, LogDiskFull, LogError
 from projections.store.recorder import Recorder
 
 FLUSHED_EVERY_S: Final = 0.2
@@ -51,7 +51,12 @@ class QuorumReplication:
     """The `Replication` of one event log. `first` is the event that an empty log begins with."""
 
     def __init__(
-        self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
+        self,
+        node: QuorumNode,
+        files: QuorumFiles,
+        log: ReplicatedLog,
+        projector: MetadataProjector,
+        first: SettingsChanged,
     ) -> None:
         self.on_lost: Callable[[], None] = lambda: None
         self.applier = BatchApplier(files, log, projector, first)
@@ -116,7 +121,7 @@ class QuorumReplication:
         Raises LogError."""
         end = self.applied
         if end > self._projector.mark.applied and self.applier.transactions.begun_at is None:
-            self._log.put_state({MARK: self._projector.record_applied(end)})
+            self._log.write(Commit(own={MARK: self._projector.record_applied(end)}))
             self._projector.became_durable()
         return end
 

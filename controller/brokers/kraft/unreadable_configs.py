@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.port import CommandSink
+from controller.brokers.port import CommandSink, EventTypes
 from controller.machine.configs.changes import TOPICS, repair, unreadable
 from events.catalog import (
     Configs,
@@ -29,15 +29,19 @@ from events.logs.log import LogClosed
 from projections.store.store import TopicStore, topic_slices
 
 NAMED_MAX: Final = 20
-"""How many are logged when this process becomes leader; each was logged when it was found."""
+"""The most to log when this process becomes leader; each was logged when it was found."""
 RECOVERY_S: Final = 1.0
-"""How long to wait while the log is recovered."""
+"""The pause between attempts while the log is recovered."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
 
 class UnreadableConfigs:
     """The unreadable configs of one cluster, updated with each event."""
+
+    handles: EventTypes = frozenset(
+        {TopicCreated, TopicDiscovered, TopicConfigsChanged, TopicDeleted, TopicVanished, ResourceConfigsChanged}
+    )
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, str], Configs] = {}

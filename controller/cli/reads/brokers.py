@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import AGO, complain, count, moment
+from controller.cli.arguments import AGO, DONE, NEGATIVE, count, moment, print_error
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
     from controller.cli.backend import Backend
     from projections.views.overviews import ClusterDifferenceView, DifferenceView, TopicDifferenceView, ValueView
 
-SAME, DIFFERENT = 0, 1
-
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser("brokers", description=f"{COMMANDS['brokers'].headline}.")
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)
@@ -52,7 +49,7 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
         found = tuple(one for one in answer.brokers if one.broker_id == options.id)
         if not found:
             known = text.ids([one.broker_id for one in answer.brokers])
-            return complain(f"broker {options.id} is not registered; registered are: {known}", common.FOUND)
+            return print_error(f"broker {options.id} is not registered; registered are: {known}", NEGATIVE)
         from msgspec.structs import replace
 
         answer = replace(answer, brokers=found)
@@ -62,7 +59,7 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
         lambda style: text.brokers(answer, style),
         lambda: (one.broker_id for one in answer.brokers),
     )
-    return common.DONE
+    return DONE
 
 
 def _settings(options: argparse.Namespace, backend: Backend) -> int:
@@ -73,14 +70,14 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
     chosen = {key: value for key, value in answer.settings.items() if fnmatchcase(key, options.key)}
     if not chosen:
         known = ", ".join(sorted(answer.settings)) or "none"
-        return complain(f"no setting matches {options.key!r}; there are: {known}", common.FOUND)
+        return print_error(f"no setting matches {options.key!r}; there are: {known}", NEGATIVE)
     show(
         options,
         {"settings": chosen, "release": answer.release, "as_of": answer.as_of},
         lambda style: text.settings(answer, chosen, style),
         lambda: sorted(chosen),
     )
-    return common.DONE
+    return DONE
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:
@@ -92,7 +89,7 @@ def _diff(options: argparse.Namespace, backend: Backend) -> int:
     first, topics = found[0], [one for page in found for one in page.topics]
     answer = {"topics": topics, "cluster": first.cluster, "before": first.before, "after": first.after}
     show(options, answer, lambda style: _lines(first, topics, style), lambda: (one.name for one in topics))
-    return DIFFERENT if topics or _is_different(first.cluster) else SAME
+    return NEGATIVE if topics or _is_different(first.cluster) else DONE
 
 
 def _is_different(cluster: ClusterDifferenceView | None) -> bool:

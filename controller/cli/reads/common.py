@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from controller.cli.arguments import AGO, WRONG, complain, completed_by, http_address_text, moment
+from controller.cli.arguments import AGO, DONE, NEGATIVE, WRONG, completed_by, http_address_text, moment, print_error
 from controller.cli.context import DEFAULT_HTTP, HTTP, BackendError, context_names
 from controller.cli.output import FORMATS, add_output
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from controller.cli.backend import Backend
     from projections.views.view import ErrorView
 
-DONE, FOUND = 0, 1
 PAGE = 1000
 """Results per request: the maximum of the API."""
 COMPLETIONS_MAX: Final = 200
@@ -34,13 +33,11 @@ Read = Callable[[argparse.Namespace, "Backend"], int]
 
 
 def add_at(parser: argparse.ArgumentParser) -> None:
-    """Add `--at`."""
     what = f"show the past as of an offset, an ISO-8601 time, {AGO}; default: now"
     parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=what)
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
-    """Add `--since` and `--until`."""
     parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from this time on: {AGO}")
     parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to this time")
 
@@ -103,9 +100,9 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
     except Misuse as misuse:
         parser.error(str(misuse))
     except BackendError as error:
-        return complain(str(error))
+        return print_error(str(error))
     except Refusal as refusal:
-        return complain(error_text(refusal.error), FOUND if refusal.status == 404 else WRONG)
+        return print_error(error_text(refusal.error), NEGATIVE if refusal.status == 404 else WRONG)
     except KeyboardInterrupt:
         return DONE
 
@@ -120,7 +117,6 @@ def error_text(error: ErrorView) -> str:
 
 
 def event_types(**_: Any) -> Iterable[str]:
-    """All types of events."""
     from events.catalog import EVENT_TYPES
 
     return sorted(kind.__name__ for kind in EVENT_TYPES)

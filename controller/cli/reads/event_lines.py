@@ -27,7 +27,7 @@ FOLDED_AT_LEAST = 4
 """The shortest run of partition changes that becomes one line."""
 AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
-OF_PARTITION = frozenset(("LeaderElected", "IsrChanged", "PartitionChanged", "PlaceholderFilled"))
+OF_PARTITION = "PartitionChanged"
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
 TEXT_MIN = 40
 """With less room, the text goes on its own line."""
@@ -62,11 +62,10 @@ def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Itera
 
 
 def _may_join(event: EventView) -> bool:
-    return event.type in OF_PARTITION or event.type in REFUSED
+    return event.type == OF_PARTITION or event.type in REFUSED
 
 
 def line_of(event: EventView) -> Line:
-    """One event."""
     topic, request = event.fields.get("topic"), event.fields.get("request_id")
     where = place(event.partition, event.offset)
     return Line(where, event.at, event.type, topic or "-", request or event.cause.request_id, event.text)
@@ -91,7 +90,7 @@ def _changes(run: Iterator[EventView]) -> Iterator[Line]:
 
 def _run_of(event: EventView) -> tuple[object, ...] | None:
     """The key that joined events share; None for an event that is not joined."""
-    if event.type not in OF_PARTITION:
+    if event.type != OF_PARTITION:
         return None
     return event.partition, event.cause.command, event.fields.get("reason", "")
 
@@ -107,9 +106,7 @@ def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
         topic = str(event.fields.get("topic"))
         topics.add(topic)
         partitions.add((topic, int(event.fields.get("partition", 0))))
-        elected += event.type == "LeaderElected" or (
-            event.type == "PartitionChanged" and event.fields.get("leader") is not None
-        )
+        elected += event.fields["before"]["leader"] != event.fields["after"]["leader"]
     reason = first[0].fields.get("reason", "")
     of_topics = f"{many(len(topics), 'topic')}" if len(topics) > 1 else next(iter(topics))
     led = f"; {many(elected, 'leader change')}" if elected else ""

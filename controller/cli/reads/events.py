@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from controller.cli.arguments import complain, completed_by, count, meant, named
+from controller.cli.arguments import DONE, NEGATIVE, completed_by, count, non_empty, print_error, suggestion
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import show, show_lines
 from controller.cli.reads import common
@@ -27,11 +27,10 @@ NO_REQUEST: Final = (
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser("events", description=f"{COMMANDS['events'].headline}.")
-    of_topic = parser.add_argument("--topic", type=named, metavar="NAME", help="only events of this topic")
+    of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME", help="only events of this topic")
     completed_by(of_topic, topic_names)
-    parser.add_argument("--request", type=named, metavar="ID", help="only events of this request")
+    parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
     parser.add_argument("--partition", type=count, metavar="N", help="only events of this partition of the log")
     of_type = parser.add_argument(
         "--type",
@@ -62,7 +61,7 @@ def _tail(text: str) -> int:
 def _type(text: str) -> str:
     known = list(event_types())
     if text not in known:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an event type{meant(text, known)}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an event type{suggestion(text, known)}")
     return text
 
 
@@ -77,7 +76,7 @@ def _events(options: argparse.Namespace, backend: Backend) -> int:
     if first is None:
         return _nothing_found(options, backend)
     show_lines(options, in_format(options, chain((first,), found)), paged=not options.follow)
-    return common.DONE
+    return DONE
 
 
 def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> Iterator[EventView]:
@@ -146,14 +145,14 @@ def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
     """Say why there is no event: the topic or request is unknown, or the filters match nothing."""
     if options.request is not None:
         if not _page(backend, {"request": options.request}).events:
-            return complain(NO_REQUEST.format(options.request), common.FOUND)
+            return print_error(NO_REQUEST.format(options.request), NEGATIVE)
         if options.topic is not None:
-            return complain(f"request {options.request!r} has no event of topic {options.topic!r}", common.FOUND)
+            return print_error(f"request {options.request!r} has no event of topic {options.topic!r}", NEGATIVE)
     elif options.topic is not None and not _page(backend, {"topic": options.topic}).events:
-        return complain(f"no event of topic {options.topic!r} is in the log", common.FOUND)
+        return print_error(f"no event of topic {options.topic!r} is in the log", NEGATIVE)
     if options.output in ("table", "wide"):
         show_lines(options, ["No event matches."], paged=False)
-    return common.DONE
+    return DONE
 
 
 def recorded(start: int, which: Mapping[str, object], backend: Backend) -> Iterator[EventView]:
@@ -181,7 +180,7 @@ LIMIT_MAX = 100_000
 
 def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("requests", description=f"{COMMANDS['requests'].headline}.")
-    parser.add_argument("id", nargs="?", type=named, metavar="ID", help="show this request in full; default: list")
+    parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
     parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
     parser.add_argument("--outcome", choices=OUTCOMES, help="only with this outcome of a topic: " + ", ".join(OUTCOMES))
     parser.add_argument("--rule", metavar="RULE", help="only with a topic that this rule refused")
@@ -214,7 +213,7 @@ def _requests(options: argparse.Namespace, backend: Backend) -> int:
             raise common.Misuse("filters apply to the list: they do not go with the ID of a request")
         request = backend.get(RequestView, f"/requests/{part(options.id)}", at=options.at)
         show(options, request, lambda style: text.request(request, style), lambda: [request.request_id])
-        return common.DONE
+        return DONE
     filters |= {"at": options.at}
     found: list[RequestSummary] = []
     for page in common.pages(backend, RequestsView, "/requests", limit=min(options.limit, common.PAGE), **filters):
@@ -229,4 +228,4 @@ def _requests(options: argparse.Namespace, backend: Backend) -> int:
         lambda style: text.requests(found, page.as_of, style, more),
         lambda: (one.request_id for one in found if not one.counted),
     )
-    return common.DONE
+    return DONE

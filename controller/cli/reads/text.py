@@ -83,7 +83,6 @@ def created(one: CreatedView, style: Style = PLAIN) -> Iterator[str]:
 
 
 def partitions(all_partitions: Sequence[PartitionView], style: Style = PLAIN) -> Iterator[str]:
-    """A table of partitions."""
     rows = (
         (one.partition, "none" if one.leader < 0 else one.leader, ids(one.replicas), ids(one.isr), ids(one.offline))
         for one in all_partitions
@@ -92,7 +91,6 @@ def partitions(all_partitions: Sequence[PartitionView], style: Style = PLAIN) ->
 
 
 def brokers(answer: BrokersView, style: Style = PLAIN) -> Iterator[str]:
-    """A table of brokers."""
     if not answer.brokers:
         yield f"There are no brokers{lines.when(answer.as_of)}."
         return
@@ -110,7 +108,6 @@ def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
 
 
 def settings(answer: BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
-    """A table of settings."""
     yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
     yield ""
     yield from style.table(("SETTING", "VALUE"), sorted(matching.items()))
@@ -177,11 +174,11 @@ def request(one: RequestView, style: Style) -> Iterator[str]:
             "-" if each.error is None else each.error,
             each.rule or "-",
             "-" if each.waited_ms is None else lines.span(each.waited_ms),
-            each.wanted,
+            each.change,
             each.message or "-",
         )
         for each in one.topics
     )
-    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "WANTED", "MESSAGE"), rows)
+    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "CHANGE", "MESSAGE"), rows)
     yield ""
     yield f"`topicwright explain {one.request_id}` shows its events."

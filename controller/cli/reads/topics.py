@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import completed_by, count, meant, named, pair
+from controller.cli.arguments import DONE, NEGATIVE, completed_by, count, key_value, non_empty, suggestion
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import FORMATS, show
 from controller.cli.reads import common
@@ -26,17 +26,16 @@ GLOB = "*?["
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
     parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].headline}.")
     what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
-    completed_by(parser.add_argument("name", nargs="?", type=named, metavar="NAME|PATTERN", help=what), topic_names)
+    completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
     parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
     parser.add_argument("--principal", metavar="PATTERN", help="list only topics created by, such as User:alice")
     common.add_backend(parser, _topics)
     parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
     what = "name of a topic, or id of a request"
-    completed_by(parser.add_argument("subject", type=named, metavar="TOPIC|REQUEST", help=what), topic_names)
+    completed_by(parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what), topic_names)
     common.add_at(parser)
     common.add_backend(parser, _explain, formats=[each for each in FORMATS if each != "name"])
     _register_topic(commands.add_parser("topic", description=f"{COMMANDS['topic'].headline}."))
@@ -56,7 +55,12 @@ def _register_topic(parser: argparse.ArgumentParser) -> None:
     alter = _action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
     alter.add_argument(
-        "--delete-config", action="append", default=[], type=named, metavar="KEY", help="reset to the cluster's default"
+        "--delete-config",
+        action="append",
+        default=[],
+        type=non_empty,
+        metavar="KEY",
+        help="reset to the cluster's default",
     )
     common.add_backend(alter, _alter, may_be_stopped=False)
     grow = _action(actions, "grow", "add partitions to a topic")
@@ -66,7 +70,7 @@ def _register_topic(parser: argparse.ArgumentParser) -> None:
 
 def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=summary, description=f"{summary[:1].upper()}{summary[1:]}.")
-    topic = parser.add_argument("name", type=named, metavar="NAME", help="the topic")
+    topic = parser.add_argument("name", type=non_empty, metavar="NAME", help="the topic")
     if name != "create":
         completed_by(topic, topic_names)
     return parser
@@ -74,7 +78,7 @@ def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) 
 
 def _add_configs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", action="append", default=[], type=pair, metavar="KEY=VALUE", help="a config; may be repeated"
+        "--config", action="append", default=[], type=key_value, metavar="KEY=VALUE", help="a config; may be repeated"
     )
 
 
@@ -95,7 +99,7 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
         lambda style: text.topics(matching, as_of, style, which),
         lambda: (one.name for one in matching),
     )
-    return common.DONE
+    return DONE
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
@@ -105,7 +109,7 @@ def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
 
     topic = backend.get(TopicView, f"/topics/{part(options.name)}", at=getattr(options, "at", None))
     show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
-    return common.DONE
+    return DONE
 
 
 def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
@@ -139,7 +143,7 @@ def _explain(options: argparse.Namespace, backend: Backend) -> int:
 
     chain = backend.get(ExplanationView, f"/explain/{part(options.subject)}", at=options.at)
     show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
-    return common.DONE
+    return DONE
 
 
 def _create(options: argparse.Namespace, backend: Backend) -> int:
@@ -163,7 +167,7 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
         dry = "true" if options.dry_run else None
         answer = backend.send("POST", "/topics", CreatedView, body, validate_only=dry)
         show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
-        return common.DONE
+        return DONE
 
     return _refused_or(run, options, "would be refused" if options.dry_run else "is refused")
 
@@ -173,10 +177,10 @@ def _delete(options: argparse.Namespace, backend: Backend) -> int:
     from projections.views.topics import DeletedView
 
     def run() -> int:
-        gone = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
-        lines = [f"{gone.name} is deleted, in request {gone.request_id}; `topicwright explain` shows its history"]
-        show(options, gone, lambda _: lines, lambda: [gone.name])
-        return common.DONE
+        deleted = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
+        lines = [f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"]
+        show(options, deleted, lambda _: lines, lambda: [deleted.name])
+        return DONE
 
     return _refused_or(run, options, "is not deleted")
 
@@ -200,7 +204,7 @@ def _check_known(names: list[str], options: argparse.Namespace, backend: Backend
         of_topic = backend.get(TopicView, f"/topics/{part(options.name)}").configs
         for name in unknown:
             if name not in of_topic:
-                raise common.Misuse(f"--delete-config {name}: there is no such topic config{meant(name, BY_NAME)}")
+                raise common.Misuse(f"--delete-config {name}: there is no such topic config{suggestion(name, BY_NAME)}")
 
 
 def _grow(options: argparse.Namespace, backend: Backend) -> int:
@@ -228,4 +232,4 @@ def _refused_or(run: Callable[[], int], options: argparse.Namespace, what: str) 
             raise
         error = refusal.error
         show(options, error, lambda _: [f"{options.name} {what}: {common.error_text(error)}"], lambda: [options.name])
-        return common.FOUND
+        return NEGATIVE

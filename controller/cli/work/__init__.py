@@ -1,1 +1,1 @@
-"""What commands do that are more than a read or a start: each is loaded only when it runs."""
+"""Commands that do more than read or start; each module is loaded only when its command runs."""

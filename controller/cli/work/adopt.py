@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,12 +27,12 @@ from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.brokers.kraft.quorum.raft.voters import VoterHistory
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.cli.arguments import complain
+from controller.cli.arguments import reporting
 from controller.cli.folder import NO_LOG
 from controller.machine.state import QuorumLeader
 from controller.release import RELEASE
 from controller.settings.load import load_settings
-from events.catalog import EVENT_VERSION, Cause, Event, MetadataHandedBack, SettingsChanged
+from events.catalog import Cause, Event, MetadataHandedBack, SettingsChanged
 from events.logs.log import EventLog, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
@@ -40,86 +40,78 @@ from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from projections.text.wording import many
 
+_reporting = reporting(FolderError, BrokenBatch, MalformedRecord, LogCorrupted, LogError, OSError)
 
+
+@_reporting
 def adopt(options: argparse.Namespace) -> int:
     """Take over a cluster; returns the exit code."""
-
-    def run() -> None:
-        folder = read_folder(options.source, cut_torn_tail=options.cut_torn_tail)
-        refuse_if_in_use(folder.path)
-        _check_cluster(folder, options.cluster_id)
-        taken = adopted(folder, _request_id("adopt"))
-        if taken.quorum.node_id != folder.node_id:
-            raise FolderError(
-                f"{folder.path} belongs to node {folder.node_id}, a broker; the controller is node "
-                f"{taken.quorum.node_id}: name its folder, or use restore if that is lost"
-            )
-        _take(options, folder, taken)
-
-    return _exit_code(run)
+    folder = read_folder(options.source, cut_torn_tail=options.cut_torn_tail)
+    refuse_if_in_use(folder.path)
+    _check_cluster(folder, options.cluster_id)
+    taken = adopted(folder, _request_id("adopt"))
+    if taken.quorum.node_id != folder.node_id:
+        raise FolderError(
+            f"{folder.path} belongs to node {folder.node_id}, a broker; the controller is node "
+            f"{taken.quorum.node_id}: name its folder, or use restore if that is lost"
+        )
+    _take(options, folder, taken)
+    return 0
 
 
+@_reporting
 def restore(options: argparse.Namespace) -> int:
     """Rebuild a controller; returns the exit code."""
-
-    def run() -> None:
-        folders = [read_folder(source, cut_torn_tail=options.cut_torn_tail) for source in options.sources]
-        for each in folders:
-            _check_cluster(each, options.cluster_id or folders[0].cluster_id)
-        folder = max(folders, key=lambda each: (each.epoch, each.end_offset))
-        _take(options, folder, adopted(folder, _request_id("restore")))
-
-    return _exit_code(run)
+    folders = [read_folder(source, cut_torn_tail=options.cut_torn_tail) for source in options.sources]
+    for each in folders:
+        _check_cluster(each, options.cluster_id or folders[0].cluster_id)
+    folder = max(folders, key=lambda each: (each.epoch, each.end_offset))
+    _take(options, folder, adopted(folder, _request_id("restore")))
+    return 0
 
 
+@_reporting
 def handback(options: argparse.Namespace) -> int:
     """Hand a cluster back; returns the exit code."""
-
-    def run() -> None:
-        if not (options.data / "CURRENT").is_file():
-            raise FolderError(
-                f"{options.data} contains no log: name the folder that `topicwright serve --data` was given"
-            )
-        log = RocksDbLog.open(
-            options.data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=_no_new_cluster
-        )
+    if not (options.data / "CURRENT").is_file():
+        raise FolderError(f"{options.data} {NO_LOG}")
+    log = RocksDbLog.open(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)
+    try:
+        store = TopicStore(log)
+        quorum = store.durable_cluster.quorum
+        if quorum is None or not (options.data / META_PROPERTIES).exists():
+            raise FolderError(f"{options.data} is not of a KRaft cluster: there is nothing to hand back")
+        unreadable = UnreadableConfigs()
+        for _ in unreadable.walk(lambda: store):
+            pass
+        node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
+        files = QuorumFiles(node.partition)
         try:
-            store = TopicStore(log)
-            quorum = store.durable_cluster.quorum
-            if quorum is None or not (options.data / META_PROPERTIES).exists():
-                raise FolderError(f"{options.data} is not of a KRaft cluster: there is nothing to hand back")
-            unreadable = UnreadableConfigs()
-            for _ in unreadable.walk(lambda: store):
-                pass
-            node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
-            files = QuorumFiles(node.partition)
-            try:
-                _check_alone(options.data, files, quorum)
-                left = free_departed(files, quorum.node_id, _now_ms())
-                write_folder(
-                    options.to,
-                    node,
-                    files,
-                    log.cluster_id,
-                    quorum,
-                    replace=options.replace,
-                    before=lambda: _record_handback(log, options.to.absolute(), files),
-                )
-            finally:
-                files.close()
-                node.close()
+            _check_alone(options.data, files, quorum)
+            left = free_departed(files, quorum.node_id, _now_ms())
+            write_folder(
+                options.to,
+                node,
+                files,
+                log.cluster_id,
+                quorum,
+                replace=options.replace,
+                before=lambda: _record_handback(log, options.to.absolute(), files),
+            )
         finally:
-            log.close()
-        _print(unreadable)
-        print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
-        if left:
-            print(f"Registrations of former controllers that no longer block upgrades: {', '.join(map(str, left))}")
-        print(
-            f"Start Kafka's controller as node {quorum.node_id} at the address that brokers know, with log.dirs="
-            f"{options.to.absolute()}. {options.data} cannot be served any more: to return, adopt into a new folder."
-        )
-
-    return _exit_code(run)
+            files.close()
+            node.close()
+    finally:
+        log.close()
+    _print(unreadable)
+    print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
+    if left:
+        print(f"Registrations of former controllers that no longer block upgrades: {', '.join(map(str, left))}")
+    print(
+        f"Start Kafka's controller as node {quorum.node_id} at the address that brokers know, with log.dirs="
+        f"{options.to.absolute()}. {options.data} cannot be served any more: to return, adopt into a new folder."
+    )
+    return 0
 
 
 def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
@@ -139,26 +131,13 @@ def _record_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
     _write(log, Cause(HAND_BACK, _request_id("handback")), (event,), {})
 
 
-def _exit_code(run: Callable[[], None]) -> int:
-    try:
-        run()
-    except (FolderError, BrokenBatch, MalformedRecord, LogCorrupted, LogError, OSError) as error:
-        return complain(str(error))
-    return 0
-
-
 def _check_cluster(folder: KafkaFolder, cluster_id: str | None) -> None:
     if cluster_id is not None and folder.cluster_id != cluster_id:
         raise FolderError(f"{folder.path} belongs to cluster {folder.cluster_id}, not to {cluster_id}")
 
 
 def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
-    log = RocksDbLog.open(
-        options.data,
-        cluster_id=folder.cluster_id,
-        event_version=EVENT_VERSION,
-        new_cluster_id=lambda: folder.cluster_id,
-    )
+    log = RocksDbLog.open(options.data, cluster_id=folder.cluster_id)
     try:
         if log.next_offset:
             raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")

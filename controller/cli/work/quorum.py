@@ -23,7 +23,7 @@ from controller.brokers.kraft.quorum.client import (
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.brokers.kraft.quorum.raft.voters import Address
 from controller.cli import serve as flags
-from controller.cli.arguments import complain
+from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.output import table
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.serving.quorum_member import Joining
@@ -32,10 +32,8 @@ from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
 from projections.text.moments import iso
 
-REFUSED = 1
 
-
-def _places(text: str) -> list[Address]:
+def _addresses(text: str) -> list[Address]:
     parts = (each.strip().rpartition(":") for each in text.split(","))
     return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
@@ -56,7 +54,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
             data=options.data,
             simulated_brokers=0,
             kraft=True,
-            joining=Joining(_places(options.bootstrap_controller), security),
+            joining=Joining(_addresses(options.bootstrap_controller), security),
             settings=settings,
         )
     )
@@ -67,7 +65,7 @@ def _once(
 ) -> int:
     async def run() -> None:
         security = security_in(options.command_config, "--command-config")
-        client = QuorumClient(_places(options.bootstrap_controller), security)
+        client = QuorumClient(_addresses(options.bootstrap_controller), security)
         try:
             await work(options, client)
         finally:
@@ -76,10 +74,10 @@ def _once(
     try:
         asyncio.run(run())
     except QuorumError as error:
-        return complain(str(error), REFUSED)
+        return print_error(str(error), NEGATIVE)
     except (SettingsError, FolderError, OSError) as error:
-        return complain(str(error))
-    return 0
+        return print_error(str(error))
+    return DONE
 
 
 async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
@@ -148,10 +146,10 @@ def _rows(status: QuorumStatus) -> Iterator[tuple[object, ...]]:
         behind_ms = now_ms - each.last_caught_up_timestamp
         caught_up = "never" if each.last_caught_up_timestamp < 0 else f"{max(0, behind_ms) / 1000:.1f} s ago"
         directory = uuid_text(each.replica_directory_id) if any(each.replica_directory_id) else "-"
-        priority = status.priorities.get(each.replica_id)
+        known = status.priorities.get(each.replica_id)
         lag = end - each.log_end_offset
-        wanted = "-" if priority is None else priority
-        return each.replica_id, directory, role, each.log_end_offset, lag, caught_up, wanted
+        priority = "-" if known is None else known
+        return each.replica_id, directory, role, each.log_end_offset, lag, caught_up, priority
 
     for voter in part.current_voters:
         yield row(voter, "leader" if voter.replica_id == part.leader_id else "voter")

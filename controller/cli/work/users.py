@@ -11,7 +11,7 @@ import getpass
 import logging
 import sys
 import time  # noqa: TID251 - how long a person waits in front of a command
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -21,7 +21,7 @@ from controller.access import users_file
 from controller.access.users_file import UsersFileError
 from controller.brokers.kraft.quorum.files import LogCorrupted
 from controller.brokers.kraft.quorum.folder import FolderError
-from controller.cli.arguments import complain
+from controller.cli.arguments import DONE, NEGATIVE, print_error, reporting
 from controller.cli.context import BackendError
 from controller.cli.folder import open_log
 from controller.cli.output import show
@@ -33,37 +33,37 @@ from controller.settings.properties import PropertiesError, read_values
 from events.logs.log import LogError
 from projections.store.store import TopicStore
 
-DONE, REFUSED = 0, 1
-
 
 class UsersError(Exception):
     """The command could not run; the message says why."""
 
 
-def _guarded(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    def guarded(options: argparse.Namespace) -> int:
-        try:
-            return run(options)
-        except (
-            UsersError,
-            BackendError,
-            AdminError,
-            UsersFileError,
-            SettingsError,
-            LogError,
-            FolderError,
-            LogCorrupted,
-            OSError,
-        ) as error:
-            return complain(str(error))
+class AdminError(Exception):
+    """The request failed; `code` is Kafka's error if the service answered."""
 
-    return guarded
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+_reporting = reporting(
+    UsersError,
+    BackendError,
+    AdminError,
+    UsersFileError,
+    SettingsError,
+    LogError,
+    FolderError,
+    LogCorrupted,
+    OSError,
+)
 
 
 # --- actions
 
 
-def _add(options: argparse.Namespace) -> int:
+@_reporting
+def add(options: argparse.Namespace) -> int:
     if options.token:
         if options.file is None:
             raise UsersError("--token needs --file: tokens exist only in users files")
@@ -85,7 +85,8 @@ def _add(options: argparse.Namespace) -> int:
     return _report(_admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
 
 
-def _remove(options: argparse.Namespace) -> int:
+@_reporting
+def remove(options: argparse.Namespace) -> int:
     done = f"removed {options.name}"
     if options.file is not None:
         found = users_file.remove_user(options.file, options.name)
@@ -102,7 +103,8 @@ def _kind(options: argparse.Namespace) -> Any:
     return getattr(admin_module().ScramMechanism, options.mechanism.replace("-", "_"))
 
 
-def _list(options: argparse.Namespace) -> int:
+@_reporting
+def list_(options: argparse.Namespace) -> int:
     users: list[tuple[str, str, int | None]]
     if options.file is not None:
         known = users_file.read_users(options.file)
@@ -128,7 +130,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _report(outcome: Detail, done: str) -> int:
     if outcome.code:
-        return complain(outcome.message, REFUSED)
+        return print_error(outcome.message, NEGATIVE)
     print(done)
     return DONE
 
@@ -174,10 +176,6 @@ def _client_properties(options: argparse.Namespace) -> dict[str, str]:
         raise UsersError(f"--command-config {path}: {error}") from None
 
 
-add, remove, list_ = map(_guarded, (_add, _remove, _list))
-"""The actions; each returns its exit code."""
-
-
 TIMEOUT_S = 30.0
 """The timeout of a request once connected: a broker may be restarting."""
 POLL_S = 0.05
@@ -186,16 +184,9 @@ RECONNECT: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff
 FATAL = ("_AUTHENTICATION", "_SSL")
 DOWN, ALL_DOWN = "_TRANSPORT", "_ALL_BROKERS_DOWN"
 FATAL_AFTER: Mapping[str, int] = {**dict.fromkeys(FATAL, 1), DOWN: 2, ALL_DOWN: 3}
-"""How many errors end the command. A host name may have two addresses of which one works, and each attempt tries the
-next one. If a service closes each connection (it expects a login or TLS), the client only reports all brokers down."""
-
-
-class AdminError(Exception):
-    """The request failed; `code` is Kafka's error if the service answered."""
-
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
+"""By error, the number of occurrences that ends the command. A host name may have two addresses of which one works, and
+each attempt tries the next one. If a service closes each connection (it expects a login or TLS), the client only
+reports all brokers down."""
 
 
 class Admin:

@@ -8,26 +8,21 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from controller.cli.arguments import complain
+from controller.cli.arguments import DONE, NEGATIVE, WRONG, error_text, print_error
 from controller.cli.backend import Backend, HttpBackend, Refusal, http_address, read_access
 from controller.cli.context import BackendError
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
-from controller.cli.reads import common
-from controller.cli.reads.common import DONE, FOUND
 from events.codec import EventDecodeError, decode_event
-from events.logs.archive.manifest import archive_status, manifests_of, read_stored, requests_of
-from events.logs.archive.store import open_store
+from events.logs.archive.manifest import MANIFEST
 from events.logs.log import LogCorrupted
 from events.logs.merkle import Frontier
-from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import (
     FILE_BYTES_MAX,
     BadKey,
@@ -55,11 +50,11 @@ def verify(options: argparse.Namespace) -> int:
     try:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
-        if "://" in options.what or ((what / "archive.json").is_file() and not holds_log(what)):
+        if "://" in options.what or ((what / MANIFEST).is_file() and not holds_log(what)):
             try:
                 from controller.cli.work.verify_archive import verify_archive
             except ImportError as error:
-                return complain(f"{error.name} is not installed: pip install 'topicwright[replay]'")
+                return print_error(error_text(error))
             return verify_archive(options, key, head)
         if what.is_dir():
             return _folder(options, what, key, head)
@@ -67,13 +62,13 @@ def verify(options: argparse.Namespace) -> int:
             return _proof(_read(what, FILE_BYTES_MAX), key, head)
         return _service(options, key, head)
     except argparse.ArgumentTypeError as error:
-        return complain(f"{options.what!r} is not a file, not a folder, and {str(error).partition(' is ')[2]}")
+        return print_error(f"{options.what!r} is not a file, not a folder, and {str(error).partition(' is ')[2]}")
     except (BackendError, BadKey) as error:
-        return complain(str(error), FOUND if isinstance(error.__cause__, LogCorrupted) else 2)
+        return print_error(str(error), NEGATIVE if isinstance(error.__cause__, LogCorrupted) else WRONG)
     except Refusal as refusal:
-        return complain(refusal.error.message)
+        return print_error(refusal.error.message)
     except ProofFails as error:
-        return complain(f"{options.what}: {error}", FOUND)
+        return print_error(f"{options.what}: {error}", NEGATIVE)
 
 
 def read_head(path: Path) -> Head:
@@ -110,7 +105,7 @@ def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
     check_paths(proof)
     head = proof.head
     if key is None and known is None:
-        return complain(
+        return print_error(
             f"the proof matches its head, of {head.size} events with root {head.root}; to check the head itself, give "
             "--key with the public key of the service, or --head with a saved head"
         )
@@ -169,28 +164,13 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
                 index_key=secrets.token_bytes(32),
                 progress=progress_to(log.durable_offset),
             )
-            wrong = found.findings or tuple(dict.fromkeys(_other_findings(log, part)))
+            refold = Refold(log, lambda: None, from_scratch=True)
+            wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
         code = max(code, report(wrong, name, found.size, found.root, heads, more))
     if head is not None and not compared:
-        return complain(f"--head is of log {head.log}, which is not among the partitions in {folder}", FOUND)
+        return print_error(f"--head is of log {head.log}, which is not among the partitions in {folder}", NEGATIVE)
     return code
-
-
-def _other_findings(log: RocksDbLog, part: Query) -> Iterator[str]:
-    """What differs from the (valid) events: snapshots, the state, and the request files of segments that are only in
-    the archive. Raises LogError."""
-    refold = Refold(log, lambda: None, from_scratch=True)
-    yield from wrong_snapshots(log, part, refold)
-    yield from wrong_state(log, refold)
-    for manifest in manifests_of(log):
-        stored = requests_of(log, manifest)
-        if stored is not None and manifest.end <= log.start_offset:
-            place = open_store(archive_status(log).url)
-            try:
-                read_stored(place, manifest.requests_name(stored), stored)
-            except LogCorrupted as error:
-                yield str(error)
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
@@ -230,7 +210,7 @@ def report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str
     for finding in findings:
         print(f"{log}: {finding}")
     if findings:
-        return FOUND
+        return NEGATIVE
     since = "".join(f", and its first {head.size} match the saved head" for head in heads)
     print(f"{log}: {size} events match its head{since}{more}; root {root}")
     return DONE
@@ -242,7 +222,7 @@ def prove(options: argparse.Namespace, backend: Backend) -> int:
         size = None if options.head is None else read_head(options.head).size
         proof = _requested(options, backend, size)
     except ProofFails as error:
-        return complain(str(error))
+        return print_error(str(error))
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
     sys.stdout.flush()
     signed = "signed" if proof.head.signature else "not signed"
@@ -252,7 +232,7 @@ def prove(options: argparse.Namespace, backend: Backend) -> int:
     )
     if proof.next_offset is not None:
         print(f"more events exist: continue with --from {proof.next_offset}", file=sys.stderr)
-    return common.DONE
+    return DONE
 
 
 def _requested(options: argparse.Namespace, backend: Backend, size: int | None) -> Proof:

@@ -1,8 +1,8 @@
 """`topicwright verify URL`: check an archive or a backup.
 
-The events of each segment are checked against the tree root in its manifest. Its index, its request file and the
-manifest's other fields are recomputed from the events, because whoever can write to the store can write a manifest and
-an index that fit each other. Each base is unpacked into a temporary folder and audited like the log of a stopped
+The events of each segment are checked against the tree root in the manifest. Its index and the manifest's other fields
+are recomputed from the events, because whoever can write to the store can write a manifest and an index that fit each
+other. Each base is unpacked into a temporary folder and audited like the log of a stopped
 service, with its tree and indexes; then its state is recomputed from the events.
 """
 
@@ -13,31 +13,29 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from controller.cli.arguments import complain
+from controller.cli.arguments import NEGATIVE, WRONG, print_error
 from controller.cli.output import progress_to
-from controller.cli.reads.common import FOUND
 from controller.cli.work.verify import report
-from events.catalog import EVENT_VERSION, HeadSigned, Recorded
-from events.logs.archive.base import Base, download_base, offsets_of_bases, read_base
+from events.catalog import HeadSigned, Recorded
+from events.logs.archive.base import download_base, pairs_of
 from events.logs.archive.manifest import (
+    MANIFEST,
     ArchiveDamaged,
+    Base,
     Manifest,
-    Stored,
+    Segment,
     archive_status,
-    read_chain,
-    read_stored,
+    read_manifest,
     status_changes,
 )
-from events.logs.archive.segment import SegmentIndexBuilder
+from events.logs.archive.segment import IndexBuilder
 from events.logs.archive.store import ArchiveStore, open_store
-from events.logs.log import LogCorrupted, LogError
+from events.logs.log import Commit, LogCorrupted, LogError
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, log_name
@@ -45,7 +43,7 @@ from projections.queries.auditing import NONE_SIGNED, Findings, against_head, au
 from projections.queries.proving import signed_head
 from projections.queries.query import Query
 from projections.store.archived.bases import check_tree, wrong_state
-from projections.store.archived.recovering import archived
+from projections.store.archived.recovering import archived, segment_files
 from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
 
@@ -58,18 +56,20 @@ def verify_archive(options: argparse.Namespace, key: bytes | None, head: Head | 
     roots = {0: frontier.root()}
     try:
         place = open_store(options.what)
-        about, manifests = read_chain(place)
-        name = log_name(about.cluster_id, options.partition)
-        progress = progress_to(manifests[-1].end if manifests else 0)
-        signed = [] if key is None else list(_signed_in(archived(place, manifests), name))
+        manifest = read_manifest(place)
+        name = log_name(manifest.cluster_id, options.partition)
+        progress = progress_to(manifest.end)
+        if key is not None and (manifest.bases or manifest.signature) and not manifest.is_signed_by(key):
+            findings.found(f"{MANIFEST} is not signed by that key: its bases and snapshots may be anybody's")
+        signed = [] if key is None else list(_signed_in(archived(place, manifest.segments), name))
         sizes = {one.size for one in (*heads, *signed)}
-        for record, value in _each_event(place, manifests, findings):
+        for record, value in _each_event(place, manifest.segments, findings):
             frontier.extend((value,), PATH_LENGTH_MAX)
             if frontier.size in sizes:
                 roots[frontier.size] = frontier.root()
             if not record.offset % _PROGRESS_EVERY:
                 progress(record.offset)
-        newest = max(offsets_of_bases(place), default=0)
+        newest = manifest.bases[-1].offset if manifest.bases else 0
         for one in heads:
             if one.log == name and one.size > max(frontier.size, newest):
                 findings.found(f"it has only {frontier.size} events, and the head covers {one.size}")
@@ -77,10 +77,10 @@ def verify_archive(options: argparse.Namespace, key: bytes | None, head: Head | 
                 against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
         if key is not None:
             _check_signed(findings, key, signed, roots)
-        for finding in _wrong_bases(place, name, options.partition, heads, secrets.token_bytes(32)):
+        for finding in _wrong_bases(place, manifest, options.partition, heads):
             findings.found(finding)
     except LogError as error:
-        return complain(str(error), FOUND if isinstance(error, LogCorrupted) else 2)
+        return print_error(str(error), NEGATIVE if isinstance(error, LogCorrupted) else WRONG)
     more = f", with {len(signed)} signed heads" if signed else ""
     return report(findings, name, frontier.size, frontier.root().hex(), heads, more)
 
@@ -103,77 +103,62 @@ def _check_signed(findings: Findings, key: bytes, signed: list[Head], roots: dic
 
 
 def _wrong_bases(
-    place: ArchiveStore, name: str, partition: int | None, heads: Sequence[Head], index_key: bytes
+    place: ArchiveStore, manifest: Manifest, partition: int | None, heads: Sequence[Head]
 ) -> Iterator[str]:
-    """The findings about the bases of a store; `index_key` is as for `audit`. Raises LogError for other errors."""
-    for offset in offsets_of_bases(place):
+    """The findings about the bases and snapshots of an archive. Raises LogError for other errors."""
+    for copy in manifest.snapshots:
         try:
-            base = read_base(place, offset)
+            for _ in pairs_of(place, copy):
+                pass
+        except LogCorrupted as error:
+            yield f"the snapshot at {copy.offset}: {error}"
+    for base in manifest.bases:
+        try:
             with TemporaryDirectory(prefix="topicwright-verify-") as folder:
                 path = Path(folder) / "log"
                 download_base(place, base, path)
-                for finding in _wrong(path, base, place, name, partition, heads, index_key):
-                    yield f"{base.name}: {finding}"
+                for finding in _wrong(path, base, place, manifest.cluster_id, partition, heads):
+                    yield f"{base}: {finding}"
         except LogCorrupted as error:
-            yield str(error)
+            yield f"{base}: {error}"
 
 
 def _wrong(
-    path: Path,
-    base: Base,
-    place: ArchiveStore,
-    name: str,
-    partition: int | None,
-    heads: Sequence[Head],
-    index_key: bytes,
+    path: Path, base: Base, place: ArchiveStore, cluster_id: str, partition: int | None, heads: Sequence[Head]
 ) -> Iterator[str]:
-    log = RocksDbLog.open(
-        path, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=lambda: base.cluster_id
-    )
-    with closing(log):
-        log.put_state(status_changes(replace(archive_status(log), url=place.url)))
+    with closing(RocksDbLog.open(path, cluster_id=cluster_id)) as log:
+        log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
         try:
             check_tree(log, base, place)
         except ArchiveDamaged as error:
             yield str(error)
         found = audit(
             log,
-            name,
+            log_name(cluster_id, partition),
             Query(log, partial(TopicStore, log), partition),
             heads=[head for head in heads if head.size <= base.offset],
             public_key=None,
-            index_key=index_key,
+            index_key=secrets.token_bytes(32),
         )
         yield from found.findings
         yield from wrong_state(log, Refold(log, lambda: None, from_scratch=True))
 
 
 def _each_event(
-    place: ArchiveStore, manifests: Sequence[Manifest], findings: Findings
+    place: ArchiveStore, segments: Sequence[Segment], findings: Findings
 ) -> Iterator[tuple[Recorded, bytes]]:
-    """The events of an archive. After the last event of a segment, its other files are checked. Raises ArchiveError."""
-    events = archived(place, manifests)
-    for manifest in manifests:
-        index, size, first_ms = SegmentIndexBuilder(manifest.start), 0, None
-        for record, value in islice(events, manifest.end - manifest.start):
-            index.add(record)
+    """The events of an archive. After the last event of a segment, its index and its entry in the manifest are
+    checked. Raises ArchiveError."""
+    for file in segment_files(place, segments):
+        segment, times, size = file.segment, list[int](), 0
+        expected = IndexBuilder(segment.start)
+        for record, value in file.records():
+            expected.add(record)
             size += len(value)
-            first_ms = record.at_ms if first_ms is None else first_ms
+            times = [*times[:1], record.at_ms]
             yield record, value
-        content = index.content(manifest.cluster_id, value, manifest.event_version)
-        expected = replace(
-            manifest, first_ms=first_ms, last_ms=record.at_ms, event_bytes=size, index=Stored.of(content)
-        )
-        if expected != manifest:
-            findings.found(f"{manifest.name} does not match its events")
-        _check_files(place, manifest, findings)
-
-
-def _check_files(place: ArchiveStore, manifest: Manifest, findings: Findings) -> None:
-    try:
-        read_stored(place, manifest.index_name, manifest.index)
-    except ArchiveDamaged as error:
-        findings.found(str(error))
-    name = manifest.find_requests(place)
-    if name is not None and sha256(place.read(name) or b"").hexdigest()[:16] not in name:
-        findings.found(f"{name} was changed: restore it from a copy of the archive")
+        if file.index().pairs() != expected.pairs():
+            findings.found(f"the index in {segment.name} does not match its events")
+        own = replace(segment, first_ms=times[0], last_ms=times[-1], event_bytes=size, footer=file.footer)
+        if own != segment:
+            findings.found(f"what {MANIFEST} says of {segment.name} does not match its events")

@@ -97,8 +97,8 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
         case "delete":
             if filled.get("typed") != name:
                 raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name {name!r}")
-            gone = await site.call(writes.delete_topic, request, name=name)
-            here = f"/requests/{quote(gone.request_id, safe='')}"
+            done = await site.call(writes.delete_topic, request, name=name)
+            here = f"/requests/{quote(done.request_id, safe='')}"
         case other:
             raise refused(400, ErrorCode.INVALID_REQUEST, f"do: {other!r} is not grow, configs or delete")
     return here

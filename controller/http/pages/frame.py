@@ -1,5 +1,5 @@
-"""What all pages have around their content (navigation, user, position in the log, event density, assets), and the
-drawings in it: the waterfall of a request, replicas, bars.
+"""The frame of a page (navigation, user, position in the log, event density, assets), and its drawings: the waterfall
+of a request, replicas, bars.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ _PHASES = {
     "TopicCreated": "decided: created",
     "CreateRejected": "decided: refused",
     "MetadataPropagated": "propagated",
-    "LeaderElected": "leader elected",
+    "PartitionChanged": "partition changed",
     "TopicReady": "ready",
     "CreateAnswered": "answered",
 }

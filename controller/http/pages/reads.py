@@ -1,4 +1,4 @@
-"""The pages that show something: each renders the answer of one JSON handler, at its path without `/v1`."""
+"""The pages without forms: each renders the answer of a JSON handler, at its path without `/v1`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
 PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX = 100, 100, 20
-"""How many partitions, topics of a request, and causes in a history are on one page."""
+"""The most partitions, topics of a request, and groups of a history on one page."""
 CONFIG_SOURCES = {
     "DYNAMIC_TOPIC_CONFIG": "set on this topic",
     "DYNAMIC_BROKER_CONFIG": "set on one broker",

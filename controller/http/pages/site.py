@@ -87,7 +87,7 @@ class Site:
         self._density: tuple[float, Density | None] | None = None
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
-        """What a JSON handler answers to the sender of the request, not encoded. Raises what the handler raises."""
+        """Call a JSON handler for the sender of the request, and return its answer unencoded. Raises what it raises."""
         parameters = signature(handler.fn).parameters
         dependencies = {name: part for name, part in self._dependencies.items() if name in parameters}
         answer = await handler.fn(**{"request": request} if "request" in parameters else {}, **dependencies, **given)
@@ -105,8 +105,8 @@ class Site:
         command: tuple[str, ...] = (),
         **context: object,
     ) -> Response[bytes]:
-        """Render a template. `as_of` is the position in the log that is shown, `follow` the event stream that refreshes
-        the page, `command` the arguments of `topicwright` that show the same."""
+        """Render a template. `as_of` is the rendered position in the log, `follow` the event stream that refreshes the
+        page, `command` the arguments of `topicwright` that show the same."""
         await self._refresh_density(request)
         frame = self._frame(request, at=at, as_of=as_of, follow=follow, command=command)
         answer = await self._reading.run(self._render, template, status, {"frame": frame, **context})

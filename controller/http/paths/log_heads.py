@@ -86,10 +86,10 @@ async def log_proof(
         await reader.need_request(request, request_id)
     else:
         reader.need(request, topic)
-    wanted = ProofRequest(
+    which = ProofRequest(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
-    return await reader.answer(prove, wanted, newest_head)
+    return await reader.answer(prove, which, newest_head)
 
 
 @get("/log/leaves")

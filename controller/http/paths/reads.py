@@ -208,7 +208,7 @@ async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Respo
 
 
 def now_of(api: ControllerApi) -> overviews.Now:
-    """What the live service knows for its summary."""
+    """The data of the live service for its summary."""
     status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
     counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
     waiting = tuple(

@@ -151,7 +151,6 @@ async def topic_events(
 ) -> Response[EventsView]:
     """The events of a topic name: of every topic that ever had it, and of refused requests."""
     reader.need(request, name)
-
     which = EventFilter(name, None, () if kind is None else (kind,))
     return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
 
@@ -171,8 +170,6 @@ async def topic_timeline(
 
 
 class _Page:
-    """Collects one page."""
-
     def __init__(self, reader: Reader, request: HttpRequest, which: TopicFilter, limit: int) -> None:
         self._reader = reader
         self._api, self._queries = reader.api, reader.queries
@@ -223,20 +220,19 @@ class _Page:
         return await self._answer(None, cursor_of(place))
 
     async def _add(self, topics: list[Topic]) -> bool:
-        """Add the visible ones. Returns True if the page is full and more topics follow."""
-        seen = [one for one in topics if self._which.matches_name(one.name) and self._may_describe(one.name)]
-        if seen:
-            found = await self._reader.reading.run(self._summaries, seen)
-            self._found += found
+        """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
+        visible = [
+            one
+            for one in topics
+            if self._which.matches_name(one.name) and may_describe(self._api, self._request, one.name)
+        ]
+        if visible:
+            self._found += await self._reader.reading.run(
+                lambda: summaries(self._queries.rows(visible), self._live, self._which)
+            )
         is_full = len(self._found) > self._limit
         del self._found[self._limit :]
         return is_full
-
-    def _summaries(self, topics: list[Topic]) -> list[TopicSummary]:
-        return summaries(self._queries.rows(topics), self._live, self._which)
-
-    def _may_describe(self, name: str) -> bool:
-        return may_describe(self._api, self._request, name)
 
     async def _answer(self, after: str | None, cursor: str | None = None) -> Response[TopicsView]:
         return await self._reader.answer(topics_page, self._found, after, self._end, cursor)

@@ -55,7 +55,7 @@ class CreateBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The replicas of each partition, by id or in order; the first is the preferred leader."""
     configs: ConfigValues = {}
     timeout_ms: Timeout = 30_000
-    """How long to wait until the topic is complete; 0 or less: do not wait."""
+    """The maximum time to wait until the topic is complete; 0 or less: do not wait."""
 
 
 @post("/topics", status_code=201, operation_class=described(CreateBody))
@@ -92,7 +92,8 @@ async def create(
         raise Refused(status_of(answer.code), refusal(answer))
     status = 202 if answer.code else 200 if validate_only else 201
     view = created(answer, api.cluster.live, validate_only)
-    return Response(view, status_code=status, headers={} if validate_only else location_of(body.name))
+    location = {} if validate_only else {"location": f"/v1/topics/{quote(body.name, safe='')}"}
+    return Response(view, status_code=status, headers=location)
 
 
 @delete("/topics/{name:str}", status_code=200)
@@ -126,11 +127,6 @@ def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> Create
     )
 
 
-def location_of(name: str) -> dict[str, str]:
-    """The Location header of a topic."""
-    return {"location": f"/v1/topics/{quote(name, safe='')}"}
-
-
 def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:
     by_id = given.items() if isinstance(given, dict) else enumerate(given)
     return tuple(Assignment(partition, tuple(map(BrokerId, replicas))) for partition, replicas in by_id)
@@ -153,7 +149,7 @@ class AlterBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     assignments: InOrder = ()
     """Only with `num_partitions`: the replicas of each new partition; default: chosen by the controller."""
     timeout_ms: Timeout = CHANGE_TIMEOUT_MS
-    """How long to wait for a target cluster to apply the change."""
+    """The maximum time to wait until a target cluster has applied the change."""
 
 
 @patch("/topics/{name:str}", operation_class=described(AlterBody))
@@ -206,8 +202,6 @@ RACK_CHARACTERS_MAX = 249
 
 
 class SimulatedBrokerState(Protocol):
-    """The settings of a simulated broker."""
-
     @property
     def broker_id(self) -> BrokerId: ...
     @property
@@ -243,7 +237,7 @@ class BrokerBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long the broker waits before it applies a durable event."""
+    """The delay between an event's durability and its being applied by the broker."""
 
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=DELAY_MS_MAX)]
 

@@ -75,18 +75,13 @@ def parse_header(frame: bytes) -> RequestHeader:
     return RequestHeader(api_key, version, correlation_id, client_id, offset)
 
 
-def decode_request(api_key: int, version: int, buffer: bytes, offset: int = 0) -> Message:
-    """The request whose body begins at `offset`; what follows it is ignored. Raises MalformedRequest.
-
-    `is_known(api_key, version)` must hold.
-    """
-    return read_request(api_key, version, buffer, offset)[0]
-
-
 def read_request(
     api_key: int, version: int, buffer: bytes, offset: int = 0, elements_max: int = ELEMENTS_MAX
 ) -> tuple[Message, int]:
-    """As `decode_request`; also returns the number of array elements. More than `elements_max` are malformed."""
+    """The request whose body begins at `offset`, and its number of array elements; bytes after it are ignored.
+
+    `is_known(api_key, version)` must hold. Raises MalformedRequest, also for more than `elements_max` elements.
+    """
     message, left = _read(_reader(api_key, version, "request"), buffer, offset, elements_max)
     return message, elements_max - left
 

@@ -1,1 +1,1 @@
-"""SASL, the server's side: one conversation a mechanism, and the gate before a connection's requests."""
+"""SASL of the server: a conversation for each mechanism, and the gate that admits requests after a login."""

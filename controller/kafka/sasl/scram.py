@@ -119,7 +119,7 @@ def _decoded(text: str, user: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:  # not base64, or not even ASCII
-        raise AuthenticationFailed("a SCRAM message that is not base64 where it should be", user=user) from None
+        raise AuthenticationFailed("a SCRAM message with invalid base64", user=user) from None
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
@@ -132,13 +132,6 @@ def keys_of(mechanism: str, salted: bytes) -> tuple[bytes, bytes]:
     digest = DIGESTS[mechanism]
     client_key = hmac.digest(salted, b"Client Key", digest)
     return hashlib.new(digest, client_key).digest(), hmac.digest(salted, b"Server Key", digest)
-
-
-def credential_of(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
-    """The credential for a password. Takes a few ms."""
-    return ScramCredential(
-        iterations, salt, *keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
-    )
 
 
 class ScramFailed(Exception):
@@ -167,7 +160,7 @@ async def prove_password(exchange: Exchange, mechanism: str, user: str, password
     server_final = _text(await exchange(f"{final},p={base64.b64encode(proof).decode()}".encode()))
     verified = base64.b64encode(hmac.digest(server_key, signed, digest)).decode()
     if server_final.partition("v=")[2].split(",")[0] != verified:
-        raise ScramFailed("the broker does not know the password either: its SCRAM signature is wrong")
+        raise ScramFailed("the broker does not know the password: its SCRAM signature is wrong")
 
 
 def _challenge(text: str, nonce: str) -> tuple[str, bytes, int]:
@@ -178,11 +171,11 @@ def _challenge(text: str, nonce: str) -> tuple[str, bytes, int]:
     """
     found = _CHALLENGE.fullmatch(text)
     if found is None or not found[1].startswith(nonce) or found[1] == nonce:
-        raise ScramFailed(f"the broker answers SCRAM with {text[:CHARACTERS_SHOWN]!r}")
+        raise ScramFailed(f"the broker's SCRAM message is {text[:CHARACTERS_SHOWN]!r}")
     iterations = int(found[3])
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         allowed = f"allowed, as in Kafka: {ITERATIONS_MIN} to {ITERATIONS_MAX}"
-        raise ScramFailed(f"the broker wants {iterations} iterations of SCRAM; {allowed}")
+        raise ScramFailed(f"the broker requires {iterations} iterations of SCRAM; {allowed}")
     return found[1], base64.b64decode(found[2]), iterations
 
 
@@ -190,4 +183,4 @@ def _text(token: bytes) -> str:
     try:
         return token.decode()
     except UnicodeDecodeError:
-        raise ScramFailed("the broker answers SCRAM with bytes that are no text") from None
+        raise ScramFailed("the broker's SCRAM message is not UTF-8") from None

@@ -193,7 +193,7 @@ class Connection(asyncio.Protocol):
         size = size if size > _BUFFERED_BYTES_IGNORED else 0
         if size != self.bytes_held:
             more, self.bytes_held = size - self.bytes_held, size
-            self._service.holds(more)
+            self._service.buffered(more)
 
     def _schedule_round(self) -> None:
         """Schedule one round in the next iteration of the event loop."""

@@ -15,9 +15,8 @@ from typing import Final
 import structlog
 
 from controller.kafka.handling import ApiHandler
-from controller.kafka.sasl.gate import LoginOutcome, OnLogin, SaslRules
+from controller.kafka.sasl.gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
-from controller.kafka.server.protocol import Outcome
 from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
@@ -26,7 +25,7 @@ from controller.kafka.session import SecurityProtocol
 _logger = structlog.get_logger(__name__)
 
 _CANCELLATION_S: Final = 1.0
-"""How long `stop` waits for cancelled handlers."""
+"""The maximum time that `stop` waits for cancelled handlers."""
 
 _PROTOCOLS: Final[dict[tuple[bool, bool], SecurityProtocol]] = {
     (False, False): "PLAINTEXT",
@@ -38,14 +37,6 @@ _PROTOCOLS: Final[dict[tuple[bool, bool], SecurityProtocol]] = {
 
 _IDLE_CHECKS: Final = 4
 """Checks for idle connections per `connections.max.idle.ms`."""
-
-
-def _ignore_request(api_key: int, version: int, outcome: Outcome, seconds: float) -> None:
-    return None
-
-
-def _ignore_login(listener: str, mechanism: str, outcome: LoginOutcome) -> None:
-    return None
 
 
 class KafkaServer:
@@ -67,8 +58,8 @@ class KafkaServer:
         sasl: SaslRules | None = None,
         limits: Limits | None = None,
         counts: ConnectionCounts | None = None,
-        on_login: OnLogin = _ignore_login,
-        on_request: OnRequest = _ignore_request,
+        on_login: OnLogin = lambda *_: None,
+        on_request: OnRequest = lambda *_: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.host = host
@@ -151,10 +142,10 @@ class KafkaServer:
     def handshake_s_max(self) -> float:
         return self.limits.authentication_ms_max / 1000
 
-    def greets(self, principal: str) -> Connection:
+    def connection_of(self, principal: str) -> Connection:
         return Connection(self, principal)
 
-    def shakes_hands(self, handshake: TlsAccept) -> bool:
+    def handshake_begun(self, handshake: TlsAccept) -> bool:
         if not self._admits(handshake.host):
             return False
         self.handshakes.add(handshake)
@@ -172,7 +163,7 @@ class KafkaServer:
         _logger.warning("connection_rejected", reason=reason, peer=host, listener=self.listener)
         return False
 
-    def holds(self, more: int) -> None:
+    def buffered(self, more: int) -> None:
         """Count the bytes buffered for clients: partial requests, requests in flight, and unsent responses. Beyond the
         limit, connections with the most bytes are closed, unauthenticated ones first."""
         self._held += more

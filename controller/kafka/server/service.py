@@ -1,4 +1,4 @@
-"""Limits of a listener and of all listeners together, and the interface of a connection's server."""
+"""Limits of a listener and of all listeners together, and the server's interface for its connections."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Service(Protocol):
         """Register a connection; False if there are too many."""
         ...
 
-    def holds(self, more: int) -> None:
-        """Add to the bytes buffered for clients; may be negative."""
+    def buffered(self, more: int) -> None:
+        """Change the number of bytes buffered for clients by `more`, which may be negative."""
         ...
 
     def closed(self, connection: Any) -> None:

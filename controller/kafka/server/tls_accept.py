@@ -31,11 +31,11 @@ class TlsService(Protocol):
         """Time limit of a handshake."""
         ...
 
-    def greets(self, principal: str) -> asyncio.Protocol:
+    def connection_of(self, principal: str) -> asyncio.Protocol:
         """The protocol for a client after its handshake; `principal` is from its certificate."""
         ...
 
-    def shakes_hands(self, handshake: TlsAccept) -> bool:
+    def handshake_begun(self, handshake: TlsAccept) -> bool:
         """Register a handshake; False if there are too many connections."""
         ...
 
@@ -58,7 +58,7 @@ class TlsAccept(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.peer, self.host = address_of(peer), host_of(peer)
-        if not self._service.shakes_hands(self):
+        if not self._service.handshake_begun(self):
             self._transport.abort()
             return
         # Eagerly: uvloop reads as soon as this returns, and TLS must already be set up.
@@ -94,7 +94,7 @@ class TlsAccept(asyncio.Protocol):
             return
         finally:
             service.handshake_ended(self)
-        connection = service.greets(principal)
+        connection = service.connection_of(principal)
         secure.set_protocol(connection)
         connection.connection_made(secure)
         early.hand_over(connection)

@@ -289,16 +289,6 @@ class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):
     after: Offset = Offset(-1)
 
 
-class ReportLeader(Command, frozen=True, kw_only=True, gc=False):
-    """A broker serves as leader of a partition, or cannot; then another leader is elected."""
-
-    topic: TopicName
-    partition: int
-    broker_id: BrokerId
-    serving: bool
-    reason: str = ""
-
-
 class ExpireRequest(Command, frozen=True, kw_only=True, gc=False):
     """The deadline of a pending create, whose id is `request_id`, has passed. `at_ms` is not before the deadline."""
 
@@ -348,7 +338,6 @@ AnyCommand = (
     | AlterResourceConfigs
     | CopyBrokerConfigs
     | ConfirmMetadata
-    | ReportLeader
     | ExpireRequest
     | cluster.DiscoverTopic
     | cluster.DiscoverDeletion

@@ -38,7 +38,6 @@ from controller.machine.configs.topic_configs import (
 from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.rules import has_kraft_brokers
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, Settings, State
 from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
 from events.names import RequestId
@@ -306,7 +305,7 @@ def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster:
     if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
         return None
     if command.kind == GROUPS:
-        return invalid_group_configs(after, within=not has_kraft_brokers(cluster))
+        return invalid_group_configs(after, within=not cluster.has_kraft_brokers)
     texts = dict(after) if command.kind == BROKERS else {}
     for op in command.ops:
         row, text = BROKER_SYNONYMS.get(op.name), texts.get(op.name)

@@ -1,33 +1,42 @@
-"""Computes the next state of a KRaft partition from its current state and a target.
+"""Changes partitions: the rules of leaders, in-sync replicas and epochs.
 
-Follows `PartitionChangeBuilder` of Kafka 4.3 rule by rule and in its order, because brokers rely on each rule and
-because Kafka's controller may take over the log. Tests compare it with that class.
+A change is computed from the current partition, a target, and the rules of its topic. These are the rules of Kafka
+4.3's `PartitionChangeBuilder`, in its order, because brokers rely on each of them and because Kafka's controller may
+take over the log. Tests compare this module with that class. Simulated brokers, and those of a target cluster, follow
+the same rules, but their partitions have no replica metadata.
 
 1. A reassignment is complete when all added replicas are in sync; if it removes more replicas than it adds, when all
 remaining ones are (KIP-455).
 2. A replica that leaves an ISR smaller than min.insync.replicas becomes an eligible leader replica (KIP-966). The ISR
-may only become empty with that feature.
+may only become empty with that feature, so that no acknowledged record is lost.
 3. The leader is elected from the ISR, else from the eligible replicas, else it is the last known leader. An unclean
 election accepts any replica and may lose records; the leader must then recover (KIP-704).
 4. The leader epoch rises when the leader changes or a replica is removed, the partition epoch with every change.
 
-It does not check the sender of a request. It knows brokers and topics only by `Rules`.
+It does not check the sender of a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from enum import Enum
 
 import msgspec
+from msgspec.structs import replace
 
-from events.catalog import Partition, PartitionChanged, ReplicaMetadata
+from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
+from controller.machine.partitions import blocks
+from controller.machine.partitions.placement import (
+    UNASSIGNED,
+    Ids,
+    default_directory,
+    directories_of,
+    replica_metadata_of,
+    serves,
+)
+from controller.machine.state import ELIGIBLE_REPLICAS, Cluster, Topic
+from events.catalog import Event, Partition, PartitionChanged, ReplicaMetadata
 from events.names import NO_LEADER, BrokerId, TopicName
-
-Ids = tuple[BrokerId, ...]
-UNASSIGNED = bytes(16)
-"""The directory of a replica before its broker has reported it (KIP-858)."""
-_NO_METADATA = ReplicaMetadata()
 
 
 class Election(Enum):
@@ -38,19 +47,8 @@ class Election(Enum):
     UNCLEAN = "unclean"
 
 
-class Rules(msgspec.Struct, frozen=True):
-    """The cluster's part of a change. `elr` enables eligible leader replicas (`eligible.leader.replicas.version` 1)."""
-
-    may_lead: Callable[[BrokerId, bytes], bool]
-    """True if the broker is live and the replica's directory is online."""
-    min_isr: int
-    elr: bool
-    directory: Callable[[BrokerId], bytes]
-    """Returns the directory of a new replica on a broker."""
-
-
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """The target of a change. None leaves a field unchanged."""
+    """The target of a change. A field that is not set stays as it is."""
 
     isr: Ids | None = None
     replicas: Ids | None = None
@@ -61,192 +59,220 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     recovering: bool | None = None
     unclean: Ids = ()
     """Replicas that may have lost records, so they are no longer eligible."""
-    election: Election = Election.ONLINE
+    election: Election | None = Election.ONLINE
+    """None if the target cluster elects its leaders itself."""
 
 
-def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
-    """Returns the replica metadata of a partition, or empty metadata."""
-    return partition.replica_metadata or _NO_METADATA
+class Rules(msgspec.Struct, frozen=True):
+    """The rules of a topic on its brokers."""
+
+    may_lead: Callable[[BrokerId, bytes], bool]
+    """True if the broker is live and the replica's directory is online."""
+    min_isr: int = 1
+    elr: bool = False
+    """Eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
+    directory: Callable[[BrokerId], bytes] | None = None
+    """Returns the directory of a new replica on a broker. None without KRaft brokers: then there is no metadata."""
 
 
-def is_reassigned(partition: Partition) -> bool:
-    """True if a reassignment is in progress."""
-    replica_metadata = partition.replica_metadata
-    return replica_metadata is not None and bool(replica_metadata.adding or replica_metadata.removing)
-
-
-def change(
-    topic: TopicName, index: int, partition: Partition, wanted: Target, rules: Rules, reason: str
-) -> PartitionChanged | None:
-    """Returns the change that brings the partition to the target; None if it already matches."""
-    step = _ChangeBuilder(partition, wanted, rules)
-    step.take()
-    if not step.changes_anything():
-        return None
-    return PartitionChanged(
-        topic,
-        index,
-        step.leader,
-        step.isr,
-        partition.leader_epoch + (step.leader is not None),
-        partition.partition_epoch + 1,
-        ("unclean election: " if step.unclean else "") + reason,
-        step.replicas,
-        step.directories,
-        step.adding,
-        step.removing,
-        step.elr,
-        step.last_known_elr,
-        step.recovering,
+def rules_for(topic: Topic, cluster: Cluster) -> Rules:
+    if not cluster.has_kraft_brokers:
+        return Rules(lambda broker_id, _: broker_id in cluster.live)
+    return Rules(
+        may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
+        min_isr=effective_min_isr(topic, cluster),
+        elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
+        directory=lambda broker_id: default_directory(cluster, broker_id),
     )
 
 
+def effective_min_isr(topic: Topic, cluster: Cluster) -> int:
+    """min.insync.replicas, but not more than the replication factor."""
+    return min(min_insync_replicas(topic.configs, cluster.settings), topic.replication_factor)
+
+
+def election_for(topic: Topic, cluster: Cluster) -> Election:
+    """The kind of automatic elections of a topic."""
+    unclean = allows_unclean_election(topic.configs, cluster.settings)
+    return Election.UNCLEAN if unclean else Election.ONLINE
+
+
+class TopicChanges:
+    """Changes partitions of one topic, one after another. `events` has the changes so far."""
+
+    def __init__(self, topic: Topic, cluster: Cluster) -> None:
+        self._topic, self.cluster = topic, cluster
+        self._rules = rules_for(topic, cluster)
+        self._changed: dict[int, Partition] = {}
+        self.election = election_for(topic, cluster)
+        """The kind of automatic elections."""
+        self.events: list[Event] = []
+
+    @property
+    def topic(self) -> Topic:
+        """The topic after the changes so far."""
+        if not self._changed:
+            return self._topic
+        return replace(self._topic, partitions=blocks.changed(self._topic.partitions, self._changed))
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition after the changes so far; None without one of this index."""
+        if not 0 <= index < len(self._topic.partitions):
+            return None
+        return self._changed.get(index) or self._topic.partitions[index]
+
+    def change(self, index: int, target: Target, reason: str) -> Partition | None:
+        """Brings a partition to a target. Returns it changed; None if it already matches."""
+        before = self._changed.get(index) or self._topic.partitions[index]
+        event = change(self._topic.name, index, before, target, self._rules, reason)
+        if event is None:
+            return None
+        self.events.append(event)
+        self._changed[index] = event.after
+        return event.after
+
+
+def change(
+    topic: TopicName, index: int, partition: Partition, target: Target, rules: Rules, reason: str
+) -> PartitionChanged | None:
+    """Returns the change that brings the partition to the target; None if it already matches."""
+    builder = _ChangeBuilder(partition, target, rules)
+    after = builder.build()
+    if after is None:
+        return None
+    return PartitionChanged(topic, index, partition, after, ("unclean election: " if builder.unclean else "") + reason)
+
+
 class _ChangeBuilder:
-    """Builds one change. `want_…` are the target values, the other fields the changes; None means unchanged."""
+    """Builds one change, from the fields of the target and those that follow from them."""
 
-    def __init__(self, partition: Partition, wanted: Target, rules: Rules) -> None:
-        self.partition, self.wanted, self.rules = partition, wanted, rules
+    def __init__(self, partition: Partition, target: Target, rules: Rules) -> None:
+        self.partition, self.target, self.rules = partition, target, rules
         self.before = before = replica_metadata_of(partition)
-        self.want_isr = partition.isr if wanted.isr is None else wanted.isr
-        self.want_replicas = partition.replicas if wanted.replicas is None else wanted.replicas
-        self.want_adding = before.adding if wanted.adding is None else wanted.adding
-        self.want_removing = before.removing if wanted.removing is None else wanted.removing
-        self.want_elr = before.elr
-        self.leader: BrokerId | None = None
-        self.isr: Ids | None = None
-        self.replicas: Ids | None = None
-        self.adding: Ids | None = None
-        self.removing: Ids | None = None
-        self.directories: tuple[bytes, ...] | None = None
-        self.elr: Ids | None = None
-        self.last_known_elr: Ids | None = None
-        self.recovering: bool | None = None
+        self.leader = partition.leader
+        self.isr = partition.isr if target.isr is None else target.isr
+        self.replicas = partition.replicas if target.replicas is None else target.replicas
+        self.adding = before.adding if target.adding is None else target.adding
+        self.removing = before.removing if target.removing is None else target.removing
+        self.elr = before.elr
         self.unclean = False
-        self._directory_of = {**_directories(partition), **wanted.directories}
+        self._directories = directories_of(partition)
 
-    def take(self) -> None:
+    def build(self) -> Partition | None:
+        """Returns the partition after the change; None if nothing changes."""
+        partition = self.partition
         self._complete_reassignment()
         self._find_eligible()
         self._elect()
-        if self.leader is None and not set(self.partition.replicas) <= set(self.want_replicas):
-            self.leader = self.partition.leader  # a replica is removed: brokers must see a new leader epoch
-        self._change_eligible()
-        if self.isr is None and (self.want_isr or self.rules.elr) and self.want_isr != self.partition.isr:
-            self.isr = self.want_isr
-        self._change_last_known()
-        self._change_assignment()
-        if self.wanted.recovering is not None and self.wanted.recovering != self.before.recovering:
-            self.recovering = self.wanted.recovering
-
-    def changes_anything(self) -> bool:
-        changed = (self.leader, self.isr, self.replicas, self.adding, self.removing, self.directories)
-        return any(one is not None for one in (*changed, self.elr, self.last_known_elr, self.recovering))
+        if self.unclean or not (self.rules.elr or not (self.isr or partition.isr)):
+            self.elr = ()
+        if self.unclean:
+            self.isr = (self.leader,)
+        elif not self.isr and not self.rules.elr:
+            self.isr = partition.isr
+        is_removed = self.replicas != partition.replicas and any(
+            replica >= 0 and replica not in self.replicas for replica in partition.replicas
+        )
+        is_new_epoch = self.leader != partition.leader or is_removed
+        after = Partition(
+            self.replicas,
+            self.isr,
+            self.leader,
+            partition.leader_epoch + is_new_epoch,
+            partition.partition_epoch + 1,
+            self._metadata(is_new_epoch),
+        )
+        if not is_new_epoch and (after.replicas, after.isr, after.replica_metadata) == (
+            partition.replicas,
+            partition.isr,
+            partition.replica_metadata,
+        ):
+            return None
+        return after
 
     def _complete_reassignment(self) -> None:
-        if not (self.want_adding or self.want_removing):
+        if not (self.adding or self.removing):
             return
-        isr = _without(self.want_isr, self.want_removing)
-        replicas = _without(self.want_replicas, self.want_removing)
-        fewer = len(self.want_adding) < len(self.want_removing)
-        if isr and replicas and set(replicas if fewer else self.want_adding) <= set(isr):
-            self.want_isr, self.want_replicas, self.want_adding, self.want_removing = isr, replicas, (), ()
+        isr, replicas = without(self.isr, self.removing), without(self.replicas, self.removing)
+        fewer = len(self.adding) < len(self.removing)
+        if isr and replicas and set(replicas if fewer else self.adding) <= set(isr):
+            self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
 
     def _find_eligible(self) -> None:
+        if not (self.rules.elr or self.elr):
+            return
         if len(self.partition.isr) >= self.rules.min_isr:
-            self.want_elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
+            self.elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
         if not self.rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
-            self.want_elr = tuple(
-                one for one in _without(self.want_elr, self.wanted.unclean) if one in self.want_replicas
-            )
+            self.elr = tuple(one for one in without(self.elr, self.target.unclean) if one in self.replicas)
             return
-        if len(self.want_isr) >= self.rules.min_isr:
-            self.want_elr = ()
+        if len(self.isr) >= self.rules.min_isr:
+            self.elr = ()
             return
-        before = {*self.want_elr, *self.partition.isr} & set(self.want_replicas)
-        self.want_elr = tuple(sorted(before - set(self.want_isr) - set(self.wanted.unclean)))
+        before = {*self.elr, *self.partition.isr} & set(self.replicas)
+        self.elr = tuple(sorted(before - set(self.isr) - set(self.target.unclean)))
 
     # Elections.
 
     def _elect(self) -> None:
-        leader, unclean = self._elected()
-        if leader == self.partition.leader:
+        if self.target.election is None:
             return
-        if leader in self.want_elr:
-            self.want_isr = (leader,)
-            # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
-            self.want_elr = _without(self.want_elr, (leader,)) if self.rules.min_isr > 1 else ()
-        self.leader, self.unclean = leader, unclean
-        if unclean:
+        leader, self.unclean = self._elected(self.target.election)
+        if leader != self.leader and leader in self.elr:
             self.isr = (leader,)
-            if not self.before.recovering:
-                self.recovering = True
+            # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
+            self.elr = without(self.elr, (leader,)) if self.rules.min_isr > 1 else ()
+        self.unclean = self.unclean and leader != self.leader
+        self.leader = leader
 
-    def _elected(self) -> tuple[BrokerId, bool]:
+    def _elected(self, election: Election) -> tuple[BrokerId, bool]:
         """Returns the leader to elect, and whether the election is unclean."""
-        first = self.want_replicas[0]
-        favoured = (first,) if self.wanted.election is Election.PREFERRED else ()
-        for replica in (*favoured, self.partition.leader, *self.want_replicas):
+        favoured = self.replicas[:1] if election is Election.PREFERRED else ()
+        for replica in (*favoured, self.leader, *self.replicas):
             if self._has_all_records(replica) and self._may_lead(replica):
                 return replica, False
         last = self._last_known_leader()
         if last != NO_LEADER:
             return last, True
-        if self.wanted.election is Election.UNCLEAN:
-            anyone = next((replica for replica in self.want_replicas if self._may_lead(replica)), NO_LEADER)
+        if election is Election.UNCLEAN:
+            anyone = next((replica for replica in self.replicas if self._may_lead(replica)), NO_LEADER)
             return anyone, anyone != NO_LEADER
         return NO_LEADER, False
 
     def _has_all_records(self, replica: BrokerId) -> bool:
-        return replica in self.want_isr or (not self.want_isr and replica in self.want_elr)
+        return replica in self.isr or (not self.isr and replica in self.elr)
 
     def _may_lead(self, replica: BrokerId) -> bool:
-        return self.rules.may_lead(replica, _directories(self.partition).get(replica, UNASSIGNED))
+        return self.rules.may_lead(replica, self._directories.get(replica, UNASSIGNED))
 
     def _last_known_leader(self) -> BrokerId:
         """The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it."""
         last = self.before.last_known_elr
-        if not self.rules.elr or self.want_elr or self.want_isr or len(last) != 1:
+        if not self.rules.elr or self.elr or self.isr or len(last) != 1:
             return NO_LEADER
-        return last[0] if last[0] in self.want_replicas and self._may_lead(last[0]) else NO_LEADER
+        return last[0] if last[0] in self.replicas and self._may_lead(last[0]) else NO_LEADER
 
-    # Other changes.
+    # Replica metadata.
 
-    def _change_eligible(self) -> None:
-        if self.isr is not None or not (self.rules.elr or self._is_nobody_in_sync()):
-            self.want_elr = ()
-        if self.want_elr != self.before.elr:
-            self.elr = self.want_elr
-
-    def _is_nobody_in_sync(self) -> bool:
-        return not (self.want_isr or self.partition.isr)
-
-    def _change_last_known(self) -> None:
-        if not self.rules.elr:
-            return
-        last = self.before.last_known_elr
-        if self.leader == NO_LEADER and not last:
-            self.last_known_elr = (self.partition.leader,)
-        elif self.leader is not None and self.leader >= 0 and last:
-            self.last_known_elr = ()
-
-    def _change_assignment(self) -> None:
-        directories = tuple(
-            self._directory_of[replica] if replica in self._directory_of else self.rules.directory(replica)
-            for replica in self.want_replicas
-        )
-        if directories != self.before.directories:
-            self.directories = directories
-        if self.want_replicas != self.partition.replicas:
-            self.replicas = self.want_replicas
-        if self.want_adding != self.before.adding:
-            self.adding = self.want_adding
-        if self.want_removing != self.before.removing:
-            self.removing = self.want_removing
+    def _metadata(self, is_new_epoch: bool) -> ReplicaMetadata | None:
+        directory = self.rules.directory
+        if directory is None:
+            return self.partition.replica_metadata
+        known = {**self._directories, **self.target.directories}
+        directories = tuple(known[replica] if replica in known else directory(replica) for replica in self.replicas)
+        last, recovering = self.before.last_known_elr, self.before.recovering or self.unclean
+        if self.rules.elr and is_new_epoch and (self.leader == NO_LEADER) is not bool(last):
+            last = (self.partition.leader,) if self.leader == NO_LEADER else ()
+        if self.target.recovering not in (None, self.before.recovering):
+            recovering = bool(self.target.recovering)
+        return ReplicaMetadata(directories, self.adding, self.removing, self.elr, last, recovering)
 
 
-def _directories(partition: Partition) -> dict[BrokerId, bytes]:
-    return dict(zip(partition.replicas, replica_metadata_of(partition).directories, strict=False))
+def is_reassigned(partition: Partition) -> bool:
+    """True if a reassignment is in progress."""
+    metadata = replica_metadata_of(partition)
+    return bool(metadata.adding or metadata.removing)
 
 
-def _without(ids: Ids, gone: Iterable[BrokerId]) -> Ids:
+def without(ids: Ids, gone: Container[BrokerId]) -> Ids:
     return tuple(one for one in ids if one not in gone)

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from controller.access.authorizer import Authorizer
 from controller.controller_api import ControllerApi, ControllerPort, Node
 from controller.machine.state import Broker
-from controller.stream.gateway.producer import NotProduced, Producing
+from controller.stream.gateway.kafka import NotProduced, Producing
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
 

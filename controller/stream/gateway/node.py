@@ -11,7 +11,7 @@ Constraints:
 - Every request is answered in time: shortly after its deadline, or after `answer_timeout_s` without one.
   REQUEST_TIMED_OUT means that the command lies in Kafka, NOT_CONTROLLER that Kafka did not take it in time.
 - Without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready.
-- A command that raises before it is sent fails alone (`controller.engine.faults`).
+- A command that raises before it is sent fails alone (`controller.engine.decider`).
 - An event that cannot be read or applied ends the process: it would show another state than the decided one.
 
 Some results depend on earlier commands: mutation quotas (KIP-599), and refusals of the same kind. Workers decide each
@@ -38,10 +38,8 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
-from controller.engine.decider import QuotaLimits
-from controller.engine.faults import Faults
-from controller.engine.replies import PendingRequest, Replies
-from controller.engine.stamps import Stamps
+from controller.engine.decider import Faults, Limits
+from controller.engine.requests import PendingRequest, Replies, Stamps
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import (
     AlterResourceConfigs,
@@ -58,9 +56,8 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
-from controller.stream.gateway.follower import FollowedEvents, Record
+from controller.stream.gateway.kafka import NOT_TAKEN, CommandSender, FollowedEvents, NotProduced, Producing, Record
 from controller.stream.gateway.members import Members
-from controller.stream.gateway.producer import NOT_TAKEN, CommandSender, NotProduced, Producing
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
@@ -83,7 +80,7 @@ class BrokerConfigCopies:
         """The partitions that lagged at the last heartbeat."""
         self._arrived = asyncio.Event()
 
-    def on_events(self) -> None:
+    def read_further(self) -> None:
         """Partitions were read further."""
         if not self._lagging():
             self._arrived.set()
@@ -169,7 +166,7 @@ class GatewayNode:
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(structlog.get_logger("topicwright"), command_failed, self.refusals)
         self._committed = committed
-        self._limits = QuotaLimits(self.replies, quotas or MutationQuotas())
+        self._limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
         self._members = members
         self._sender = CommandSender(
             producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
@@ -249,9 +246,9 @@ class GatewayNode:
             self._sender.send(command, home)
             return
         quotas, state = self.partitions[CLUSTER_PARTITION].state.cluster.quotas, self.partitions[home].state
-        to_send, expected = self._limits.decide(state, quotas, command, _expected)  # type: ignore[arg-type]
+        to_send, expected, is_counted = self._limits.decide(state, quotas, command, _expected)  # type: ignore[arg-type]
         assert isinstance(to_send, TopicCommand), "it is the same command, perhaps with a throttle time"
-        if expected.refusal is None or self.refusals.is_recorded(to_send, expected):
+        if not is_counted:
             self._sender.send(to_send, home)
         else:
             for answer in expected.answers:
@@ -299,7 +296,7 @@ class GatewayNode:
             self.fail(error)
             return
         self._unread -= batch.ended
-        self._copies.on_events()
+        self._copies.read_further()
         for number, decision in accepted:
             for answer in decision.answers:
                 self.replies.resolve(answer)

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.security import Security
-from controller.engine.background import Background
+from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
 from controller.serving.archiving import archive_store, dropping, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
@@ -36,14 +36,12 @@ from controller.serving.process import (
 )
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
-from controller.stream.gateway.follower import Follower
+from controller.stream.gateway.kafka import CommandProducer, Follower
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.producer import CommandProducer
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
-    KafkaUnreachable,
     RequiredTopics,
     TopicWatch,
     offset_ranges,
@@ -51,7 +49,7 @@ from controller.stream.log.topics import (
     prepare_gateways_topic,
     prepare_topics,
 )
-from controller.stream.log.transport import NO_SECURITY, Topics
+from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics
 
 POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -297,7 +295,7 @@ async def run_gateway(options: GatewayOptions) -> int:
     stopping = stop_on_signals()
     with lock_folder(options.data):
         finding = asyncio.create_task(
-            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnreachable, bootstrap=options.bootstrap)
+            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnavailable, bootstrap=options.bootstrap)
         )
         if not await finished(finding, stopping):
             return 0
@@ -308,7 +306,7 @@ async def run_gateway(options: GatewayOptions) -> int:
 
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
-    gateways'. Blocks. Raises KafkaUnreachable, TopicsMismatch."""
+    gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
     settings = options.settings
     topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
     prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)

@@ -7,9 +7,20 @@ and settings. Offsets are contiguous: the topic is neither compacted nor written
 
 Answers travel in the record of the decision, because some of them are not events: a dry run has none and is answered
 all the same. A topic that results from the events is not repeated: the reader has it in its own state.
+
+Duplicates. Kafka may store a command twice although an idempotent producer sent it once (when brokers are killed), and
+a program may resubmit a command whose fate it does not know. Deciding a duplicate does harm: a create that waits for
+its topic would be answered that the topic exists, and a deletion could hit a topic that was created since. A command is
+identified by its kind, request id and topic; each request needs a unique id. The memory follows from the events alone,
+so the next owner of the partition detects the same duplicates: a command is recent while its last event is among the
+partition's newest `RECENT_EVENTS`. Commands without events (dry runs, changes without effect, undecidable commands)
+may be decided again, with the same reply, and the client gets the first one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -21,12 +32,11 @@ from controller.machine.commands.commands import (
     AlterResourceConfigs,
     AnyCommand,
     ExpireRequest,
-    ReportLeader,
     TopicCommand,
 )
-from controller.machine.decision import Answer, Decision, Detail, PartitionAnswer
+from controller.machine.decision import Answer, Detail, PartitionAnswer
 from controller.machine.state import Topic, Topics
-from events.catalog import Fact
+from events.catalog import Fact, Recorded
 from events.codec import UNREADABLE
 from events.logs.events_topic import partition_of
 from events.names import CLUSTER_SHARD, RequestId, ShardKey, TopicName, shard_key
@@ -38,7 +48,6 @@ until it is decided (`DrawLoginSecret`) does not need that: older workers may sk
 _OF_A_TOPIC = (
     TopicCommand,
     AlterPartition,
-    ReportLeader,
     ExpireRequest,
     DiscoverTopic,
     DiscoverDeletion,
@@ -121,19 +130,16 @@ _encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode
 _decode = msgspec.msgpack.Decoder(tuple[_EncodedAnswer, ...]).decode
 
 
-def encode_answers(decision: Decision, topics: Topics) -> bytes:
+def encode_answers(answers: Sequence[Answer], topics: Topics, *, has_events: bool) -> bytes:
     """The answers of a decision, empty without answers; `topics` is the state after its events."""
-    if not decision.answers:
-        return b""
-    return _encode([_encoded_answer(answer, decision, topics) for answer in decision.answers])
+    return _encode([_encoded_answer(answer, topics, has_events) for answer in answers]) if answers else b""
 
 
-def size_of_answers(decision: Decision) -> int:
+def size_of_answers(answers: Sequence[Answer], *, has_events: bool) -> int:
     """The approximate size of the answers: details, each of which may list thousands of ACLs, and topics in a decision
     without events."""
-    topic = () if decision.events else tuple(answer.topic for answer in decision.answers)
-    large = (*(answer.details for answer in decision.answers), *topic)
-    return sum(len(_encode(one)) for one in large if one)
+    topics = () if has_events else tuple(answer.topic for answer in answers)
+    return sum(len(_encode(one)) for one in (*(answer.details for answer in answers), *topics) if one)
 
 
 def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
@@ -141,9 +147,9 @@ def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
     return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
 
 
-def _encoded_answer(answer: Answer, decision: Decision, topics: Topics) -> _EncodedAnswer:
+def _encoded_answer(answer: Answer, topics: Topics, has_events: bool) -> _EncodedAnswer:
     topic, is_current = answer.topic, False
-    if topic is not None and decision.events:
+    if topic is not None and has_events:
         current = topics.get(shard_key(topic.name))
         is_current = current is not None and current.topic_id == topic.topic_id
         if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
@@ -157,3 +163,45 @@ def _answer(carried: _EncodedAnswer, topics: Topics) -> Answer:
     if fields.pop("is_current"):
         fields["topic"] = topics.get(shard_key(carried.topic_name))
     return Answer(**fields)
+
+
+RECENT_EVENTS = 20_000
+"""Larger than what a producer has in flight, so duplicates fall within. Reading as many takes some 40 ms."""
+_FORGET_EVERY = 5_000  # events; the cost of looking is spread over them
+
+_Key = tuple[str, str, str]
+_OF_CLIENTS = frozenset(
+    kind.__name__ for kind in get_args(AnyCommand) if issubclass(kind, TopicCommand | ClusterCommand)
+)
+"""The client commands, as event causes name them."""
+
+
+class RecentRequests:
+    """The client commands with an event among the newest of a partition, and the offset of their last one."""
+
+    def __init__(self) -> None:
+        self._last_event: dict[_Key, int] = {}
+        """Ordered by offset."""
+        self._forgot_at = 0
+
+    def add(self, record: Recorded) -> None:
+        """Record the partition's newest event."""
+        cause = record.cause
+        if cause.command in _OF_CLIENTS:
+            key = cause.command, cause.request_id, getattr(record.event, "topic", "")
+            self._last_event.pop(key, None)
+            self._last_event[key] = record.offset
+            if record.offset - self._forgot_at >= _FORGET_EVERY:
+                self._forget(record.offset + 1 - RECENT_EVENTS)
+                self._forgot_at = record.offset
+
+    def contains(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
+        """True if the command was decided recently; `next_event` is the partition's next event."""
+        last = self._last_event.get((type(command).__name__, command.request_id, command.topic))
+        return last is not None and last >= next_event - RECENT_EVENTS
+
+    def _forget(self, before: int) -> None:
+        for key, last in list(self._last_event.items()):
+            if last >= before:
+                break
+            del self._last_event[key]

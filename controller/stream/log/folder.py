@@ -16,8 +16,7 @@ from typing import IO
 
 import structlog
 
-from events.catalog import EVENT_VERSION
-from events.logs.archive.base import Base, bases, download_base
+from events.logs.archive.manifest import Base
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
@@ -68,12 +67,14 @@ def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
     """Create a partition's folder from the newest usable base. Returns "" or why there is none."""
     if place is None:
         return NO_ARCHIVE
+    from events.logs.archive.base import bases, download_base  # imports pyarrow
+
     lines = structlog.get_logger("topicwright")
     why = f"{place.url} has none"
     try:
         for base in bases(place, cluster_id, topic_id):
             try:
-                download_base(place, base, folder, partial(_check, base, place))
+                download_base(place, base, folder, partial(_check, base, place, cluster_id))
             except LogCorrupted as error:
                 why = str(error)
                 lines.warning("base skipped", why=why)
@@ -86,8 +87,7 @@ def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
     return why
 
 
-def _check(base: Base, place: ArchiveStore, folder: Path) -> None:
+def _check(base: Base, place: ArchiveStore, cluster_id: str, folder: Path) -> None:
     """Raise LogCorrupted unless the tree of a new folder matches its events and the archive."""
-    opened = RocksDbLog.open(folder, cluster_id=base.cluster_id, event_version=EVENT_VERSION, new_cluster_id=str)
-    with closing(opened) as log:
+    with closing(RocksDbLog.open(folder, cluster_id=cluster_id)) as log:
         check_tree(log, base, place)

@@ -6,8 +6,8 @@ used as found, and the rest is read again. An unusable cache is replaced, and re
 cache of events that Kafka may lack stays: it may be their last copy. Events, the resulting state, and the position in
 the topic are one atomic write.
 
-A worker also writes to the topic: `decided` applies a decision before Kafka has it. If Kafka stores it at the expected
-offset, `commit` keeps it; if not, the partition is closed without it and reopened at the last commit.
+A worker also writes to the topic: `record_decision` applies a decision before Kafka has it. If Kafka stores its record
+at the expected offset, `commit` keeps it; if not, the partition is closed without it and reopened at the last commit.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ import structlog
 from msgspec.structs import replace
 
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import TopicCommand
+from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
-from controller.stream.log.codec import decode_answers
+from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
-from controller.stream.log.recent_requests import RECENT_EVENTS, RecentRequests
-from events.catalog import EVENT_VERSION, Cause, Event, Fact, Recorded
-from events.codec import decode_event
+from controller.stream.log.transport import RECORD_BYTES_MAX
+from events.catalog import Event, Fact, Recorded
+from events.codec import decode_event, encode_event
 from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.archive.store import ArchiveStore
-from events.logs.events_topic import START, PartitionReader, Position
-from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
+from events.logs.events_topic import START, Decided, PartitionReader, Position, encode_record
+from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
 from projections.replay.log.secondary import Look
-from projections.store.recorder import Recorder
+from projections.store.recorder import Recorder, cause_of
 from projections.store.store import TopicStore
 from projections.store.tree import LogTree, build_some
 
@@ -48,6 +48,8 @@ POSITION = b"k"
 """The state key of the position and its topic's id."""
 POSITION_EVERY_RECORDS = 2000
 """Limit of records without events to read again at a start."""
+ROOM_BYTES = 1 << 16
+"""Space in a record besides its events and answers."""
 
 ASIDE = ".aside"
 """Ends the name of a folder that is being replaced."""
@@ -68,6 +70,10 @@ class Memory(msgspec.Struct, frozen=True):
 
 
 MEMORY = Memory()
+
+
+class RecordTooLarge(Exception):
+    """No record can hold a decision."""
 
 
 class CacheAhead(LogError):
@@ -110,7 +116,7 @@ class _CachedLog(RocksDbLog):
 class PartitionState:
     """The log, state and position of one partition. One process writes a folder, one thread at a time.
 
-    After an exception of `accept` only `close` may follow; after one of `decided…` the state is unchanged.
+    After an exception of `accept` only `close` may follow; after one of `record_decision` the state is unchanged.
     """
 
     def __init__(
@@ -129,6 +135,9 @@ class PartitionState:
         """True if there are uncommitted events."""
         self._stored = self.reader.kafka_offset
         self._recent: RecentRequests | None = None
+        self._values: list[bytes] = []
+        """The events of the next record, and their size with that of the answers."""
+        self._record_bytes = 0
 
     @property
     def last_ms(self) -> int:
@@ -173,7 +182,7 @@ class PartitionState:
             raise FirstRecordsDeleted(partition, first_record, why_not)
         _remove(aside)
         if archive is not None and (answers or not why_not) and log.start_offset:
-            log.put_state(status_changes(replace(archive_status(log), url=archive.url)))
+            log.write(Commit(own=status_changes(replace(archive_status(log), url=archive.url))))
         return cls(log, partition, topic_id, answers=answers, partitions_cached=memory.partitions_cached)
 
     @property
@@ -222,27 +231,32 @@ class PartitionState:
         assert self._recent is not None, "detect_duplicates was called before"
         return self._recent.contains(command, self.reader.next_event)
 
-    def decided(
-        self, source_offset: int, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
+    def record_decision(
+        self, command: AnyCommand, events: Sequence[Event], answers: Sequence[Answer]
     ) -> list[Recorded]:
-        """Apply a decision on the command at `source_offset`, whose record will be the topic's next.
-
-        `values` are the bytes of its events. Returns the events as the log will have them.
-        """
-        records = self.decided_in_same_record(at_ms, cause, events, values)
-        self.reader.skip_own(source_offset)
-        return records
-
-    def decided_in_same_record(
-        self, at_ms: int, cause: Cause, events: Sequence[Event], values: Sequence[bytes]
-    ) -> list[Recorded]:
-        """As `decided`, for a further decision in the same record."""
+        """Apply a decision, as a part of the topic's next record. Raises RecordTooLarge; if it raises, nothing is
+        changed."""
+        cause = cause_of(command)
+        values = [encode_event(command.at_ms, cause, event) for event in events]
+        size = self._record_bytes + sum(map(len, values)) + size_of_answers(answers, has_events=bool(events))
+        if size > RECORD_BYTES_MAX - ROOM_BYTES:
+            raise RecordTooLarge(f"its events and answers take {size} bytes, more than a record may")
         first = self.reader.next_event
-        records = [Recorded(Offset(number), at_ms, cause, event) for number, event in enumerate(events, first)]
+        records = [Recorded(Offset(number), command.at_ms, cause, event) for number, event in enumerate(events, first)]
         self._recorder.take_all(records, values)
         self.reader.count_own_events(len(events))
         self._record(records)
+        self._values += values
+        self._record_bytes = size
         return records
+
+    def end_record(self, source_offset: int, answers: Sequence[Answer] = (), fault: str = "") -> bytes:
+        """The topic's next record: the decisions on the command at `source_offset` with their answers, or the `fault`
+        for which it is skipped."""
+        values, self._values, self._record_bytes = tuple(self._values), [], 0
+        encoded = encode_answers(answers, self.state.topics, has_events=bool(values))
+        self.reader.skip_own(source_offset)
+        return encode_record(Decided(self.reader.epoch, source_offset, values, encoded, fault))
 
     def commit(self) -> None:
         """Commit what was accepted or decided since the last commit. Raises LogError."""
@@ -254,7 +268,7 @@ class PartitionState:
             self._is_ahead = False
             self._stored = kafka_offset
         elif kafka_offset >= self._stored + POSITION_EVERY_RECORDS:
-            self.log.put_state({POSITION: self._position()})
+            self.log.write(Commit(own={POSITION: self._position()}))
             self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
@@ -287,13 +301,7 @@ def _opened(
 ) -> RocksDbLog | None:
     """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
-        log = _CachedLog.open(
-            folder,
-            cluster_id=cluster_id,
-            event_version=EVENT_VERSION,
-            new_cluster_id=lambda: cluster_id,
-            cache_bytes=cache_bytes,
-        )
+        log = _CachedLog.open(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:

@@ -58,7 +58,7 @@ def restore_topic(
 ) -> list[Restored]:
     """Create the missing topics, and write the events topic.
 
-    Raises NotRestored, TopicsMismatch and KafkaUnreachable; LogError and OSError for unreadable folders.
+    Raises NotRestored, TopicsMismatch and KafkaUnavailable; LogError and OSError for unreadable folders.
     """
     properties = {**security.properties, "bootstrap.servers": bootstrap}
     with ExitStack() as held:

@@ -32,7 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.partition import events_in
-from controller.stream.log.transport import RECORD_BYTES_MAX, Topics
+from controller.stream.log.transport import RECORD_BYTES_MAX, KafkaUnavailable, Topics
 
 TIMEOUT_S = 10.0
 DEFAULT_REPLICAS_MAX = 3
@@ -40,10 +40,6 @@ COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long all workers may be down before an undecided command is lost."""
 _NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 _RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": "-1"}
-
-
-class KafkaUnreachable(Exception):
-    """Kafka does not answer; the caller may retry."""
 
 
 class TopicsMismatch(SettingsError):
@@ -72,7 +68,7 @@ def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data
     """Create missing topics, check both, and return their descriptions. If the folder `data` has events, a missing
     topic is an error, because Kafka has lost it.
 
-    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnreachable, TopicsMismatch; LogError for an
+    `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnavailable, TopicsMismatch; LogError for an
     unreadable folder.
     """
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
@@ -196,9 +192,9 @@ _NOT_READY = (
 
 def _classified(error: KafkaError) -> Exception:
     if error.code() in _NOT_READY or error.retriable():
-        return KafkaUnreachable(f"Kafka is not ready yet: {error.str()}")
+        return KafkaUnavailable(f"Kafka is not ready yet: {error.str()}")
     if error.code() < 0 or error.code() == KafkaError.REQUEST_TIMED_OUT:
-        return KafkaUnreachable(f"Kafka does not answer: {error.str()}")
+        return KafkaUnavailable(f"Kafka does not answer: {error.str()}")
     return TopicsMismatch(f"Kafka refused: {error.str()}")
 
 
@@ -218,7 +214,7 @@ def offsets_consumer(properties: Mapping[str, Any]) -> Consumer:
 
 
 def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple[int, int]]:
-    """The earliest and latest offset of each partition. Raises KafkaUnreachable, TopicsMismatch."""
+    """The earliest and latest offset of each partition. Raises KafkaUnavailable, TopicsMismatch."""
     try:
         return [consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S) for each in range(partitions)]
     except KafkaException as error:
@@ -230,7 +226,7 @@ GATEWAYS_RETENTION_MS = 3_600_000
 
 def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
     """Create the topic of the gateways' addresses if it is missing; for a `replication_factor` of -1 see
-    RequiredTopics. Raises KafkaUnreachable, TopicsMismatch."""
+    RequiredTopics. Raises KafkaUnavailable, TopicsMismatch."""
     admin = AdminClient(dict(properties), logger=_silent())
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)

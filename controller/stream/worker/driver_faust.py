@@ -105,7 +105,7 @@ class FaustDriver:
         return app
 
     def _positions(self) -> dict[int, int]:
-        return {partition: self._engine.next_source(partition) for partition in self._engine.active}
+        return {partition: self._engine.next_source(partition) for partition in self._engine.leaders}
 
     # --- called by Faust
 

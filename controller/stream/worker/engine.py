@@ -14,7 +14,7 @@ Kafka's errors, a takeover, and undelivered commands raise `Lost`: the partition
 decisions, and the driver claims them again. Deleted commands and unreadable events end the process: going on would
 lose a command, or decide on a state that is not the log's.
 
-Time, Kafka, policies and the owner's tasks are arguments, so that a simulation can run this code.
+Time, Kafka, policies and the leader's tasks are arguments, so that a simulation can run this code.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from typing import Protocol
 
 import msgspec
 
-from controller.engine.decider import DryRunner
-from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
 from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
-from controller.stream.worker.partition_decider import Duplicate, Fault, PartitionBatch, PartitionDecider, Sourced
+from controller.stream.worker.owner_tasks import PartitionLeader
+from controller.stream.worker.partition_decider import Fault, PartitionBatch, PartitionDecider, RequestCommand, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
 from events.logs.events_topic import Fence, decode_record, encode_record
@@ -64,40 +63,20 @@ class Identity(msgspec.Struct, frozen=True):
     settings: Configs
 
 
-class Owner(Protocol):
-    """The tasks of a partition's owner besides deciding: deadlines, brokers, reviews."""
-
-    def begin(self, partition: PartitionState) -> None:
-        """The partition is claimed; its state is that of the log."""
-        ...
-
-    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """Commands that brokers submit synchronously about events: decided with them, in one record."""
-        ...
-
-    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        """Records of the partition are in Kafka and committed; there may be none."""
-        ...
-
-    async def end(self, partition: int) -> None:
-        """The partition is no longer owned."""
-        ...
-
-
 class Watcher(Protocol):
     """Receives the engine's reports, for log lines and metrics."""
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None: ...
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None: ...
     def skipped(self, fault: Fault) -> None: ...
-    def duplicate(self, copy: Duplicate) -> None: ...
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None: ...
     def lost(self, why: str) -> None: ...
 
 
 class Engine:
     """The claimed partitions, and the path of their commands through the machine.
 
-    `cluster_of` returns the target cluster of a partition, None without one.
+    `lead` begins the other tasks of a claimed partition's owner.
     """
 
     def __init__(
@@ -107,28 +86,26 @@ class Engine:
         identity: Identity,
         *,
         connect: Callable[[], Transport],
-        owner: Owner,
+        lead: Callable[[PartitionState], PartitionLeader],
         watcher: Watcher,
         clock: Callable[[], float],
         clock_ms: Callable[[], int],
         judge: PolicyJudge | None = None,
-        cluster_of: Callable[[int], DryRunner | None] = lambda _: None,
         archive: ArchiveOf = lambda _: None,
         memory: Memory = MEMORY,
     ) -> None:
-        self.active: set[int] = set()
+        self.leaders: dict[int, PartitionLeader] = {}
         """The claimed partitions whose commands are accepted."""
         self.data = data
         self._topics = topics
         self._identity = identity
         self._memory = memory
         self._connect = connect
-        self._owner = owner
+        self._lead = lead
         self._watcher = watcher
         self._clock = clock
         self._clock_ms = clock_ms
         self._judge = judge
-        self._cluster_of = cluster_of
         self._archive = archive
         self._transport: Transport | None = None
         self._states: dict[int, PartitionState] = {}
@@ -169,8 +146,7 @@ class Engine:
             if not still():
                 return False
             for partition in sorted(partitions):
-                self.active.add(partition)
-                self._owner.begin(self._states[partition])
+                self.leaders[partition] = self._lead(self._states[partition])
             return True
 
     async def revoke(self) -> None:
@@ -184,9 +160,9 @@ class Engine:
             await self._release(None)
 
     async def _deactivate(self) -> None:
-        owned, self.active = self.active, set()
-        for partition in sorted(owned):
-            await self._owner.end(partition)
+        leaders, self.leaders = self.leaders, {}
+        for _, leader in sorted(leaders.items()):
+            await leader.end()
 
     async def _release(self, why: str | None) -> None:
         await self._deactivate()
@@ -291,34 +267,35 @@ class Engine:
         PolicyRunnerClosed.
         """
         async with self._lock:
-            batches: list[tuple[PartitionState, int, PartitionBatch, asyncio.Future[int]]] = []
+            batches: list[tuple[PartitionState, PartitionLeader, int, PartitionBatch, asyncio.Future[int]]] = []
             started = self._clock()
             try:
                 for partition, group in _by_partition(commands).items():
-                    state = self._states.get(partition)
-                    if state is not None and partition in self.active:
+                    leader = self.leaders.get(partition)
+                    if leader is not None:
+                        state = self._states[partition]
                         expected = state.reader.kafka_offset
-                        batch = await self._decided(state, group)
+                        batch = await self._decided(state, leader, group)
                         if batch.values:
                             appending = await self.transport.append(partition, batch.values)
-                            batches.append((state, expected, batch, appending))
-                for state, expected, batch, appending in batches:
+                            batches.append((state, leader, expected, batch, appending))
+                for state, _, expected, batch, appending in batches:
                     if await appending != expected:
                         await self._find_own(state, expected, batch.values)
             except KafkaUnavailable as error:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
                 await self._release(str(error))
                 raise Lost(str(error)) from error
-            for state, _, batch, _ in batches:
+            for state, leader, _, batch, _ in batches:
                 state.commit()
                 for fault in batch.faults:
                     self._watcher.skipped(fault)
-                for copy in batch.copies:
-                    self._watcher.duplicate(copy)
+                for sourced, command in batch.copies:
+                    self._watcher.duplicate(sourced, command)
                 self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
-                self._owner.on_events(state, batch.records)
+                leader.decided_further(batch.records)
 
-    async def _decided(self, state: PartitionState, commands: list[Sourced]) -> PartitionBatch:
+    async def _decided(self, state: PartitionState, leader: PartitionLeader, commands: list[Sourced]) -> PartitionBatch:
         following = state.reader.next_source
         fresh: list[Sourced] = []
         for sourced in commands:
@@ -326,8 +303,8 @@ class Engine:
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
                 await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
-        cluster, immediate_commands = self._cluster_of(state.partition), partial(self._owner.immediate_commands, state)
-        decider = PartitionDecider(state, self._topics.partitions, self._judge, cluster, immediate_commands)
+        immediate_commands = leader.brokers.immediate_commands
+        decider = PartitionDecider(state, self._topics.partitions, self._judge, leader.cluster, immediate_commands)
         return await decider.decide_all(fresh)
 
     async def _undelivered_command(self, partition: int, expected: int, came: int) -> None:

@@ -9,39 +9,49 @@ the archive ends, and a replaced owner finds out at its next check (`events.logs
 behind a snapshot leave the worker's folder at once, except the newest ones, by which duplicate commands are detected:
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
+
+Brokers. Simulated brokers live in no process. The partition's own events say which brokers exist and which of them run,
+so they are the same whoever owns it, and a stopped broker stays stopped when the owner changes. The owner registers
+missing brokers, confirms what the live ones have applied, and reports in-sync sets.
+
+Each owner watches the target cluster, applies decisions for its own partition's topics alone, and reports live brokers
+to its own partition: the next owner starts from that partition and the cluster, and no owner needs another. (If one
+owner reported brokers to all partitions, some of those writes could be lost with it, and partitions would wait for one
+that nobody owns.) The topics that hold the log are not managed: deleting them would delete everything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 
 import msgspec
 import structlog
+from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.port import Brokers
-from controller.engine.background import Background
-from controller.engine.deadlines import Deadlines
-from controller.engine.decider import DryRunner
-from controller.engine.reconciler import Reconciler
-from controller.engine.stamps import Stamps
-from controller.machine.commands.commands import AnyCommand, ReconcileTopics
-from controller.machine.partitions.blocks import Span
+from controller.brokers.cluster.actions import PlannedCommand
+from controller.brokers.cluster.link import ClusterLink
+from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
+from controller.brokers.port import Brokers, CommandSink, EventTypes, publish, stamp
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
+from controller.engine.requests import Stamps
+from controller.engine.tasks import Background, Deadlines, Reconciler
+from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
+from controller.machine.errors import ErrorCode
 from controller.serving.archiving import Archiving, Retention, sign_heads
+from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
-from controller.stream.log.codec import encode_command, key_of
+from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.recent_requests import RECENT_EVENTS
-from controller.stream.log.transport import KafkaUnavailable, Transport
-from controller.stream.worker.partition_brokers import PartitionCluster
-from events.catalog import Recorded
-from events.logs.archive.base import Base, Pair, base_of, bases, upload_snapshots, write_base
-from events.logs.archive.manifest import Writer
-from events.logs.archive.store import ArchiveStore
+from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
+from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
+from events.codec import decode_event
+from events.logs.archive.manifest import Base, ManifestWriter
 from events.logs.events_topic import partition_of
+from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import HeadSigner
-from events.names import Offset, RequestId, TopicName, shard_key
+from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.store.snapshotting import resting, too_many
 from projections.store.store import TopicStore
@@ -53,34 +63,23 @@ class PartitionHistory:
     def __init__(
         self,
         partition: PartitionState,
-        store: ArchiveStore,
+        archive: ManifestWriter,
         settings: ServeSettings,
-        writer: Writer,
         clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
         retained_events: int = RECENT_EVENTS,
     ) -> None:
-        self._partition, self._store = partition, store
+        self._partition, self._archive = partition, archive
         self._lines = structlog.get_logger("topicwright")
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
         self._interval = settings.log_snapshot_interval_events
         self._snapshots = partition.snapshots(self._interval)
         retention = Retention(ms=0, events=retained_events)
-        self._archiving = Archiving(partition.log, settings, clock_ms, store, retention, writer, self._next_base)
-        self._background = Background(fail)
-
-    def begin(self) -> None:
-        self._snapshots.reached()
-        self._background.begin(self._archiving.run())
-
-    def on_events(self) -> None:
-        """The partition was decided further."""
-        self._snapshots.reached()
-
-    async def end(self) -> None:
-        self._snapshots.close()
-        await self._background.stop()
+        self._archiving = Archiving(
+            partition.log, settings, clock_ms, archive.store, retention, archive, self._next_base
+        )
+        self.run = self._archiving.run
+        self.decided_further, self.end = self._snapshots.reached, self._snapshots.close
 
     @property
     def error(self) -> str | None:
@@ -91,17 +90,25 @@ class PartitionHistory:
         log = self._partition.log
         if not log.start_offset or log.start_offset == self._base_start:
             return None
-        base = base_of(log, self._partition.topic_id, self._partition.committed_position.kafka_offset)
+        base = Base(
+            topic_id=self._partition.topic_id,
+            start=log.start_offset,
+            offset=log.next_offset,
+            kafka_offset=self._partition.committed_position.kafka_offset,
+        )
         pairs = log.frozen_pairs()
         return lambda: self._store_base(base, pairs, rest)
 
-    def _store_base(self, base: Base, pairs: Iterator[Pair], rest: Callable[[], None]) -> None:
+    def _store_base(self, base: Base, pairs: Iterator[tuple[bytes, bytes]], rest: Callable[[], None]) -> None:
         """Store a base, unless the previous owner stored one with as few events."""
+        from events.logs.archive.base import bases, upload_snapshots, write_base  # imports pyarrow
+
+        archive, log = self._archive, self._partition.log
         with closing(pairs):  # type: ignore[type-var]
-            newest = next(bases(self._store, base.cluster_id, base.topic_id), None)
+            newest = next(bases(archive.store, log.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
-                size = write_base(self._store, base, resting(pairs, rest)).size
-                upload_snapshots(self._store, self._partition.log, lambda offsets: too_many(offsets, self._interval))
+                size = write_base(archive, base, resting(pairs, rest)).size
+                upload_snapshots(archive, log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base stored", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
 
@@ -113,7 +120,6 @@ MakeBrokers = Callable[[PartitionState], Brokers]
 class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     """What all partitions of a worker share."""
 
-    partitions: int
     transport: Callable[[], Transport]
     clock_ms: Callable[[], int]
     new_request_id: Callable[[str], RequestId]
@@ -130,14 +136,13 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     signing_interval_s: float = 600.0
 
 
-class PartitionSink:
-    """A `CommandSink` over one partition: observations become commands of its topic."""
+class PartitionLeader:
+    """The tasks of one owned partition: a `CommandSink` whose commands go to its commands topic."""
 
     def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
-        self.partition = partition.partition
         self.store: TopicStore = partition.store
-        self._context = context
-        self._state = partition
+        self.new_request_id = context.new_request_id
+        self._context, self._partition = context, partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
         self._submitted = self._acknowledged = 0
@@ -147,33 +152,64 @@ class PartitionSink:
         self._progress = asyncio.Event()
         """Set and replaced whenever commands are submitted or decided."""
         background = Background(context.on_failure)
-        self.background, self.stop = background.begin, background.stop
-        self.reconciler = Reconciler(lambda: self.store, self._reconcile, self.decided, self.background)
+        self.background, self._end_background = background.begin, background.stop
+        self._deadlines, self._reconciler = Deadlines(self), Reconciler(self)
+        self.brokers = context.make_brokers(partition)
+        self.cluster = self.brokers if isinstance(self.brokers, PartitionCluster) else None
+        """The target cluster; None without one."""
         self.background(self._submit_all())
+        self.history = context.history(partition)
+        if self.history is not None:
+            self.history.decided_further()
+            self.background(self.history.run())
+        if context.signer is not None:
+            part = Query(partition.log, lambda: partition.store, partition.partition)
+            self.background(sign_heads(self, part, context.signer, context.signing_interval_s))
+        self._deadlines.begin(partition.state.waiting)
+        self.brokers.start(self)
+        self._reconciler.sweep()
+
+    def decided_further(self, records: Sequence[Recorded]) -> None:
+        """The partition was decided further; its commands may have had no events."""
+        self._decided = self.next_source
+        self._poke()
+        if self.history is not None:
+            self.history.decided_further()
+        if records:
+            publish(records, self._deadlines, self.brokers, self._reconciler)
+
+    async def end(self) -> None:
+        """The partition is no longer owned."""
+        if self.history is not None:
+            self.history.end()
+        self._deadlines.stop()
+        self._reconciler.stop()
+        await self.brokers.stop()
+        await self._end_background()
+
+    @property
+    def next_source(self) -> int:
+        """The offset of the next command."""
+        return self._partition.reader.next_source
+
+    # --- the port of brokers
 
     @property
     def last_offset(self) -> Offset:
         """The number of the partition's newest event, -1 without one."""
-        return Offset(self._state.log.durable_offset - 1)
+        return Offset(self._partition.log.durable_offset - 1)
 
     def has_pending_creates(self) -> bool:
         """True if a topic of the partition is incomplete."""
-        return bool(self._state.state.waiting)
+        return bool(self._partition.state.waiting)
 
     def is_reconciled(self) -> bool:
         """True if every topic was reconciled since the last broker change."""
-        return self.reconciler.idle
+        return self._reconciler.idle
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The time for a command: not earlier than the partition's newest event."""
-        return self._stamps.now_ms(max(self._state.last_ms, at_least_ms))
-
-    def new_request_id(self, origin: str = "") -> RequestId:
-        return self._context.new_request_id(origin)
-
-    def owns(self, topic: str) -> bool:
-        """True if the partition decides a topic of this name."""
-        return partition_of(shard_key(topic), self._context.partitions) == self.partition
+        return self._stamps.now_ms(max(self._partition.last_ms, at_least_ms))
 
     def submit_internal(self, command: AnyCommand) -> None:
         """Submit a command to the partition."""
@@ -190,15 +226,6 @@ class PartitionSink:
         while self._decided <= offset:
             await self._progress.wait()
 
-    def on_events(self) -> None:
-        """The partition was decided further."""
-        self._decided = self._state.reader.next_source
-        self._poke()
-
-    def _reconcile(self, topics: tuple[TopicName, ...], span: Span | None) -> None:
-        request_id = self.new_request_id("reconcile")
-        self.submit_internal(ReconcileTopics(request_id=request_id, at_ms=self.now_ms(), topics=topics, span=span))
-
     async def _submit_all(self) -> None:
         while True:
             await self._wake.wait()
@@ -213,10 +240,8 @@ class PartitionSink:
             self._poke()
 
     async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
-        transport = self._context.transport()
-        appending = [
-            await transport.put(self.partition, key_of(command).encode(), encode_command(command)) for command in outbox
-        ]
+        transport, partition = self._context.transport(), self._partition.partition
+        appending = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
         self._last_offset = max([self._last_offset, *await asyncio.gather(*appending)])
 
     def _poke(self) -> None:
@@ -224,82 +249,120 @@ class PartitionSink:
         progress.set()
 
 
-class _PartitionTasks:
-    """The tasks of one owned partition."""
+class PartitionBrokers(SimulatedBrokers):
+    """Brokers 1 to `count`, and all others in the partition, without a delay."""
 
-    def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
-        self.sink = PartitionSink(context, partition)
-        self.deadlines = Deadlines(partition.store.durable, self.sink.now_ms, self.sink.submit_internal)
-        self.reconciler = self.sink.reconciler
-        self.brokers = context.make_brokers(partition)
-        self.history = context.history(partition)
-        if self.history is not None:
-            self.history.begin()
-        if context.signer is not None:
-            part = Query(partition.log, lambda: partition.store, partition.partition)
-            self.sink.background(sign_heads(self.sink, part, context.signer, context.signing_interval_s))
-        self.deadlines.begin(partition.state.waiting)
-        self.brokers.start(self.sink)
-        self.reconciler.sweep()
+    handles: EventTypes = SimulatedBrokers.handles | {BrokerRegistered}
 
-    def on_events(self, records: Sequence[Recorded]) -> None:
-        self.sink.on_events()
-        if self.history is not None:
-            self.history.on_events()
-        if records:
-            self.deadlines.on_events(records)
-            self.brokers.on_events(records)
-            self.reconciler.on_events(records)
+    def __init__(self, count: int, partition: PartitionState) -> None:
+        super().__init__(count)
+        self.default_endpoints = ()
+        self._partition = partition
 
-    async def end(self) -> None:
-        if self.history is not None:
-            await self.history.end()
-        self.deadlines.stop()
-        self.reconciler.stop()
-        await self.brokers.stop()
-        await self.sink.stop()
+    def start(self, controller: CommandSink) -> None:
+        """Register the missing brokers, and report for the others again."""
+        self._controller = controller
+        self._loop = asyncio.get_running_loop()
+        self.resume()
+
+    def resume(self) -> None:
+        """Report everything again."""
+        known = self._controller.store.durable_cluster.brokers
+        halfway = self._registered_last()
+        for broker_id, registered in known.items():
+            self._played(broker_id, registered.rack).running = not registered.fenced
+        for broker_id, broker in self.by_id.items():
+            broker.confirmed = Offset(-1)
+            if broker_id not in known or broker_id in halfway:
+                broker.running = False
+                self._join(broker, "started")
+        self._applied_by_all(self._controller.last_offset)
+        self._sweep()
+
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+        """The live brokers, as of these events, have applied a created topic."""
+        if not any(type(record.event) is TopicCreated for record in records):
+            return ()
+        stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live
+        first, last = records[0].offset, records[-1].offset
+        return (ConfirmMetadata(**stamped, brokers=live, offset=last, after=Offset(first - 1)),) if live else ()
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Update which brokers run, then apply and report."""
+        for record in records:
+            match record.event:
+                case BrokerRegistered(broker_id=broker_id, rack=rack):
+                    self._played(broker_id, rack).running = False
+                case BrokerUnfenced(broker_id=broker_id) if broker_id in self.by_id:
+                    self.by_id[broker_id].running = True
+                    self.by_id[broker_id].confirmed = Offset(-1)
+                case BrokerFenced(broker_id=broker_id) | BrokerUnregistered(broker_id=broker_id):
+                    if broker_id in self.by_id:
+                        self.by_id[broker_id].running = False
+        super().on_events(records, end)
+
+    def _played(self, broker_id: BrokerId, rack: str | None) -> SimulatedBroker:
+        return self.by_id.setdefault(broker_id, SimulatedBroker(broker_id, rack or rack_of(broker_id)))
+
+    def _registered_last(self) -> set[BrokerId]:
+        """The brokers that registered and were never unfenced: their owner died in between.
+
+        The archive is not read, because it may be unavailable; its events are tens of thousands of events old.
+        """
+        halfway, log = set[BrokerId](), self._partition.log
+        for offset in shard_offsets(log, CLUSTER_SHARD, log.start_offset):
+            event = decode_event(offset, read_one(log, offset)).event
+            if isinstance(event, BrokerRegistered):
+                halfway.add(event.broker_id)
+            elif isinstance(event, BrokerFenced | BrokerUnfenced | BrokerUnregistered):
+                halfway.discard(event.broker_id)
+        return halfway
 
 
-class OwnerTasks:
-    """Implements `engine.Owner` for all partitions of a worker."""
+DRY_RUN_S_MIN, DRY_RUN_S_MAX = 5.0, 30.0
+"""Limits of the time for a cluster's dry run: the longest client timeout, within these. The partition's other commands
+wait behind it."""
+NO_DRY_RUN = "The target cluster did not answer in time: nothing was decided."
 
-    def __init__(self, context: WorkerContext) -> None:
-        self._context = context
-        self._tasks: dict[int, _PartitionTasks] = {}
 
-    def begin(self, partition: PartitionState) -> None:
-        self._tasks[partition.partition] = _PartitionTasks(self._context, partition)
+class PartitionCluster(TargetCluster):
+    """The target cluster for one of `partitions` partitions; it ignores the topics in `hidden`."""
 
-    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        return self._tasks[partition.partition].brokers.immediate_commands(records)
+    def __init__(
+        self,
+        link: ClusterLink,
+        partition: PartitionState,
+        partitions: int,
+        times: WatchTimes,
+        log: FilteringBoundLogger,
+        hidden: Collection[str] = (),
+    ) -> None:
+        def owns(topic: TopicName) -> bool:
+            return topic not in hidden and partition_of(shard_key(topic), partitions) == partition.partition
 
-    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
-        self._tasks[partition.partition].on_events(records)
+        history, recent = log_readers(partition.log)
+        super().__init__(link, history, times, log, owns, recent=recent, shared=True)
 
-    async def end(self, partition: int) -> None:
-        tasks = self._tasks.pop(partition, None)
-        if tasks is not None:
-            await tasks.end()
+    async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
+        """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""
+        try:
+            async with asyncio.timeout(dry_run_within_s([one.command for one in planned])):
+                return await super().dry_run(planned)
+        except TimeoutError:
+            return [DryRunResult(int(ErrorCode.REQUEST_TIMED_OUT), NO_DRY_RUN)] * len(planned)
 
-    def cluster_of(self, partition: int) -> DryRunner | None:
-        """The target cluster of a partition, None without one."""
-        tasks = self._tasks.get(partition)
-        brokers = tasks.brokers if tasks is not None else None
-        return brokers if isinstance(brokers, PartitionCluster) else None
 
-    @property
-    def error(self) -> str | None:
-        """Why decisions cannot be applied to the target cluster; None if they can, or without one."""
-        brokers = [tasks.brokers for tasks in self._tasks.values()]
-        return next((each.error for each in brokers if isinstance(each, PartitionCluster) and each.error), None)
+def dry_run_within_s(commands: Iterable[TopicCommand]) -> float:
+    """The time limit for these commands."""
+    waits_s = (command.timeout_ms / 1000 for command in commands if isinstance(command, CreateTopic))
+    return min(DRY_RUN_S_MAX, max(DRY_RUN_S_MIN, *waits_s, 0.0))
 
-    @property
-    def not_archived(self) -> int:
-        """The number of partitions that cannot be archived."""
-        histories = [tasks.history for tasks in self._tasks.values()]
-        return sum(1 for history in histories if history is not None and history.error)
 
-    @property
-    def deadlines(self) -> int:
-        """The number of pending deadlines."""
-        return sum(len(tasks.deadlines) for tasks in self._tasks.values())
+def partition_clusters(
+    cluster: ReachedCluster, topics: Topics, settings: ServeSettings
+) -> Callable[[PartitionState], PartitionCluster]:
+    """The target cluster as the broker set of each partition. If it also holds the log, the log's topics are hidden."""
+    is_same = cluster.cluster_id == topics.cluster_id
+    hidden = {topics.commands, topics.events, settings.stream_gateways_topic} if is_same else set()
+    times, log = watch_times(settings), structlog.get_logger("topicwright")
+    return lambda partition: PartitionCluster(cluster.link, partition, topics.partitions, times, log, hidden)

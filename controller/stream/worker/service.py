@@ -22,31 +22,37 @@ import structlog
 
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import Security
-from controller.engine.background import Background
-from controller.engine.faults import LogRateLimiter, place_of, trace_of
+from controller.brokers.port import publish
+from controller.engine.decider import LogRateLimiter, place_of, trace_of
 from controller.engine.reports import Reports
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
+from controller.engine.tasks import Background
 from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
-from controller.serving.client_listeners import Address, connection_counts, is_open, reach_of
+from controller.serving.client_listeners import Address, connection_counts, hosts_of, is_open
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import KafkaUnreachable, RequiredTopics, TopicWatch, prepare_topics
+from controller.stream.log.topics import RequiredTopics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, Lost
-from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
-from controller.stream.worker.partition_brokers import partition_clusters
-from controller.stream.worker.partition_decider import Duplicate, Fault
+from controller.stream.worker.owner_tasks import (
+    MakeBrokers,
+    PartitionHistory,
+    PartitionLeader,
+    WorkerContext,
+    partition_clusters,
+)
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
-from events.logs.archive.manifest import Writer
+from events.logs.archive.manifest import ManifestWriter, Writer
 
 POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
@@ -95,34 +101,35 @@ class WorkerStatus:
         self._log = structlog.get_logger("topicwright")
         self._log_limiter = LogRateLimiter()
         self._engine: Engine | None = None
-        self._tasks: OwnerTasks | None = None
         self._unreachable: str | None = None
         self._claims = self._commands = self._faults = self._copies = self._losses = 0
         self._ends: dict[int, int] = {}
         """The offset of the next command of each owned partition, as of the last poll."""
 
-    def show(self, engine: Engine, tasks: OwnerTasks) -> None:
-        """Show these from now on."""
-        self._engine, self._tasks = engine, tasks
+    def show(self, engine: Engine) -> None:
+        """Show this from now on."""
+        self._engine = engine
+
+    @property
+    def _leaders(self) -> dict[int, PartitionLeader]:
+        return {} if self._engine is None else self._engine.leaders
 
     def why_not_ready(self) -> str | None:
         """Why nothing is decided; None if commands are decided."""
-        error = self._tasks.error if self._tasks is not None else None
+        errors = (each.cluster.error for each in self._leaders.values() if each.cluster is not None)
+        error = next(filter(None, errors), None)
         return self.doing or self._unreachable or (error and f"the cluster cannot be reached: {error}")
 
     def gauges(self) -> Iterable[tuple[str, str, float]]:
-        active = [] if self._engine is None else sorted(self._engine.active)
-        behind = 0
-        for partition in active:
-            assert self._engine is not None
-            behind += max(0, self._ends.get(partition, 0) - self._engine.next_source(partition))
+        leaders = self._leaders
+        behind = sum(max(0, self._ends.get(number, 0) - each.next_source) for number, each in leaders.items())
         yield "ready", "1 when commands are decided.", float(self.why_not_ready() is None)
-        yield "partitions_owned", "Partitions that this worker decides.", len(active)
+        yield "partitions_owned", "Partitions that this worker decides.", len(leaders)
         yield "commands_decided", "Commands decided since the start.", self._commands
         yield "commands_passed_over", "Commands that could not be decided, and are recorded as faults.", self._faults
         yield "commands_duplicate", "Duplicates of recently decided commands, which are skipped.", self._copies
         yield "commands_behind", "Undecided commands, as of the last poll, every 2 s.", behind
-        paused = 0 if self._tasks is None else self._tasks.not_archived
+        paused = sum(1 for each in leaders.values() if each.history is not None and each.history.error)
         yield "partitions_not_archived", "Owned partitions whose archive cannot be written now.", paused
         yield "claims", "Partitions claimed since the start.", self._claims
         yield "losses", "Times that partitions were lost and claimed again.", self._losses
@@ -132,7 +139,7 @@ class WorkerStatus:
         while True:
             await asyncio.sleep(POLL_INTERVAL_S)
             try:
-                for partition in sorted(engine.active) or [0]:
+                for partition in sorted(engine.leaders) or [0]:
                     _, end = await asyncio.wait_for(engine.transport.commands_range(partition), POLL_TIMEOUT_S)
                     self._ends[partition] = end
                 self._unreachable = None
@@ -151,7 +158,8 @@ class WorkerStatus:
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
         self._commands += commands
         self._reports.committed(commands, len(records), seconds)
-        self._reports.decided(records)
+        if records:
+            publish(records, self._reports)
 
     def skipped(self, fault: Fault) -> None:
         """Of similar faults one a minute is logged."""
@@ -168,15 +176,15 @@ class WorkerStatus:
                 trace=None if error is None else trace_of(error),
             )
 
-    def duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
         self._copies += 1
         self._log.info(
             "duplicate command skipped",
-            partition=copy.partition,
-            offset=copy.offset,
-            command=copy.what,
-            request=copy.request_id,
-            topic=copy.topic,
+            partition=sourced.partition,
+            offset=sourced.offset,
+            command=type(command).__name__,
+            request=command.request_id,
+            topic=command.topic,
         )
 
     def lost(self, why: str) -> None:
@@ -202,8 +210,8 @@ class Worker:
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
-        reach = reach_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, reach)
+        hosts = hosts_of(settings).named(options.http.host)
+        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, hosts)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None
@@ -270,7 +278,7 @@ class Worker:
         return await reached(
             "Kafka",
             lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),
-            KafkaUnreachable,
+            KafkaUnavailable,
             self._wait_for,
             bootstrap=options.bootstrap,
         )
@@ -305,38 +313,36 @@ class Worker:
 
         def history(partition: PartitionState) -> PartitionHistory | None:
             store = archive_store(settings, partition.partition)
-            of = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
-            return None if store is None else PartitionHistory(partition, store, settings, of, wall_ms, self.fail)
+            if store is None:
+                return None
+            own = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
+            return PartitionHistory(partition, ManifestWriter(store, own, self._signer), settings, wall_ms)
 
-        tasks = OwnerTasks(
-            WorkerContext(
-                partitions=topics.partitions,
-                transport=lambda: engine.transport,
-                clock_ms=wall_ms,
-                new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
-                make_brokers=make_brokers,
-                on_rejected=on_rejected_commands,
-                on_failure=self.fail,
-                history=history,
-                signer=self._signer,
-                signing_interval_s=settings.log_signing_interval_ms / 1000,
-            )
+        context = WorkerContext(
+            transport=lambda: engine.transport,
+            clock_ms=wall_ms,
+            new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
+            make_brokers=make_brokers,
+            on_rejected=on_rejected_commands,
+            on_failure=self.fail,
+            history=history,
+            signer=self._signer,
+            signing_interval_s=settings.log_signing_interval_ms / 1000,
         )
         engine = self._engine = Engine(
             options.data,
             topics,
             Identity(writer, options.release, decision_settings(settings, self._cluster is not None)),
             connect=lambda: KafkaTransport(options.bootstrap, topics, options.security),
-            owner=tasks,
+            lead=partial(PartitionLeader, context),
             watcher=self._status,
             clock=time.perf_counter,
             clock_ms=wall_ms,
             judge=self._policies,
-            cluster_of=tasks.cluster_of,
             archive=partial(archive_store, settings),
             memory=Memory.share(settings.store_cache_bytes, topics.partitions),
         )
-        self._status.show(engine, tasks)
+        self._status.show(engine)
         topic_watch = self._topic_watch = TopicWatch(
             options.properties, topics, is_archived=archive_store(settings) is not None
         )

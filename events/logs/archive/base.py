@@ -1,18 +1,17 @@
-"""Copies in an archive, from which empty folders start: bases of whole partitions, and snapshots.
-
-    bases/OFFSET.json                what it is of, and its parts (`Base`), written last
-    bases/OFFSET-HASH.part           a piece of its file, of at most PART_BYTES
-    snapshots/OFFSET-HASH.snapshot   a snapshot as it is in the folder (`events.logs.snapshots`)
+"""Copies of a log's state in an archive, from which empty folders start: bases of whole partitions, and snapshots.
 
 A worker or gateway whose folder is empty downloads the newest base instead of reading its partition from the first
 record. A base holds all that the log's database holds: state, indexes, tree, and the events that are not archived;
 older events are read from the archive. So it is taken of a log that has dropped its archived events, and its size grows
-only by some bytes an event, for the tree and the creation index. The file has the format of a snapshot; its pairs are
-the database's own. A key of eight bytes that begins with 00 is an event's offset.
+only by some bytes an event, for the tree and the creation index. Its pairs are the database's own. A key of eight bytes
+that begins with 00 is an event's offset. A snapshot has the pairs of a snapshot in the folder
+(`events.logs.snapshots`).
 
-Non-goal: authenticity. Whoever can write to the store can change what empty folders start with, as whoever can write to
-a data folder can. `projections.store.archived.bases` checks a base against its archive and its events, and
-`open_snapshot` a snapshot against the log.
+A copy is one Parquet file or several, with the columns `key` and `value`; the manifest names them.
+
+Non-goal: authenticity, unless the manifest is signed. Whoever can write to the store can change what empty folders
+start with, as whoever can write to a data folder can. `projections.store.archived.bases` checks a base against its
+archive and its events, and `open_snapshot` a snapshot against the log.
 """
 
 from __future__ import annotations
@@ -21,144 +20,81 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Annotated, Final
+from typing import Final, TypeVar
 
-import msgspec
-from msgspec import Meta
+import pyarrow as pa
+from msgspec.structs import replace
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
-    FORMAT,
     ArchiveDamaged,
     ArchiveForeign,
-    Name,
-    OffsetInLog,
+    Base,
+    Manifest,
+    ManifestWriter,
+    StateCopy,
     Stored,
-    history_of,
-    read_object,
+    read_manifest,
     read_stored,
-    write_object,
 )
+from events.logs.archive.parquet import GROUP, ParquetFile, ParquetWriter
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_recovery import classify
 from events.logs.snapshots import (
-    Snapshot,
     SnapshotDamaged,
-    SnapshotInfo,
-    add_snapshot,
-    snapshot_content,
+    open_snapshot,
+    snapshot_info,
     snapshot_offsets,
-    write_snapshot,
+    store_snapshot,
 )
 
 KEPT: Final = 2
 """Number of bases to keep: the newest, and one for a process that is reading it, or if the newest is damaged."""
-PART_BYTES: Final = 16 << 20
-PAIRS_PER_WRITE: Final = 1000
+PART_BYTES: Final = 32 << 20
+"""The size of a part before it is compressed."""
 CACHE_BYTES: Final = 8 << 20
-_BASES: Final = "bases"
-_NAME = re.compile(r"([0-9]{20})(?:\.json|-[0-9a-f]{16}\.part)")
+_FOLDER: Final = "state"
+_NAME = re.compile(r"([0-9]{20})-[0-9a-f]{16}\.parquet")
 _EVENT: Final = b"\0"
 _KINDS: Final = frozenset((_EVENT, b"s", b"t", b"r", b"m", b"e"))
 """The first bytes of the keys in a log's database."""
+_SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+_GROUP_BYTES: Final = 4 << 20
 
 Pair = tuple[bytes, bytes]
+_Copy = TypeVar("_Copy", bound=StateCopy)
 
 
-class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """A copy of a log up to `offset`, with the events from `start` on.
+def write_base(writer: ManifestWriter, base: Base, pairs: Iterable[Pair]) -> Base:
+    """Store a base of these pairs, and remove old bases. Returns it with its parts.
 
-    Reading continues at the record `kafka_offset` of the partition of the topic with the id `topic_id`.
+    Raises ArchiveError, and what `pairs` raises.
     """
+    whole = _with_parts(writer.store, base, pairs)
 
-    cluster_id: Name
-    topic_id: Name
-    history: Name
-    start: OffsetInLog
-    offset: OffsetInLog
-    kafka_offset: OffsetInLog
-    event_version: int
-    parts: Annotated[tuple[Stored, ...], Meta(max_length=10_000)] = ()
-    format: int = FORMAT
+    def add(manifest: Manifest) -> Manifest:
+        older = [one for one in manifest.bases if one.offset < whole.offset]
+        return replace(manifest, bases=(*older[1 - KEPT :], whole))
 
-    @property
-    def name(self) -> str:
-        """The name of the object that describes it."""
-        return f"{_BASES}/{self.offset:020}.json"
-
-    def part_name(self, part: Stored) -> str:
-        return f"{_BASES}/{self.offset:020}-{part.sha256[:16]}.part"
-
-    @property
-    def size(self) -> int:
-        """The size of its file in bytes."""
-        return sum(part.size for part in self.parts)
-
-
-def base_of(log: EventLog, topic_id: str, kafka_offset: int) -> Base:
-    """The description of a base of a log as it is now; reading continues at this record. Raises LogError."""
-    return Base(
-        cluster_id=log.cluster_id,
-        topic_id=topic_id,
-        history=history_of(log),
-        start=log.start_offset,
-        offset=log.next_offset,
-        kafka_offset=kafka_offset,
-        event_version=EVENT_VERSION,
-    )
-
-
-def write_base(store: ArchiveStore, base: Base, pairs: Iterable[Pair]) -> Base:
-    """Store a base of these pairs, in key order, and remove old bases. Returns it with its parts.
-
-    The write is atomic. Raises ArchiveError, OSError, and what `pairs` raises.
-    """
-    parts: list[Stored] = []
-    with TemporaryFile(prefix="topicwright-base-") as file:
-        write_snapshot(file, SnapshotInfo(base.cluster_id, base.offset, base.event_version, 0), pairs)
-        file.seek(0)
-        while content := file.read(PART_BYTES):
-            parts.append(Stored.of(content))
-            store.write(base.part_name(parts[-1]), content)
-    whole = msgspec.structs.replace(base, parts=tuple(parts))
-    write_object(store, whole.name, whole)
-    _remove_old(store, whole)
+    _remove_unnamed(writer.store, writer.change(add))
     return whole
 
 
-def offsets_of_bases(store: ArchiveStore) -> list[int]:
-    """The offsets of all bases. Raises ArchiveAway."""
-    names = (name.removesuffix(".json") for name in store.names(_BASES))
-    return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
-
-
-def read_base(store: ArchiveStore, offset: int) -> Base:
-    """The base at an offset. Raises ArchiveError; ArchiveDamaged if this release cannot read it."""
-    name = f"{_BASES}/{offset:020}.json"
-    base = read_object(store, name, Base)
-    if base is None or base.offset != offset or base.event_version > EVENT_VERSION:
-        raise ArchiveDamaged(f"{store.url}: {name} is not a base that this release can read")
-    return base
-
-
 def bases(store: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
-    """The bases of a partition of a topic, newest first; unreadable ones are skipped. Raises ArchiveAway, and
-    ArchiveForeign at the first of another cluster or topic."""
-    for offset in reversed(offsets_of_bases(store)):
-        with suppress(ArchiveDamaged):
-            base = read_base(store, offset)
-            if (base.cluster_id, base.topic_id) != (cluster_id, topic_id):
-                raise ArchiveForeign(
-                    f"{store.url} has bases of the topic with id {base.topic_id} of cluster {base.cluster_id}, not of "
-                    f"{topic_id} of {cluster_id}: name another place"
-                )
-            yield base
+    """The bases of a partition of a topic, newest first. Raises ArchiveError; ArchiveForeign at the first of another
+    cluster or topic."""
+    manifest = read_manifest(store)
+    for base in reversed(manifest.bases):
+        if (manifest.cluster_id, base.topic_id) != (cluster_id, topic_id):
+            raise ArchiveForeign(
+                f"{store.url} has bases of the topic with id {base.topic_id} of cluster {manifest.cluster_id}, not of "
+                f"{topic_id} of {cluster_id}: name another place"
+            )
+        yield base
 
 
 def download_base(
@@ -170,15 +106,9 @@ def download_base(
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(0o700, parents=True)
     try:
-        path = fresh / "base"
-        with path.open("xb") as file:
-            for part in base.parts:
-                file.write(read_stored(store, base.part_name(part), part))
-        try:
-            with Snapshot(path) as snapshot:
-                _fill(fresh / "log", snapshot.scan())
-        except SnapshotDamaged as error:
-            raise ArchiveDamaged(f"{store.url}: {base.name} is damaged: {error}") from None
+        if base.event_version > EVENT_VERSION:
+            raise ArchiveDamaged(f"{store.url}: {base} was written by a newer release")
+        _fill(fresh / "log", _groups(store, base))
         check(fresh / "log")
         shutil.rmtree(folder, ignore_errors=True)
         (fresh / "log").rename(folder)
@@ -186,24 +116,110 @@ def download_base(
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _fill(path: Path, pairs: Iterable[Pair]) -> None:
+def upload_snapshots(writer: ManifestWriter, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
+    """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
+    ArchiveError, LogError, OSError."""
+    there = {one.offset: one for one in read_manifest(writer.store).snapshots}
+    for offset in sorted(set(snapshot_offsets(log)) - set(there)):
+        with suppress(SnapshotDamaged), open_snapshot(log, offset) as snapshot:
+            about = snapshot.about
+            copy = StateCopy(offset=offset, event_version=about.event_version, last_event=about.last_event)
+            there[offset] = _with_parts(writer.store, copy, snapshot.scan())
+    left = sorted(set(there) - set(too_many(sorted(there))))
+    stay = tuple(there[offset] for offset in left)
+    _remove_unnamed(writer.store, writer.change(lambda manifest: replace(manifest, snapshots=stay)))
+
+
+def download_snapshots(store: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
+    """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
+    called between two. Raises ArchiveError, LogError, OSError."""
+    here, added = set(snapshot_offsets(log)), 0
+    for copy in reversed(read_manifest(store).snapshots):
+        if copy.offset in here or not 0 < copy.offset <= log.durable_offset:
+            continue
+        rest()
+        about = snapshot_info(log, copy.offset)
+        if (about.event_version, about.last_event) == (copy.event_version, copy.last_event):
+            with suppress(ArchiveDamaged):
+                store_snapshot(log, about, pairs_of(store, copy))
+                added += 1
+    return added
+
+
+def _with_parts(store: ArchiveStore, copy: _Copy, pairs: Iterable[Pair]) -> _Copy:
+    """Store pairs, and return their description with its parts."""
+    parts, writer, part_bytes = list[Stored](), ParquetWriter(_SCHEMA, _SCHEMA.names), 0
+
+    def end_part() -> None:
+        content = writer.done()
+        parts.append(Stored.of(content))
+        store.write(copy.part_name(parts[-1]), content)
+
+    for group in _grouped(pairs):
+        writer.write_group(pa.table([pa.array(one, pa.binary()) for one in zip(*group, strict=True)], _SCHEMA))
+        part_bytes += sum(len(key) + len(value) for key, value in group)
+        if part_bytes >= PART_BYTES:
+            end_part()
+            writer, part_bytes = ParquetWriter(_SCHEMA, _SCHEMA.names), 0
+    if part_bytes or not parts:
+        end_part()
+    return replace(copy, parts=tuple(parts))
+
+
+def _grouped(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    group, room = list[Pair](), _GROUP_BYTES
+    for pair in pairs:
+        group.append(pair)
+        room -= len(pair[0]) + len(pair[1])
+        if room <= 0 or len(group) == GROUP:
+            yield group
+            group, room = [], _GROUP_BYTES
+    if group:
+        yield group
+
+
+def pairs_of(store: ArchiveStore, copy: StateCopy) -> Iterator[Pair]:
+    """The pairs of a copy. Raises ArchiveError."""
+    return (pair for group in _groups(store, copy) for pair in group)
+
+
+def _groups(store: ArchiveStore, copy: StateCopy) -> Iterator[list[Pair]]:
+    """The pairs of a copy, some thousand at once. Raises ArchiveError."""
+    for part in copy.parts:
+        file = ParquetFile(copy.part_name(part), read_stored(store, copy.part_name(part), part))
+        for group in range(len(file.group_rows)):
+            table = file.read(group, _SCHEMA.names, plain=True)
+            if table.schema != _SCHEMA or table["key"].null_count or table["value"].null_count:
+                raise ArchiveDamaged(f"{store.url}: {file.name} cannot be read: it has other columns than a copy")
+            yield list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def _remove_unnamed(store: ArchiveStore, manifest: Manifest) -> None:
+    """Remove the parts that the manifest does not name: of old copies, and of a process that died."""
+    named = {copy.part_name(part) for copy in (*manifest.bases, *manifest.snapshots) for part in copy.parts}
+    for name in filter(_NAME.fullmatch, store.names(_FOLDER)):
+        if f"{_FOLDER}/{name}" not in named:
+            store.remove(f"{_FOLDER}/{name}")
+
+
+def _fill(path: Path, groups: Iterable[list[Pair]]) -> None:
     try:
         path.mkdir(0o700)
         database = Database(path, CACHE_BYTES, DBRecoveryMode.absolute_consistency())
         try:
-            for batch in _batches(database, pairs):
-                database.write(batch)
+            for group in groups:
+                database.write(_batch(database, group))
             database.sync(True)
         finally:
             database.close()
-    except (ArchiveError, SnapshotDamaged):
+    except ArchiveError:
         raise
     except Exception as error:
         raise classify(error, path) from error
 
 
-def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
-    batch, room = WriteBatch(raw_mode=True), PAIRS_PER_WRITE
+def _batch(database: Database, pairs: Sequence[Pair]) -> WriteBatch:
+    batch = WriteBatch(raw_mode=True)
     for key, value in pairs:
         if key[:1] not in _KINDS:
             raise ArchiveDamaged(f"a base has the key {key[:20].hex()}, which is none of a log")
@@ -211,57 +227,4 @@ def _batches(database: Database, pairs: Iterable[Pair]) -> Iterator[WriteBatch]:
             batch.put(key, value)
         else:
             batch.put(key, value, database.views_handle)
-        room -= 1
-        if not room:
-            yield batch
-            batch, room = WriteBatch(raw_mode=True), PAIRS_PER_WRITE
-    yield batch
-
-
-def _remove_old(store: ArchiveStore, newest: Base) -> None:
-    """Remove the oldest bases, descriptions first."""
-    stay = [offset for offset in offsets_of_bases(store) if offset <= newest.offset][-KEPT:]
-    for found in filter(None, map(_NAME.fullmatch, store.names(_BASES))):
-        if int(found[1]) < min(stay):
-            store.remove(f"{_BASES}/{found[0]}")
-
-
-_SNAPSHOTS = "snapshots"
-_SNAPSHOT_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.snapshot")
-
-
-def upload_snapshots(store: ArchiveStore, log: EventLog, too_many: Callable[[Sequence[int]], Sequence[int]]) -> None:
-    """Copy snapshots of a log to its archive if missing there, and remove those that `too_many` names. Raises
-    ArchiveAway, OSError."""
-    there = _there(store)
-    for offset in snapshot_offsets(log):
-        if offset not in there:
-            content = snapshot_content(log, offset)
-            there[offset] = f"{_SNAPSHOTS}/{offset:020}-{_hash(content)}.snapshot"
-            store.write(there[offset], content)
-    for offset in too_many(sorted(there)):
-        store.remove(there[offset])
-
-
-def download_snapshots(store: ArchiveStore, log: EventLog, rest: Callable[[], None]) -> int:
-    """Copy missing snapshots to a log, newest first, and return their number. Damaged ones are skipped. `rest` is
-    called between two. Raises ArchiveAway, OSError."""
-    here, added = set(snapshot_offsets(log)), 0
-    for offset, name in sorted(_there(store).items(), reverse=True):
-        if offset in here or offset > log.durable_offset:
-            continue
-        rest()
-        content = store.read(name)
-        if content is not None and name.endswith(f"-{_hash(content)}.snapshot"):
-            add_snapshot(log, offset, content)
-            added += 1
-    return added
-
-
-def _there(store: ArchiveStore) -> dict[int, str]:
-    found = filter(None, map(_SNAPSHOT_NAME.fullmatch, store.names(_SNAPSHOTS)))
-    return {int(one[1]): f"{_SNAPSHOTS}/{one[0]}" for one in found}
-
-
-def _hash(content: bytes) -> str:
-    return sha256(content).hexdigest()[:16]
+    return batch

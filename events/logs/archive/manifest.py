@@ -1,48 +1,45 @@
-"""The description of an archive, and the log's record of its archive.
+"""The manifest of an archive, and the log's record of its archive.
 
-    archive.json                 the log that it belongs to (`ArchiveInfo`)
-    writer.json                  the process that writes it (`Writer`)
-    manifests/START.json         one a segment (`Manifest`); a segment without one does not exist
-    events/START-HASH.parquet    its events (`segment`)
-    index/START-HASH.index       the index of its topics and requests (`segment`)
-    requests/START-HASH.index    written when the segment is dropped: its requests, as the log's state had them
+    manifest.json                the log that it belongs to, the process that writes it, and all that it holds
+    events/START-HASH.parquet    a segment: its events, and in the footer the index of them (`segment`)
+    state/OFFSET-HASH.parquet    a part of a base or of a snapshot (`base`)
 
-A manifest is written last, after all that it names. Names contain a hash of the content, so an object is only ever
-overwritten by the same one. So each segment exists once, whenever the archiving process dies.
+The manifest is replaced last, after all that it names is written; what it does not name is no part of the archive.
+Names contain a hash of the content, so an object is only ever overwritten by the same one. So each segment exists once,
+whenever the archiving process dies. If the log has a signing key, the manifest is signed with it (Ed25519): over the
+line `topicwright archive 1` and the manifest as compact JSON with an empty signature.
 
 The log records the archive in state keys:
     p                            the archive's URL and what was dropped (`ArchiveStatus`)
-    p START                      the manifest of a segment (START: eight bytes)
-    p START r                    the object with the requests of a dropped segment (`Stored`)
+    p START                      a segment (START: eight bytes)
 Objects that are read must have the recorded hashes: the archive is trusted no more than the disk.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Annotated, Final, TypeVar
+from itertools import pairwise
+from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
+from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.logs.archive.store import ArchiveError, ArchiveStore
-from events.logs.log import EventLog, LogCorrupted, StateKeys
+from events.logs.log import EventLog, LogCorrupted, StateKeys, read_one
+from events.logs.tree_heads import verifies
 
 FORMAT: Final = 1
 SEGMENT: Final = 1 << 16
 """The default number of events in a segment, which is one subtree of the log's Merkle tree."""
 ARCHIVE_KEY: Final = b"p"
-_REQUESTS: Final = b"r"
-_KEY_BYTES: Final = 9
-JSON_BYTES_MAX: Final = 2 << 20
-"""The limit of a JSON object; the largest is a base with its 10,000 parts."""
-_MANIFESTS: Final = "manifests"
-_REQUESTS_FOLDER: Final = "requests"
-ABOUT: Final = "archive.json"
-WRITER: Final = "writer.json"
+MANIFEST: Final = "manifest.json"
+MANIFEST_BYTES_MAX: Final = 32 << 20
+"""A segment takes about 500 bytes of it."""
+_SIGNED: Final = b"topicwright archive 1\n"
 
 
 class ArchiveForeign(ArchiveError):
@@ -60,7 +57,7 @@ _Size = Annotated[int, Meta(ge=0, le=1 << 30)]
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The SHA-256 and the size of an object."""
+    """The SHA-256 and the size of an object, or of its end."""
 
     sha256: _Hash
     size: _Size
@@ -70,12 +67,10 @@ class Stored(msgspec.Struct, frozen=True):
         return cls(sha256(content).hexdigest(), len(content))
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment: the events in [start, end). `tree` is the root of the Merkle tree over them alone, `event_bytes` their
-    size in the log."""
+class Segment(msgspec.Struct, frozen=True, kw_only=True):
+    """The events in [start, end). `tree` is the root of the Merkle tree over them alone, `event_bytes` their size in
+    the log. `footer` is the end of the file `events`."""
 
-    cluster_id: Name
-    history: Name
     start: OffsetInLog
     end: OffsetInLog
     first_ms: int
@@ -84,37 +79,42 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     event_bytes: OffsetInLog
     tree: _Hash
     events: Stored
-    index: Stored
-    format: int = FORMAT
+    footer: Stored
 
     @property
     def name(self) -> str:
-        return f"{_MANIFESTS}/{self.start:020}.json"
-
-    @property
-    def events_name(self) -> str:
         return f"events/{self.start:020}-{self.events.sha256[:16]}.parquet"
 
+
+class StateCopy(msgspec.Struct, frozen=True, kw_only=True):
+    """State keys of the log at `offset`, in parts. `last_event` is as in `SnapshotInfo`."""
+
+    offset: OffsetInLog
+    event_version: int = EVENT_VERSION
+    last_event: int = 0
+    parts: Annotated[tuple[Stored, ...], Meta(max_length=10_000)] = ()
+
+    def part_name(self, part: Stored) -> str:
+        return f"state/{self.offset:020}-{part.sha256[:16]}.parquet"
+
     @property
-    def index_name(self) -> str:
-        return f"index/{self.start:020}-{self.index.sha256[:16]}.index"
-
-    def requests_name(self, requests: Stored) -> str:
-        return f"{_REQUESTS_FOLDER}/{self.start:020}-{requests.sha256[:16]}.index"
-
-    def find_requests(self, store: ArchiveStore) -> str | None:
-        """The name of an object with its requests, None if there is none yet. Raises ArchiveAway."""
-        own = re.compile(rf"{self.start:020}-[0-9a-f]{{16}}\.index")  # there may be copies under other names
-        there = filter(own.fullmatch, store.names(_REQUESTS_FOLDER))
-        return next((f"{_REQUESTS_FOLDER}/{name}" for name in there), None)
+    def size(self) -> int:
+        """The size in bytes."""
+        return sum(part.size for part in self.parts)
 
 
-class ArchiveInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The log that an archive belongs to; `history` tells logs of one cluster apart (see `history_of`)."""
+class Base(StateCopy, frozen=True, kw_only=True):
+    """A copy of a log up to `offset`, with the events from `start` on.
 
-    cluster_id: Name
-    history: Name
-    format: int = FORMAT
+    Reading continues at the record `kafka_offset` of the partition of the topic with the id `topic_id`.
+    """
+
+    topic_id: Name
+    start: OffsetInLog
+    kafka_offset: OffsetInLog
+
+    def __str__(self) -> str:
+        return f"the base at {self.offset}"
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +125,34 @@ class Writer(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of an archive; `history` tells logs of one cluster apart (see `history_of`)."""
+
+    cluster_id: Name
+    history: Name
+    writer: Writer
+    segments: tuple[Segment, ...] = ()
+    """From the first event on, without a gap."""
+    bases: tuple[Base, ...] = ()
+    snapshots: tuple[StateCopy, ...] = ()
+    """Both in the order of their offsets."""
+    public_key: Annotated[bytes, Meta(max_length=32)] = b""
+    signature: Annotated[bytes, Meta(max_length=64)] = b""
+    format: int = FORMAT
+
+    @property
+    def end(self) -> int:
+        """The first offset that is not archived."""
+        return self.segments[-1].end if self.segments else 0
+
+    @property
+    def signed_text(self) -> bytes:
+        return _SIGNED + msgspec.json.encode(replace(self, signature=b""))
+
+    def is_signed_by(self, public_key: bytes) -> bool:
+        return verifies(public_key, self.signature, self.signed_text)
+
+
 class ArchiveStatus(msgspec.Struct, frozen=True):
     """The log's own record of its archive."""
 
@@ -132,8 +160,6 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
     """The archive's URL; "" without an archive."""
     history: str = ""
     """The history id of a recovered log."""
-    forgotten: int = 0
-    """Requests below this offset are read from the archive."""
     cleaned: int = 0
     """The log's indexes have no entries below this offset."""
 
@@ -141,57 +167,90 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
 _T = TypeVar("_T")
 
 
-def read_archive_info(store: ArchiveStore) -> ArchiveInfo | None:
-    """The log that an archive belongs to, None if there is no archive. Raises ArchiveError."""
-    return read_object(store, ABOUT, ArchiveInfo)
-
-
-def starts_in(store: ArchiveStore) -> list[int]:
-    """The first offsets of all segments, in order. Raises ArchiveError."""
-    names = (name.removesuffix(".json") for name in store.names(_MANIFESTS))
-    return [int(name) for name in names if len(name) == 20 and name.isascii() and name.isdigit()]
-
-
-def read_manifest(store: ArchiveStore, start: int) -> Manifest:
-    """The manifest of the segment that begins at an offset. Raises ArchiveError."""
-    found = find_manifest(store, start)
-    if found is None:
-        name = f"{_MANIFESTS}/{start:020}.json"
-        raise ArchiveDamaged(f"{store.url}: {name} is missing: restore it from a copy of the archive")
-    return found
-
-
-def find_manifest(store: ArchiveStore, start: int) -> Manifest | None:
-    """As `read_manifest`, None if there is none. Raises ArchiveError."""
-    name = f"{_MANIFESTS}/{start:020}.json"
-    found = read_object(store, name, Manifest)
-    if found is not None and (found.start != start or found.end <= start):
-        raise ArchiveDamaged(f"{store.url}: {name} is of events {found.start} to {found.end - 1}: it was changed")
-    return found
-
-
-def read_chain(store: ArchiveStore) -> tuple[ArchiveInfo, list[Manifest]]:
-    """The log that an archive belongs to, and its segments from the first event on without a gap.
-
-    Raises ArchiveError; ArchiveForeign if there is no archive.
-    """
-    about = read_archive_info(store)
-    if about is None:
-        raise ArchiveForeign(f"{store.url} holds no archive: name what `log.archive.url` or `backup` named")
-    manifests: list[Manifest] = []
-    for start in starts_in(store):
-        one, end = read_manifest(store, start), manifests[-1].end if manifests else 0
-        if one.start != end:
+def find_manifest(store: ArchiveStore) -> Manifest | None:
+    """The manifest of an archive, None if there is no archive. Raises ArchiveError."""
+    content = store.read(MANIFEST, MANIFEST_BYTES_MAX)
+    if content is None:
+        return None
+    try:
+        found = msgspec.json.decode(content, type=Manifest)
+    except UNREADABLE as error:
+        raise ArchiveDamaged(f"{store.url}: {MANIFEST} cannot be read: {error}") from None
+    if found.format > FORMAT:
+        raise ArchiveForeign(
+            f"{store.url} was written by a newer release (format {found.format}, this one has {FORMAT})"
+        )
+    end = 0
+    for one in found.segments:
+        if one.start != end or one.end <= end:
             raise ArchiveDamaged(f"{store.url} lacks the segment from offset {end} on: restore it from a copy")
-        if (one.cluster_id, one.history) != (about.cluster_id, about.history):
-            raise ArchiveDamaged(f"{store.url}: {one.name} is of another log: it was changed")
-        manifests.append(one)
-    return about, manifests
+        end = one.end
+    for copies in (found.bases, found.snapshots):
+        if any(one.offset >= later.offset for one, later in pairwise(copies)):
+            raise ArchiveDamaged(f"{store.url}: {MANIFEST} was changed: its copies of the state are out of order")
+    return found
 
 
-def read_stored(store: ArchiveStore, name: str, stored: Stored) -> bytes:
-    """An object as archived. Raises ArchiveError; ArchiveDamaged if it is missing or changed."""
-    content = store.read(name)
+def read_manifest(store: ArchiveStore) -> Manifest:
+    """As `find_manifest`. Raises ArchiveError; ArchiveForeign if there is no archive."""
+    found = find_manifest(store)
+    if found is None:
+        raise ArchiveForeign(f"{store.url} holds no archive: name what `log.archive.url` or `backup` named")
+    return found
+
+
+class Signer(Protocol):
+    """Signs with the log's key (`events.logs.tree_heads.HeadSigner`)."""
+
+    public_key: bytes
+
+    def sign(self, text: bytes) -> bytes: ...
+
+
+class ManifestWriter:
+    """Changes the manifest of an archive until another process registers as its writer."""
+
+    def __init__(self, store: ArchiveStore, writer: Writer, signer: Signer | None = None) -> None:
+        self.store = store
+        self._writer, self._signer = writer, signer
+
+    def register(self, manifest: Manifest) -> None:
+        """Write a manifest, and register as its writer. Raises ArchiveError."""
+        self._write(replace(manifest, writer=self._writer))
+
+    def begin(self, cluster_id: str, history: str) -> Manifest:
+        """The manifest of a new archive."""
+        return Manifest(cluster_id=cluster_id, history=history, writer=self._writer)
+
+    def change(self, by: Callable[[Manifest], Manifest]) -> Manifest:
+        """Change the manifest and return it. Raises ArchiveError; ArchiveForeign if another process is its writer."""
+        now = read_manifest(self.store)
+        if now.writer.boot != self._writer.boot:
+            raise ArchiveForeign(
+                f"another service archives to {self.store.url}: {now.writer.where}; give each a place of its own, and "
+                "restart the one that is to go on there"
+            )
+        return self._write(by(now))
+
+    def _write(self, manifest: Manifest) -> Manifest:
+        key = b"" if self._signer is None else self._signer.public_key
+        manifest = replace(manifest, public_key=key, signature=b"")
+        if self._signer is not None:
+            manifest = replace(manifest, signature=self._signer.sign(manifest.signed_text))
+        content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+        if len(content) > MANIFEST_BYTES_MAX:
+            raise ArchiveError(
+                f"{self.store.url} is full: its manifest has no room for more segments; name another place, and "
+                "archive larger segments (log.archive.interval.events)"
+            )
+        self.store.write(MANIFEST, content)
+        return manifest
+
+
+def read_stored(store: ArchiveStore, name: str, stored: Stored, start: int = 0) -> bytes:
+    """An object as archived, or its end from `start` on. Raises ArchiveError; ArchiveDamaged if it is missing or
+    changed."""
+    content = store.read(name, start=start)
     if content is None:
         raise ArchiveDamaged(f"{store.url}: {name} is missing: restore it from a copy of the archive")
     if len(content) != stored.size or sha256(content).hexdigest() != stored.sha256:
@@ -199,27 +258,7 @@ def read_stored(store: ArchiveStore, name: str, stored: Stored) -> bytes:
     return content
 
 
-def read_object(store: ArchiveStore, name: str, kind: type[_T]) -> _T | None:
-    """A JSON object, None if there is none. Raises ArchiveError."""
-    content = store.read(name, JSON_BYTES_MAX)
-    if content is None:
-        return None
-    try:
-        found = msgspec.json.decode(content, type=kind)
-    except UNREADABLE as error:
-        raise ArchiveDamaged(f"{store.url}: {name} cannot be read: {error}") from None
-    written = getattr(found, "format", FORMAT)
-    if written > FORMAT:
-        raise ArchiveForeign(f"{store.url} was written by a newer release (format {written}, this one has {FORMAT})")
-    return found
-
-
-def write_object(store: ArchiveStore, name: str, what: msgspec.Struct) -> None:
-    """Write a JSON object. Raises ArchiveError."""
-    store.write(name, msgspec.json.format(msgspec.json.encode(what)) + b"\n")
-
-
-# --- what a log keeps
+# --- the log's record
 
 
 def archive_status(log: StateKeys) -> ArchiveStatus:
@@ -233,32 +272,20 @@ def status_changes(status: ArchiveStatus) -> dict[bytes, bytes]:
     return {ARCHIVE_KEY: msgspec.msgpack.encode(status)}
 
 
-def manifest_changes(manifest: Manifest) -> dict[bytes, bytes]:
+def segment_changes(segment: Segment) -> dict[bytes, bytes]:
     """The state key that records it."""
-    return {_key(manifest.start): msgspec.msgpack.encode(manifest)}
+    return {_key(segment.start): msgspec.msgpack.encode(segment)}
 
 
-def manifest_removals(log: StateKeys) -> dict[bytes, bytes]:
+def segment_removals(log: StateKeys) -> dict[bytes, None]:
     """The state changes by which a log forgets its segments, before it archives to another place."""
-    return {key: b"" for key, _ in log.scan(ARCHIVE_KEY, ARCHIVE_KEY)}
+    return {key: None for key, _ in log.scan(ARCHIVE_KEY, ARCHIVE_KEY)}
 
 
-def manifests_of(log: StateKeys, start: int = 0) -> Iterator[Manifest]:
-    """The recorded manifests of segments from an offset on, in order. Raises LogError."""
-    for key, value in log.scan(ARCHIVE_KEY, _key(start - 1) if start else ARCHIVE_KEY):
-        if value and len(key) == _KEY_BYTES:
-            yield _decoded(value, Manifest)
-
-
-def requests_changes(manifest: Manifest, requests: Stored) -> dict[bytes, bytes]:
-    """The state key that records it."""
-    return {_key(manifest.start) + _REQUESTS: msgspec.msgpack.encode(requests)}
-
-
-def requests_of(log: StateKeys, manifest: Manifest) -> Stored | None:
-    """The object with the requests of a segment; None while the log's state has them. Raises LogError."""
-    value = log.get(_key(manifest.start) + _REQUESTS)
-    return _decoded(value, Stored) if value else None
+def segments_of(log: StateKeys, start: int = 0) -> Iterator[Segment]:
+    """The recorded segments from an offset on, in order. Raises LogError."""
+    for _, value in log.scan(ARCHIVE_KEY, _key(start - 1) if start else ARCHIVE_KEY):
+        yield _decoded(value, Segment)
 
 
 def history_of(log: EventLog) -> str:
@@ -267,7 +294,7 @@ def history_of(log: EventLog) -> str:
     own = archive_status(log).history
     if own or not log.next_offset:
         return own
-    return sha256(log.read_one(0)).hexdigest()[:16]
+    return sha256(read_one(log, 0)).hexdigest()[:16]
 
 
 def _decoded(value: bytes, kind: type[_T]) -> _T:

@@ -63,8 +63,9 @@ class ArchiveStore(Protocol):
 
     url: str
 
-    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
-        """An object, None if there is none. Raises ArchiveAway, also if it is larger than `bytes_max`."""
+    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
+        """An object from the position `start` on, None if there is none. Raises ArchiveAway, also if it is larger than
+        `bytes_max`."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
@@ -148,10 +149,12 @@ class Folder:
         self.url = str(folder)
         self._folder = folder
 
-    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
+    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
         try:
             with open(open_regular(self._folder / _checked(name)), "rb") as file:
-                return file.read(_sized(self.url, name, os.fstat(file.fileno()).st_size, bytes_max))
+                size = _sized(self.url, name, os.fstat(file.fileno()).st_size, bytes_max)
+                file.seek(start)
+                return file.read(size)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -188,11 +191,12 @@ class Bucket:
         self.url = url
         self._reached: tuple[Any, str] | None = None
 
-    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX) -> bytes | None:
+    def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
 
         def read(system: Any, path: str) -> bytes:
             with system.open_input_file(f"{path}/{_checked(name)}") as file:
-                content: bytes = file.read(_sized(self.url, name, file.size(), bytes_max))
+                size = _sized(self.url, name, file.size(), bytes_max)
+                content: bytes = file.read_at(max(size - start, 0), min(start, size))
                 return content
 
         try:

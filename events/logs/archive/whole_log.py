@@ -8,16 +8,17 @@ Non-goals: writing, and access to the archive before somebody needs its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from events.logs import log
+from events.logs.log import REQUEST, SHARD
 from events.logs.rocksdb_database import PAGE_BYTES_MAX, PAGE_BYTES_MIN, Database, Frozen, Page
-from events.logs.rocksdb_keys import KEPT, REQUEST, SHARD, STATE, pack, run_prefix
+from events.logs.rocksdb_keys import KEPT, STATE, pack, run_prefix
 from events.logs.rocksdb_recovery import classify
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ _Paging = Callable[[Database, bytes, bytes, int], Page]
 
 _PAST_RUNS = b"\1"
 """Sorts after all runs of a name (offsets begin with 00) and before names that continue with a NUL (00 FF)."""
-_RUNS_MAX = 1000
-"""The maximum number of runs read from an archive at once."""
+_RUNS_MIN = 100
+"""Runs to read at once from the database; many readers want only the first."""
 
 
 class WholeLog:
@@ -69,35 +70,21 @@ class WholeLog:
         stop = self._next_offset if end is None else min(end, self._next_offset)
         return self._each_event(start, stop)
 
-    def read_one(self, offset: int) -> bytes:
-        self._check_reached(offset)
-        value: bytes | None = self._read(lambda database: database.get_event(pack(offset)))
-        return self._older([offset])[offset] if value is None else value
-
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        values = dict(zip(offsets, self._read(Database.get_events, [pack(offset) for offset in offsets]), strict=True))
-        values |= self._older([offset for offset, value in values.items() if value is None])
-        return [value for offset in offsets if (value := values[offset]) is not None]
+        for offset in offsets:
+            if not 0 <= offset < self._next_offset:
+                raise IndexError(f"no event at offset {offset}: {self._path} ends at {self._next_offset}")
+        found = dict(zip(offsets, self._read(Database.get_events, [pack(offset) for offset in offsets]), strict=True))
+        missing = sorted(offset for offset, value in found.items() if value is None)
+        if missing:
+            found |= self._older(missing)
+        return [value for offset in offsets if (value := found[offset]) is not None]
 
-    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         log.check_range(start, end)
         self._readable()
         stop = self._next_offset if end is None else min(end, self._next_offset)
-        return self._each_in_runs(run_prefix(SHARD, shard_key), start, stop)
-
-    def shard_runs(self, shard_keys: Sequence[str], start: int, end: int) -> list[list[range] | None]:
-        prefixes, stop = [run_prefix(SHARD, key) for key in shard_keys], min(end, self._next_offset)
-        while True:
-            first = self._start_offset
-            found: list[list[range] | None] = [[] for _ in prefixes]
-            if first < stop:  # else the local index has only remnants of dropped events
-                found = self._read(Database.runs, prefixes, first, max(start, first), stop)
-            if first == self._start_offset:
-                return (
-                    found
-                    if start >= first
-                    else _with_older(found, (self.archive.runs(prefix, start, min(first, stop)) for prefix in prefixes))
-                )
+        return self._each_run(run_prefix(index, name), start, stop)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._readable()
@@ -106,15 +93,6 @@ class WholeLog:
             return here
         older = map(_name_of, self.archive.names(SHARD, run_prefix(SHARD, after)))
         return (key for key, _ in groupby(merge(here, older)))
-
-    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
-        self._readable()
-        return self._each_in_runs(run_prefix(REQUEST, request_id), start, self._next_offset)
-
-    def archived_requests(self, end: int) -> Iterator[tuple[int, log.StateKeys]]:
-        if not self._start_offset:
-            return iter(())
-        return ((manifest.start, pairs) for manifest, pairs in self.archive.requests(end))
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -133,16 +111,16 @@ class WholeLog:
         """Each run in the index by shard, or by request: name, first and last offset."""
         kind, start = REQUEST if of_requests else SHARD, self._start_offset
         for segment in self.archive.segments(0, start) if start else ():
-            for key, run in self.archive.runs_of(segment):
+            for key, runs in self.archive.index(segment).each():
                 if key.startswith(kind):
-                    yield _name_of(key), run.start, run.stop - 1
+                    yield from ((_name_of(key), run.start, run.stop - 1) for run in runs)
         for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
             first = int.from_bytes(key[-8:], "big")
             if first >= start:  # others are of events that were dropped
                 yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
 
     def retained_events(self) -> Iterator[tuple[int, bytes]]:
-        """The events before `start_offset` that retained_events in the database. `read_one` returns these, `read` the
+        """The events before `start_offset` that retained_events in the database. `read_many` returns these, `read` the
         archive's."""
         for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
@@ -195,43 +173,30 @@ class WholeLog:
                 yield expected, value
                 expected += 1
 
-    def _older(self, offsets: Sequence[int]) -> dict[int, bytes]:
-        """The events at offsets that the database lacks. Raises LogCorrupted, ArchiveError."""
-        found = {}
-        if offsets:
-            retained_events = zip(
-                offsets, self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets]), strict=True
-            )
-            found = {offset: value for offset, value in retained_events if value is not None}
-        for offset in sorted(offsets):  # so that each group of events in the archive is read once
-            self._check_reached(offset)
-            if offset not in found:
-                if offset >= self._start_offset:
-                    raise self._missing(offset)
-                (found[offset],) = self.archive.read_many([offset])
-        return found
+    def _older(self, offsets: list[int]) -> dict[int, bytes]:
+        """The events at offsets that the database lacks, in order, so that each group of the archive is read once.
+        Raises LogCorrupted, ArchiveError."""
+        kept = self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets])
+        found = {offset: value for offset, value in zip(offsets, kept, strict=True) if value is not None}
+        archived = [offset for offset in offsets if offset not in found]
+        if archived and archived[-1] >= self._start_offset:
+            raise self._missing(next(offset for offset in archived if offset >= self._start_offset))
+        return found | dict(zip(archived, self.archive.read_many(archived), strict=True))
 
-    def _check_reached(self, offset: int) -> None:
-        if not 0 <= offset < self._next_offset:
-            raise IndexError(f"no event at offset {offset}: {self._path} ends at {self._next_offset}")
-
-    def _each_in_runs(self, prefix: bytes, start: int, stop: int) -> Iterator[int]:
+    def _each_run(self, prefix: bytes, start: int, stop: int) -> Iterator[range]:
+        most = _RUNS_MIN
         while start < stop:
-            if start < (first := min(stop, self._start_offset)):
-                yield from chain.from_iterable(self.archive.runs(prefix, start, first))
+            first = self._start_offset
+            if start < first:
+                yield from self.archive.runs(prefix, start, min(stop, first))
                 start = first
                 continue
-            first = self._start_offset
-            before = self._read(Database.last_run, prefix, first, start)
-            for key, value in self._each_view(prefix + pack(start if before is None else before), prefix + pack(stop)):
-                if first != self._start_offset:  # what is found here may be less than there was
-                    break
-                run = range(max(start, int.from_bytes(key[-8:], "big")), min(stop, int.from_bytes(value, "big") + 1))
-                yield from run
-                start = max(start, run.stop)
-            else:
-                if first == self._start_offset:
+            found = self._read(Database.runs, prefix, first, start, stop, most)
+            if first == self._start_offset:  # else what is found here may be less than there was
+                yield from found
+                if len(found) < most:
                     return
+                start, most = found[-1].stop, log.RUNS_MAX
 
     def _each_shard(self, run: bytes) -> Iterator[str]:
         below = SHARD[:-1] + bytes((SHARD[-1] + 1,))
@@ -266,6 +231,12 @@ class WholeLog:
         )
 
 
+def archived_requests(whole: log.EventLog, end: int) -> Iterator[tuple[int, log.StateKeys]]:
+    """State keys in the archive: of the requests that began before an offset, by segment with its start, newest
+    first."""
+    return whole.archive.requests(end) if isinstance(whole, WholeLog) and whole.start_offset else iter(())
+
+
 def _archive_of(whole: WholeLog) -> Archive:
     """The archive of a log. Raises LogError."""
     try:
@@ -276,22 +247,6 @@ def _archive_of(whole: WholeLog) -> Archive:
             "which is not installed: pip install 'topicwright[replay]'"
         ) from None
     return Archive(whole)
-
-
-def _with_older(here: Iterable[list[range] | None], older: Iterable[Iterator[range]]) -> list[list[range] | None]:
-    """The local runs of several names, with the archive's runs before them.
-
-    If there are too many, returns fewer names, and [None] if the first name alone has too many.
-    """
-    found: list[list[range] | None] = []
-    room = _RUNS_MAX
-    for newer, before in zip(here, older, strict=False):
-        runs = list(islice(before, room + 1))
-        room -= len(runs)
-        if newer is None or room < 0:
-            return found or [None]
-        found.append(runs + newer)
-    return found
 
 
 def _name_of(key: bytes) -> str:

@@ -30,9 +30,9 @@ BUCKET_EVENTS = 250_000
 COLUMNS = (
     "log_partition", "offset", "at_ms", "shard", "topic", "type", "cause_command", "cause_id", "request_id",
     "error_code", "message", "rule", "deadline_ms", "timeout_ms", "num_partitions", "replication_factor", "partition",
-    "leader", "isr", "leader_epoch", "partition_epoch", "placeholder", "broker_id", "broker_epoch", "brokers",
+    "leader", "isr", "leader_epoch", "partition_epoch", "before", "broker_id", "broker_epoch", "brokers",
     "partitions", "first", "configs", "settings", "assignments", "acls", "entity", "quotas", "removed", "resource",
-    "count", "user", "mechanism", "replicas", "cordoned",
+    "count", "user", "mechanism", "replicas", "elr", "cordoned",
 )  # fmt: skip
 """The columns of events that the views read."""
 _SUMMARY = """

@@ -78,34 +78,21 @@ where rejected_at is not null and answered_at is not null
   and (answered_with, answered_because) is distinct from (rejected_with, rejected_because);
 
 -- replicas-distinct: no partition has a replica twice
--- A partition has replicas. A placeholder is not filled by a broker that is already a replica.
+-- A partition has replicas.
 select *, 'partition ' || "partition" || ': replicas ' || listed(replicas) as seen, 'distinct replicas' as expected
 from partition_changes
 where len(replicas) = 0 or has_twice(replicas);
 
-select *, 'partition ' || "partition" || ': broker ' || broker_id || ' for ' || placeholder || ' of '
-       || listed(replicas)
-  as seen, 'a broker that is not yet a replica' as expected
-from partition_steps
-where type = 'PlaceholderFilled' and list_contains(replicas, broker_id);
-
 -- leader-in-isr: the leader is in the in-sync set, the set within the replicas, no placeholder in either
--- The set has no member twice, and is not empty, except with eligible leader replicas (KIP-966). The leader may be -1.
+-- The set has no member twice. It is not empty, except with KRaft brokers, which have eligible leader replicas
+-- (KIP-966). The leader may be -1.
 select *, 'partition ' || "partition" || ': leader ' || leader || ', in sync ' || listed(isr) || ', replicas '
     || listed(replicas) as seen,
   'a leader of the in-sync set, which is of the replicas, without placeholders' as expected
 from partition_steps
-where ((new and not external) or (type in ('LeaderElected', 'IsrChanged') and replicas is not null))
-  and (len(isr) = 0 or not within(isr, replicas) or has_twice(isr) or list_min(isr) < 0
+where ((new and not external) or changed)
+  and ((len(isr) = 0 and not kraft) or not within(isr, replicas) or has_twice(isr) or list_min(isr) < 0
        or not (leader = -1 or list_contains(isr, leader)));
-
-select *, 'partition ' || "partition" || ': leader ' || leader_after || ', in sync ' || listed(isr_after) || ' of '
-    || listed(replicas) as seen,
-  'a leader of the in-sync set, which is of the replicas, without placeholders' as expected
-from partition_steps
-where type = 'PartitionChanged' and replicas is not null
-  and (isr_after is null or not within(isr_after, replicas) or has_twice(isr_after)
-       or list_min(isr_after) < 0 or not (leader_after = -1 or list_contains(isr_after, leader_after)));
 
 -- replicas-live: replicas are placed on live brokers not cordoned, and assigned by hand to registered ones
 -- The live brokers that TopicCreated and PartitionsAdded record for the placement are those of that time. The topics
@@ -140,20 +127,19 @@ where (type = 'TopicCreated' or (type = 'PartitionsAdded' and not external))
   and list_sort(brokers) is distinct from live;
 
 -- epochs-never-go-back: each change raises the partition epoch by one, and the leader epoch if the leader changes
--- A partition that this controller created begins with both epochs 0. So a lost change shows too.
+-- With KRaft brokers the leader epoch may also rise under the same leader. A partition that this controller created
+-- begins with both epochs 0. So a lost change shows too.
 select *, 'partition ' || "partition" || ': epochs ' || leader_epoch || ', ' || partition_epoch as seen,
   'epochs 0, 0 when it is new' as expected
 from partition_steps
 where new and type <> 'TopicDiscovered' and not external and not (leader_epoch = 0 and partition_epoch = 0);
 
-select *, 'partition ' || "partition" || ': epochs ' || shown(leader_epoch) || ', ' || shown(partition_epoch) as seen,
-  'epochs ' || shown(leader_epoch_due) || ', ' || shown(partition_epoch_before + 1) as expected
-from (
-  select *, leader_epoch_before + (leader is not null and (type = 'PartitionChanged' or leader <> leader_before))::int
-    as leader_epoch_due
-  from partition_steps where not new and replicas is not null)
-where partition_epoch is distinct from partition_epoch_before + 1
-  or (type <> 'PlaceholderFilled' and leader_epoch is distinct from leader_epoch_due);
+select *, 'partition ' || "partition" || ': epochs ' || leader_epoch || ', ' || partition_epoch as seen,
+  'epochs ' || leader_epoch_due || ', ' || partition_epoch_before + 1 as expected
+from (select *, leader_epoch_before + (leader <> leader_before)::int as leader_epoch_due
+      from partition_steps where changed)
+where partition_epoch <> partition_epoch_before + 1
+  or not (leader_epoch = leader_epoch_due or (kraft and leader_epoch = leader_epoch_before + 1));
 
 -- partitions-never-fall: partitions are appended after the last one
 select *, len(partitions) || ' partitions added from ' || "first" as seen,
@@ -178,18 +164,18 @@ where (type = 'TopicCreated' and deadline_ms <> 0 or type = 'PartitionsAdded' an
 -- placeholders-filled: placeholders are filled by live brokers that are not cordoned, and as soon as one could
 -- The reconciler leaves no placeholder in a partition that it changes, nor at the end of the log, if such a broker
 -- that is no replica exists.
-select *, 'partition ' || "partition" || ': broker ' || broker_id || ' for ' || placeholder || ' of '
-       || listed(replicas)
-  as seen, 'one of its placeholders filled by one of the brokers ' || listed(usable) as expected
+select *, 'partition ' || "partition" || ': ' || listed(replicas) || ' for ' || listed(replicas_before) as seen,
+  'one of its placeholders filled by one of the brokers ' || listed(usable) as expected
 from partition_steps
-where type = 'PlaceholderFilled' and replicas is not null
-  and (placeholder >= 0 or not list_contains(replicas, placeholder) or not list_contains(usable, broker_id));
+where changed and replicas <> replicas_before and (not kraft or (list_min(replicas_before) < 0 and reconciled))
+  and (len(replicas) <> len(replicas_before)
+       or len(list_filter(replicas, lambda id, place: id <> replicas_before[place]
+                and (replicas_before[place] >= 0 or not list_contains(usable, id)))) > 0);
 
 select *, 'partition ' || "partition" || ': ' || listed(replicas) || ' after a review' as seen,
   'filled by one of ' || listed(others(usable, replicas)) as expected
 from partition_steps
-where reconciled and type in ('LeaderElected', 'IsrChanged') and list_min(replicas) < 0
-  and len(others(usable, replicas)) > 0;
+where reconciled and changed and list_min(replicas) < 0 and len(others(usable, replicas)) > 0;
 
 select *, 'partition ' || "partition" || ': ' || listed(replicas) || ' at the end of the log' as seen,
   'filled by one of ' || listed(others(could_fill, replicas)) as expected
@@ -263,9 +249,8 @@ where type in ('CreateRejected', 'ChangeRejected') and (coalesce(rule, '') = '' 
 select *, 'partition ' || "partition" || ': leader ' || leader as seen,
   'one of the live brokers ' || listed(live) as expected
 from partition_steps
-where ((new and type <> 'TopicDiscovered' and not external)
-       or (type in ('LeaderElected', 'IsrChanged') and leader <> -1)
-       or (type = 'PartitionChanged' and leader >= 0 and not external))
+where not external and ((new and type <> 'TopicDiscovered')
+       or (changed and leader <> -1 and (leader <> leader_before or isr <> isr_before)))
   and not list_contains(live, leader);
 
 -- led-when-possible: no partition is left without a live leader while a member of its in-sync set is live

@@ -200,7 +200,7 @@ from (
   from shard_events
   where type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished', 'CreationRefused', 'TopicReady',
                  'PartitionsAdded', 'TopicConfigsChanged', 'MetadataPropagated')
-     or (type = 'PartitionChanged' and "partition" = 0 and replicas is not null)
+     or (type = 'PartitionChanged' and "partition" = 0 and len(replicas) <> len(before.replicas))
   window earlier as (partition by log_partition, shard order by "offset"
                      rows between unbounded preceding and 1 preceding)) t
 left join cluster_blocks c on c.log_partition = t.log_partition and c.block = t."offset" // 4096
@@ -282,35 +282,18 @@ left join cluster_blocks c on c.log_partition = facts.log_partition and c.block 
 
 -- ---- partitions
 
--- partition_changes: a row is a partition that an event creates (`new`), or one that an event changes. Null means that
--- the event does not say.
+-- partition_changes: a row is a partition after an event that creates it (`new`) or changes it. Of a changed partition,
+-- `kraft` is true if its replicas are on Kafka brokers, and `replicas_before` are those before, as the event has them.
 create view partition_changes as
-select log_partition, shard, topic, "offset", type, external, reconciled, true as new,
-       null::int as placeholder, null::int as broker_id,
+select log_partition, shard, topic, "offset", type, external, reconciled, true as new, false as kraft,
+       null::int[] as replicas_before,
        (coalesce("first", 0) + generate_subscripts(partitions, 1) - 1)::int as "partition",
        unnest(partitions, recursive := true)
 from shard_events where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
 union all by name
-select log_partition, shard, topic, "offset", type, external, reconciled, false as new, placeholder, broker_id,
-       "partition", replicas, isr, leader, leader_epoch, partition_epoch
-from shard_events where type in ('LeaderElected', 'IsrChanged', 'PlaceholderFilled', 'PartitionChanged');
-
--- partition_placements: a row is a list of replicas that a partition is given, with the placeholders that are filled
--- until it is given another one.
-create view partition_placements as
-with given as (
-  select log_partition, topic, "partition", "offset", replicas,
-         lead("offset", 1, forever()) over (partition by log_partition, topic, "partition" order by "offset") as until
-  from partition_changes where replicas is not null),
-fills as (
-  select g.log_partition, g."partition", g."offset",
-         list({filled_at: f."offset", placeholder: f.placeholder, broker_id: f.broker_id} order by f."offset") as fills
-  from given g
-  join partition_changes f on f.type = 'PlaceholderFilled' and f.log_partition = g.log_partition and f.topic = g.topic
-    and f."partition" = g."partition" and f."offset" > g."offset" and f."offset" < g.until
-  group by all)
-select given.log_partition, given."partition", given."offset", replicas, fills
-from given left join fills using (log_partition, "partition", "offset");
+select log_partition, shard, topic, "offset", type, external, reconciled, false as new, elr is not null as kraft,
+       before.replicas as replicas_before, "partition", replicas, isr, leader, leader_epoch, partition_epoch
+from shard_events where type = 'PartitionChanged';
 
 -- partition_creations: a row is an event that creates partitions of an existing topic, with the range of offsets in
 -- which that topic exists.
@@ -321,44 +304,30 @@ join topic_lives life on life.log_partition = e.log_partition and life.shard = e
   and life.since = if(e.type = 'PartitionsAdded', e.life_since, e."offset") and life.until > life.since
 where e.topic <> '' and e.type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded');
 
--- partition_steps: a row is a partition after an event that creates or changes it, with its state before, and the
--- brokers of that time. `replicas` are those before (of a new or moved partition, those it is given), `replicas_after`
--- those after. The topic in which the partition was created exists after `life_since` up to `life_until`; null if the
--- partition was never created.
+-- partition_steps: a row is a partition after an event that creates or changes it, with its state before (null if an
+-- event changes a partition that was never created), and the brokers of that time. `changed` is true if an event changes
+-- a partition that existed. The topic in which the partition was created exists after `life_since` up to `life_until`.
 create view partition_steps as
 with steps as (
-  select * exclude replicas, replicas is not null as given,
+  select *, not new and lag("offset") over one_partition is not null as changed,
+         lag(leader) over one_partition as leader_before,
+         lag(isr) over one_partition as isr_before,
+         lag(leader_epoch) over one_partition as leader_epoch_before,
          lag(partition_epoch) over one_partition as partition_epoch_before,
-         lag(leader_epoch ignore nulls) over one_partition as leader_epoch_before,
-         lag(leader ignore nulls) over one_partition as leader_before,
-         coalesce(isr, lag(isr ignore nulls) over one_partition) as isr_after,
-         last_value(case when replicas is not null then "offset" end ignore nulls) over one_partition as given_at,
          last_value(case when new then "offset" end ignore nulls) over one_partition as created_at,
          lead("offset", 1, forever()) over one_partition as until
   from partition_changes
-  window one_partition as (partition by log_partition, topic, "partition" order by "offset")),
-with_replicas as (
-  select s.*, coalesce(leader, leader_before) as leader_after,
-         case when fills is null then p.replicas
-              else list_transform(p.replicas, lambda one: coalesce(list_filter(fills, lambda fill:
-                     fill.filled_at < s."offset" and fill.placeholder = one)[1].broker_id, one)) end as replicas
-  from steps s
-  left join partition_placements p on p.log_partition = s.log_partition and p."partition" = s."partition"
-    and p."offset" = s.given_at)
-select s.*,
-       case when type = 'PlaceholderFilled'
-            then list_transform(replicas, lambda one: if(one = placeholder, broker_id, one))
-            else replicas end as replicas_after,
-       life_since, life_until, coalesce(live, []) as live, coalesce(usable, []) as usable,
+  window one_partition as (partition by log_partition, topic, "partition" order by "offset"))
+select s.*, life_since, life_until, coalesce(live, []) as live, coalesce(usable, []) as usable,
        s.until = forever() and life_until = forever() as last_of_log
-from with_replicas s
+from steps s
 left join partition_creations n on n.log_partition = s.log_partition and n."offset" = s.created_at
 left join cluster_blocks c on c.log_partition = s.log_partition and c.block = s."offset" // 4096
   and s."offset" > c.since and s."offset" <= c.until;
 
 -- ready_partitions: a row is a partition of a topic at its TopicReady.
 create view ready_partitions as
-select r.log_partition, r."offset", r.topic, s."partition", s.leader_after as leader, r.live
+select r.log_partition, r."offset", r.topic, s."partition", s.leader, r.live
 from topic_events r
 join partition_steps s on s.log_partition = r.log_partition and s.shard = r.shard and s.topic = r.topic
   and s.life_since = r.life_since and s."offset" < r."offset" and r."offset" < s.until
@@ -366,8 +335,7 @@ where r.type = 'TopicReady';
 
 -- last_partitions: a row is a partition that exists at the end of a log that has settled.
 create view last_partitions as
-select s.log_partition, s."offset", s.topic, s."partition", s.replicas_after as replicas, s.leader_after as leader,
-       s.isr_after as isr, e.could_fill, e.could_lead, e.may_lead, e.elects_leaders
+select s.log_partition, s."offset", s.topic, s."partition", s.replicas, s.leader, s.isr, e.could_fill, e.could_lead, e.may_lead, e.elects_leaders
 from partition_steps s join log_ends e using (log_partition)
 where s.last_of_log and e.settled;
 
@@ -378,18 +346,15 @@ from (values
   ('CreateRejected', ['CreateTopic']),
   ('TopicCreated', ['CreateTopic', 'AdoptMetadata']),
   ('CreateAnswered', ['CreateTopic', 'ExpireRequest', 'ConfirmMetadata', 'DeleteTopic', 'RefuseCreation',
-    'DiscoverTopic', 'DiscoverDeletion', 'ReconcileTopics', 'ReportLeader', 'FollowController']),
+    'DiscoverTopic', 'DiscoverDeletion', 'ReconcileTopics', 'FollowController']),
   ('PartitionsAdded', ['CreatePartitions', 'FollowController']),
   ('TopicDeleted', ['DeleteTopic']),
   ('TopicConfigsChanged', ['AlterTopicConfigs', 'FollowController']),
   ('ChangeRejected', ['CreatePartitions', 'DeleteTopic', 'AlterTopicConfigs']),
-  ('LeaderElected', ['AlterTopicConfigs', 'AlterPartition', 'DiscoverTopic', 'ReconcileTopics', 'ReportLeader']),
-  ('IsrChanged', ['AlterTopicConfigs', 'AlterPartition', 'DiscoverTopic', 'ReconcileTopics', 'ReportLeader']),
-  ('PartitionChanged', ['AlterTopicConfigs', 'AlterPartition', 'AssignDirectories', 'BalanceLeaders', 'ElectLeaders',
-    'ReassignPartitions', 'ReconcileTopics', 'ReportLeader', 'FollowController']),
-  ('PlaceholderFilled', ['AlterTopicConfigs', 'ReconcileTopics', 'ReportLeader']),
+  ('PartitionChanged', ['AlterTopicConfigs', 'AlterPartition', 'AssignDirectories', 'BalanceLeaders',
+    'DiscoverTopic', 'ElectLeaders', 'ReassignPartitions', 'ReconcileTopics', 'FollowController']),
   ('MetadataPropagated', ['ConfirmMetadata']),
-  ('TopicReady', ['ConfirmMetadata', 'DiscoverTopic', 'ReconcileTopics', 'ReportLeader']),
+  ('TopicReady', ['ConfirmMetadata', 'DiscoverTopic', 'ReconcileTopics']),
   ('TopicDiscovered', ['DiscoverTopic', 'FollowController']),
   ('TopicVanished', ['DiscoverTopic', 'DiscoverDeletion', 'FollowController']),
   ('CreationRefused', ['RefuseCreation']),

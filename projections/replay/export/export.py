@@ -34,6 +34,7 @@ from typing import NamedTuple
 import msgspec
 from pyarrow import dataset
 
+from events.logs.log import read_one
 from projections.replay.errors import ReplayError
 from projections.replay.export.files import GROUP_EVENTS, parts, write_parts
 from projections.replay.log.columns import COLUMNS, arrow_schema
@@ -180,7 +181,10 @@ def _log_end(ref: Ref, at: str | None) -> Iterator[_LogEnd]:
         return
     with looked_at(ref) as log:
         yield _LogEnd(
-            log.cluster_id, end_of(log, at), log.durable_offset, lambda offset: sha256(log.read_one(offset)).hexdigest()
+            log.cluster_id,
+            end_of(log, at),
+            log.durable_offset,
+            lambda offset: sha256(read_one(log, offset)).hexdigest(),
         )
 
 

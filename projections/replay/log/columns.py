@@ -21,6 +21,7 @@ from msgspec.structs import astuple
 
 from events import access, catalog
 from events.codec import configs_without_secrets
+from events.names import BrokerId
 from projections.text.names import topic_id_text
 from projections.text.wording import DEFAULT_ENTITY, acl_text
 
@@ -63,7 +64,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "isr": INTS,
     "leader_epoch": pa.int32(),
     "partition_epoch": pa.int32(),
-    "placeholder": pa.int32(),
+    "before": PARTITION,
     "broker_id": pa.int32(),
     "broker_epoch": pa.int64(),
     "brokers": INTS,
@@ -102,7 +103,8 @@ COLUMNS: dict[str, pa.DataType] = {
 `brokers` are those that applied a creation, or that placement chose from. `num_partitions` and `replication_factor` are
 as requested (-1 for the cluster's default); only TopicCreated has the resolved factor. `assignments` are the requested
 ones. `acls` are ACLs as text, `entity` is the entity of quotas. `verdict` is the outcome of the policies (KIP-108).
-`topic_id` is base64url. `replicas` and `elr` (eligible leader replicas, KIP-966) are those of the changed partition.
+`topic_id` is base64url. `leader`, `isr`, `replicas`, `elr` (eligible leader replicas, KIP-966; null without KRaft
+brokers) and the epochs are those of a partition after a change, `before` is the partition before it.
 `features` are feature levels (KIP-584). `cordoned` is true if all log directories of a broker are cordoned (KIP-1066).
 """
 
@@ -159,7 +161,6 @@ _OF_REQUEST: dict[str, Getter] = {
     **_same("principal", "client_id"),
     **{name: attrgetter(f"asked.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")},
 }
-_LEADERSHIP = _same("topic", "partition", "leader", "isr", "leader_epoch", "partition_epoch", "reason")
 _BROKER = _same("broker_id", "broker_epoch", "reason")
 
 
@@ -173,6 +174,11 @@ def _resource(event: catalog.ResourceConfigsChanged) -> str:
 
 def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
     return [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity]
+
+
+def _elr(event: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
+    metadata = event.after.replica_metadata
+    return None if metadata is None else metadata.elr
 
 
 _CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id", "host")
@@ -208,10 +214,15 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         **_OF_REQUEST,
         "num_partitions": _wanted_count,
     },
-    catalog.LeaderElected: _LEADERSHIP,
-    catalog.IsrChanged: _LEADERSHIP,
-    catalog.PartitionChanged: {**_LEADERSHIP, **_same("replicas", "elr")},
-    catalog.PlaceholderFilled: _same("topic", "partition", "placeholder", "broker_id", "partition_epoch"),
+    catalog.PartitionChanged: {
+        **_same("topic", "partition", "reason"),
+        **{
+            name: attrgetter(f"after.{name}")
+            for name in ("leader", "isr", "leader_epoch", "partition_epoch", "replicas")
+        },
+        "elr": _elr,
+        "before": lambda event: astuple(event.before)[:_PARTITION_FIELDS],
+    },
     catalog.MetadataPropagated: _same("topic", "brokers"),
     catalog.TopicReady: _same("topic"),
     catalog.CreateAnswered: _same("request_id", "topic", "error_code", "message", "waited_ms"),
@@ -261,8 +272,6 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
     access.ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
     access.LoginSecretDrawn: ("secret",),
-    catalog.PartitionChanged: ("directories", "adding", "removing", "last_known_elr", "recovering"),
-    catalog.PlaceholderFilled: ("directory",),
     catalog.TopicCreated: ("cordoned_brokers",),
     catalog.PartitionsAdded: ("cordoned_brokers",),
     catalog.LogDirsChanged: ("log_dirs",),

@@ -89,8 +89,8 @@ def _archived(
     from events.logs.archive.segment import SegmentFile
 
     schema = arrow_schema(tuple(dict.fromkeys((*names, "shard"))))
-    for manifest in log.archive.segments(start, end):
-        file = SegmentFile(manifest, log.archive.content(manifest))
+    for segment in log.archive.segments(start, end):
+        file = SegmentFile(segment, log.archive.content(segment))
         for batch in file.batches(start, end, schema):
             chosen = batch
             if shards is not None:

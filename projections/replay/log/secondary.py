@@ -28,9 +28,9 @@ from weakref import WeakSet
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.catalog import EVENT_VERSION
-from events.logs.log import LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, check_regular
+from events.logs.log import SHARD, LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, check_regular
 from events.logs.rocksdb_database import VIEWS, Database, Readers
-from events.logs.rocksdb_keys import NEXT_KEY, SHARD, run_prefix
+from events.logs.rocksdb_keys import NEXT_KEY, run_prefix
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import FORMAT, classify, start_of
 from projections.replay.log.frozen import frozen

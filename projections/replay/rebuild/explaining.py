@@ -9,11 +9,12 @@ Non-goal: bounded memory. All events of the subject are in memory at once. Spark
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
+from events.logs.log import SHARD
 from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
@@ -62,16 +63,13 @@ class Excerpt(InMemoryLog):
     def durable_offset(self) -> int:
         return self._end
 
-    def read_one(self, offset: int) -> bytes:
-        return self._values[offset]
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        return [self._values[offset] for offset in offsets]
 
-    def shard_offsets(self, shard_key: str, start: int = 0, end: int | None = None) -> Iterator[int]:
-        offsets = self._shards.get(shard_key, [])
+    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
+        offsets = (self._shards if index == SHARD else self._requests).get(name, [])
         stop = len(offsets) if end is None else bisect_left(offsets, end)
-        return iter(offsets[bisect_left(offsets, start) : stop])
-
-    def request_offsets(self, request_id: str, start: int = 0) -> Iterator[int]:
-        return (offset for offset in self._requests.get(request_id, []) if offset >= start)
+        return (range(offset, offset + 1) for offset in offsets[bisect_left(offsets, start) : stop])
 
 
 def run_explain(_: object, ref: Ref, options: Options) -> Outcome:

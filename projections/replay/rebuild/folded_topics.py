@@ -63,9 +63,9 @@ def hash_rows(shards: Iterable[Shard]) -> Iterator[Row]:
 def folded(events: Iterable[Stored]) -> tuple[Topic | None, int]:
     """The topic that the events of a shard come to, and the newest offset.
 
-    A change of a leader or an ISR overwrites the partition's previous one. So only the last change of each partition
-    is decoded, before the next event that depends on leaders, or at the end. Events that leave a topic unchanged are
-    not decoded. So this does not detect every damaged event; the checks of invariants decode all events.
+    A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
+    the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
+    this does not detect every damaged event; the checks of invariants decode all events.
     """
     topic: Topic | None = None
     newest, pending = -1, dict[int, Stored]()

@@ -20,7 +20,7 @@ from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
 from events import catalog
 from events.codec import decode_event
-from events.logs.log import EventLog
+from events.logs.log import EventLog, read_one, shard_offsets
 from events.names import ShardKey
 from projections.text.wording import event_text
 
@@ -43,12 +43,12 @@ class History:
 
     def __init__(self, log: EventLog, shard: str) -> None:
         self._log = log
-        self.offsets = list(log.shard_offsets(ShardKey(shard)))
+        self.offsets = list(shard_offsets(log, ShardKey(shard)))
 
     def record(self, number: int) -> catalog.Recorded:
         """The event at a position in this history, counted from 0."""
         offset = self.offsets[number]
-        return decode_event(offset, self._log.read_one(offset))
+        return decode_event(offset, read_one(self._log, offset))
 
     def after(self, count: int) -> Topic | None:
         """The topic after the first `count` events. Raises CannotApply."""

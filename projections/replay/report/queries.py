@@ -40,14 +40,14 @@ with lives as (
 """
 _HELD = """
 select (select count(*) from topic_lives where until = forever() and topic <> ''), count(*),
-       coalesce(sum(len(list_filter(replicas_after, lambda id: id < 0))), 0)::bigint,
-       count(*) filter (where leader_after < 0)
+       coalesce(sum(len(list_filter(replicas, lambda id: id < 0))), 0)::bigint,
+       count(*) filter (where leader < 0)
 from partition_steps where last_of_log
 """
 _BROKERS = """
 with loads as (
-  select broker_id, count(*) as replicas, count(*) filter (where leader_after = broker_id) as leaders
-  from (select unnest(replicas_after) as broker_id, leader_after from partition_steps where last_of_log)
+  select broker_id, count(*) as replicas, count(*) filter (where leader = broker_id) as leaders
+  from (select unnest(replicas) as broker_id, leader from partition_steps where last_of_log)
   where broker_id >= 0 group by broker_id),
 brokers as (
   select broker_id,

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import PartitionReader
-from events.logs.log import Commit, Entry, EventLog
+from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.replay.checks.checking import COLUMNS
@@ -110,8 +110,8 @@ class _Topic:
 
 def _of_shards(log: EventLog, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
     for shard in shards:
-        for offset in log.shard_offsets(shard, 0, end):
-            yield offset, log.read_one(offset)
+        for offset in shard_offsets(log, shard, 0, end):
+            yield offset, read_one(log, offset)
 
 
 def _other(ref: Ref, why: str) -> ReplayError:

@@ -2,43 +2,35 @@
 
 Anyone who can write to the archive can change a base. A tree head that somebody kept reveals every changed event, so a
 base must have the tree of its events. `check_tree` compares its tree with its own events and with the archive's
-manifests before a folder begins with it; that takes a second or two for ten million events. No tree head covers the
+manifest before a folder begins with it; that takes a second or two for ten million events. No tree head covers the
 state: `wrong_state` rebuilds it from all events, for `topicwright verify`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import msgspec
 
-from events.logs.archive.base import Base
-from events.logs.archive.manifest import ArchiveDamaged, Manifest, manifests_of, read_manifest, starts_in
+from events.logs.archive.manifest import ArchiveDamaged, Base, Segment, read_manifest, segments_of
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
 from projections.store.snapshotting import KEPT, Refold
 from projections.store.tree import BLOCK, STORED_LEVEL, LogTree, range_root, root_over, stored_head, stored_subtrees
 
-READ_AT_ONCE = 8
-"""Manifests are small: latency dominates."""
-
 
 def check_tree(log: EventLog, base: Base, place: ArchiveStore) -> None:
     """Raise ArchiveDamaged unless the log of a base has the tree of its events and of those in the archive. Raises
-    ArchiveAway."""
-    starts = [start for start in starts_in(place) if start < base.offset]
-    with ThreadPoolExecutor(READ_AT_ONCE) as threads:
-        manifests = list(threads.map(partial(read_manifest, place), starts))
+    ArchiveError."""
+    segments = read_manifest(place).segments
     try:
         if log.next_offset != base.offset or log.start_offset != base.start:
             raise LogCorrupted(f"it holds the events from {log.start_offset} to {log.next_offset - 1}")
         _check_own(log)
-        _check_segments(log, manifests)
+        _check_segments(log, segments)
     except (LogCorrupted, msgspec.DecodeError) as error:
-        raise ArchiveDamaged(f"{place.url}: {base.name} does not match its log: {error}") from None
+        raise ArchiveDamaged(f"{place.url}: {base} does not match its log: {error}") from None
 
 
 def _check_own(log: EventLog) -> None:
@@ -64,11 +56,11 @@ def _level(log: EventLog, level: int, size: int) -> list[bytes]:
     return found
 
 
-def _check_segments(log: EventLog, archived: Iterable[Manifest]) -> None:
-    known = {one.start: one for one in manifests_of(log)}
+def _check_segments(log: EventLog, archived: Iterable[Segment]) -> None:
+    known = {one.start: one for one in segments_of(log)}
     for one in archived:
         if known.get(one.start, one) != one:
-            raise LogCorrupted(f"its manifest of the segment at {one.start} differs from the archive's")
+            raise LogCorrupted(f"its record of the segment at {one.start} differs from the archive's manifest")
         root = range_root(log, one.start, one.end) if one.end <= log.next_offset else None
         if root is not None and root.hex() != one.tree:
             raise LogCorrupted(f"events {one.start} to {one.end - 1} differ from the archived ones")

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from events.catalog import Cause, Recorded
-from events.codec import EventDecodeError, decode_event
 from events.external_decision import was_requested
-from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Manifest, read_stored, status_changes
+from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Segment, read_stored, status_changes
 from events.logs.archive.segment import SegmentFile
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog
@@ -36,7 +35,7 @@ class NotReached(ArchiveError):
 def recover(
     log: EventLog,
     place: ArchiveStore,
-    manifests: Sequence[Manifest],
+    segments: Sequence[Segment],
     at: Moment | None,
     history: str,
     progress: Callable[[int], object] = lambda _: None,
@@ -49,7 +48,7 @@ def recover(
     recorder, more = Recorder(log, TopicStore(log)), status_changes(ArchiveStatus(history=history))
     last: Recorded | None = None
     count = 0
-    for record, value in _until(archived(place, manifests), at):
+    for record, value in _until(archived(place, segments), at):
         if count >= EVENTS_PER_COMMIT and (last is None or record.cause != last.cause):
             _commit(recorder, more)
             more, count = {}, 0
@@ -67,17 +66,18 @@ def recover(
     return last
 
 
-def archived(place: ArchiveStore, manifests: Sequence[Manifest]) -> Iterator[tuple[Recorded, bytes]]:
-    """The events of segments, verified by their manifests. Raises ArchiveError."""
-    for manifest in manifests:
-        file = SegmentFile(manifest, read_stored(place, manifest.events_name, manifest.events))
-        if root_over(file.each_value()).hex() != manifest.tree:
-            raise ArchiveDamaged(f"{place.url}: {manifest.events_name} does not hold the events of its manifest")
-        for offset, value in enumerate(file.each_value(), manifest.start):  # a second pass: they may not fit in memory
-            try:
-                yield decode_event(offset, value), value
-            except EventDecodeError as error:
-                raise ArchiveDamaged(f"{place.url}: {manifest.events_name}: {error}") from None
+def segment_files(place: ArchiveStore, segments: Sequence[Segment]) -> Iterator[SegmentFile]:
+    """The files of segments, verified by the manifest. Raises ArchiveError."""
+    for segment in segments:
+        file = SegmentFile(segment, read_stored(place, segment.name, segment.events))
+        if root_over(file.each_value()).hex() != segment.tree:
+            raise ArchiveDamaged(f"{place.url}: {segment.name} does not hold the events of its manifest")
+        yield file
+
+
+def archived(place: ArchiveStore, segments: Sequence[Segment]) -> Iterator[tuple[Recorded, bytes]]:
+    """The events of segments, verified by the manifest. Raises ArchiveError."""
+    return (record for file in segment_files(place, segments) for record in file.records())
 
 
 def _until(events: Iterator[tuple[Recorded, bytes]], at: Moment | None) -> Iterator[tuple[Recorded, bytes]]:

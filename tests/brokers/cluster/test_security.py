@@ -111,17 +111,17 @@ def test_invalid_connection_properties(changed: dict[str, str], error: str) -> N
 CHALLENGES = [
     (
         "r={nonce}x,s=c2FsdA==,i=2000000000",
-        "the broker wants 2000000000 iterations of SCRAM; allowed, as in Kafka: 4096",
+        "the broker requires 2000000000 iterations of SCRAM; allowed, as in Kafka: 4096",
     ),
-    ("r={nonce}x,s=c2FsdA==,i=1", "the broker wants 1 iterations of SCRAM"),
-    ("r={nonce}x,s=c2FsdA==,i=99999999999999999999", "the broker answers SCRAM with 'r="),
-    ("r={nonce}x,s=c2FsdA==,i=-4096", "the broker answers SCRAM with 'r="),
-    ("r={nonce}x,s=%%%,i=4096", "the broker answers SCRAM with 'r="),
-    ("r={nonce},s=c2FsdA==,i=4096", "the broker answers SCRAM with 'r="),
-    ("r=other,s=c2FsdA==,i=4096", "the broker answers SCRAM with 'r=other"),
-    ("e=unknown-user", "the broker answers SCRAM with 'e=unknown-user'"),
-    ("nothing", "the broker answers SCRAM with 'nothing'"),
-    ("\udcff", "the broker answers SCRAM with bytes that are no text"),
+    ("r={nonce}x,s=c2FsdA==,i=1", "the broker requires 1 iterations of SCRAM"),
+    ("r={nonce}x,s=c2FsdA==,i=99999999999999999999", "the broker's SCRAM message is 'r="),
+    ("r={nonce}x,s=c2FsdA==,i=-4096", "the broker's SCRAM message is 'r="),
+    ("r={nonce}x,s=%%%,i=4096", "the broker's SCRAM message is 'r="),
+    ("r={nonce},s=c2FsdA==,i=4096", "the broker's SCRAM message is 'r="),
+    ("r=other,s=c2FsdA==,i=4096", "the broker's SCRAM message is 'r=other"),
+    ("e=unknown-user", "the broker's SCRAM message is 'e=unknown-user'"),
+    ("nothing", "the broker's SCRAM message is 'nothing'"),
+    ("\udcff", "the broker's SCRAM message is not UTF-8"),
 ]
 
 

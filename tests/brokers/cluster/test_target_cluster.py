@@ -148,7 +148,8 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
             lambda isr: isr == [[1, 2, 3]] * 2,
         )
         assert whole, "in sync"
-        assert "PlaceholderFilled" in types(server, name)
+        events = seen(server, f"/v1/topics/{name}/events?limit=500")["events"]
+        assert any("broker 3 replaces placeholder -1" in event["text"] for event in events)
         until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
 
 

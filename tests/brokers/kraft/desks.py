@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 
+from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.log.batches import RecordBatch, embedded_events
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.replication import QuorumReplication
 from events.catalog import Event, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -33,9 +33,9 @@ def steps(records: Sequence[Recorded]) -> list[Step]:
 class Desk:
     """An event log next to one voter. Opened again it is the next process on the same disk."""
 
-    def __init__(self, seat: Seat, log: EventLog | None = None) -> None:
+    def __init__(self, seat: Seat, log: ReplicatedLog | None = None) -> None:
         self.seat = seat
-        self.log: EventLog = log or InMemoryLog("cluster")
+        self.log: ReplicatedLog = log or InMemoryLog("cluster")
         self.lost = 0
         self.stopping = asyncio.Event()
         self.open()
@@ -106,7 +106,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def alone(folder: Path, log: EventLog | None = None) -> AsyncIterator[Desk]:
+async def alone(folder: Path, log: ReplicatedLog | None = None) -> AsyncIterator[Desk]:
     """A quorum of one that leads."""
     async with quorum(folder, 1) as (seat,):
         desk = Desk(seat, log)

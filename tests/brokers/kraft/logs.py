@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controller.brokers.kraft.adopting import COMMAND, adopted
 from controller.brokers.kraft.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -26,7 +26,7 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.machine.partitions.changes import replica_metadata_of
+from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, DictTopics, QuorumLeader, State
 from events.access import (
     Acl,
@@ -286,3 +286,8 @@ def adopted_records() -> list[Recorded]:
     records = [Recorded(Offset(n), 1000, cause, event) for n, event in enumerate((settings, *events))]
     back = MetadataHandedBack("/var/kafka/controller", 1, log.end)
     return [*records, Recorded(Offset(len(records)), 2000, Cause(HAND_BACK, RequestId("handback-1")), back)]
+
+
+def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
+    """A snapshot in one piece."""
+    return b"".join(snapshot_batches(image, epoch))

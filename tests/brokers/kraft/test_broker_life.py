@@ -29,8 +29,8 @@ from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
-from controller.machine.partitions.rules import is_up_to_date
-from controller.machine.state import Broker, Cluster, DictTopics, State
+from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.state import Broker, Cluster, DictTopics, State, Topic
 from events.catalog import (
     BrokerDetails,
     BrokerRegistered,
@@ -40,7 +40,7 @@ from events.catalog import (
     ReplicaMetadata,
     SupportedFeature,
 )
-from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicName
+from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
 
@@ -222,8 +222,10 @@ def test_requests_of_an_old_broker_incarnation_are_refused() -> None:
 def test_an_offline_partition_is_checked_when_an_eligible_broker_returns_uncleanly() -> None:
     two = (BrokerId(1), BrokerId(2))
     partition = Partition(two, (), NO_LEADER, replica_metadata=ReplicaMetadata((ONE, TWO), elr=two[:1]))
+    topic = Topic(TopicName("t"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
+    cluster = Cluster(features=(("eligible.leader.replicas.version", 1), ("metadata.version", 30)))
     kept = [
-        is_up_to_date(partition, Cluster().with_broker(replace(broker(1, fenced=True), unclean=unclean)))
+        is_reconciled(topic, cluster.with_broker(replace(broker(1, fenced=True), unclean=unclean)))
         for unclean in (False, True)
     ]
     assert kept == [True, False]

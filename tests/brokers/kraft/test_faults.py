@@ -14,10 +14,8 @@ from controller.brokers.kraft.log import projection
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.engine.decider import Decider
-from controller.engine.faults import Faults
-from controller.engine.replies import Replies
-from controller.engine.stamps import Stamps
+from controller.engine.decider import Decider, Faults, Limits
+from controller.engine.requests import Replies, Stamps
 from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker
 from events.codec import decode_event
@@ -46,11 +44,11 @@ class Deciding:
         self.recorder = Recorder(self.log, self.store, self.projector)
         refusals = RefusalRecords(Stamps("b", lambda: BORN_MS), self.put.append)
         faults = Faults(self.heard, self.heard.command_failed, refusals)
-        self.decider = Decider(Replies(), MutationQuotas(), refusals, faults)
+        self.decider = Decider(faults.record, Limits(Replies(), MutationQuotas(), refusals))
         self._texts = Rig()
 
     def commit(self, *texts: str) -> list[Any]:
-        decided = self.decider.decide(self.recorder, [self._command(text) for text in texts])
+        decided = self.decider.decide(self.recorder, [self._command(text) for text in texts], lambda _: ())
         if decided.records:
             commit = self.recorder.take_commit()
             for pairs in self.projector.batches(self.log.next_offset, [entry.value for entry in commit.entries]):

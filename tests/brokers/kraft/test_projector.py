@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, embedded_events
-from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
+from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
@@ -21,7 +21,7 @@ from controller.brokers.kraft.log.metadata_records import (
 from events.catalog import Recorded
 from events.codec import decode_event, encode_event
 from events.names import Offset
-from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history
+from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history, snapshot_bytes
 from tests.events.golden import history
 
 HISTORY = access_history()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from controller.brokers.kraft.applier import ReplicatedLog
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log import projector
 from controller.brokers.kraft.log.batches import embed_events
@@ -79,7 +80,7 @@ def plainly(log: EventLog) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.fixture(params=["memory", "rocksdb"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLog]:
     if request.param == "memory":
         yield InMemoryLog("cluster")
         return
@@ -90,7 +91,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
     opened.close()
 
 
-async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, log: EventLog) -> None:
+async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, log: ReplicatedLog) -> None:
     async with alone(tmp_path, log) as desk:
         for at in range(0, len(COMMANDS), 3):
             await desk.commit(COMMANDS[at : at + 3])
@@ -105,7 +106,7 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
 
 @pytest.mark.parametrize("most", [1000, 3])
 async def test_committed_events_not_yet_written_are_restored_from_batches(
-    tmp_path: Path, log: EventLog, most: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: ReplicatedLog, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the commit has several batches: each is applied alone."""
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", most)

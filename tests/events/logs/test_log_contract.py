@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from events.logs.log import Commit, Entry, EventLog, LogClosed
+from events.logs.log import Commit, Entry, EventLog, LogClosed, read_one, request_offsets, shard_offsets, shard_runs
 from events.logs.memory_log import InMemoryLog
 from tests.events.logs.rocksdb_folders import open_log
 
@@ -91,12 +91,16 @@ class LogContract:
         log.write(commit(b"c"))
         assert [value for _, value in reading] == [b"a", b"b"]
 
+    def test_it_has_at_most_ten_methods(self) -> None:
+        methods = [name for name, one in vars(EventLog).items() if callable(one) and not name.startswith("_")]
+        assert len(methods) <= 10, methods
+
     def test_read_one(self, log: EventLog) -> None:
         log.write(commit(b"a", b""))
-        assert (log.read_one(0), log.read_one(1)) == (b"a", b"")
+        assert (read_one(log, 0), read_one(log, 1)) == (b"a", b"")
         for absent in (2, -1):
             with pytest.raises(IndexError, match=f"no event at offset {absent}"):
-                log.read_one(absent)
+                read_one(log, absent)
 
     def test_read_many(self, log: EventLog) -> None:
         log.write(commit(b"a", b"", b"c"))
@@ -112,24 +116,24 @@ class LogContract:
         keys = ["a", "a\0", "ab", "none", "b", "", "a\0b"]
         for start in range(len(shards) + 1):
             for end in range(start, len(shards) + 2):
-                runs = log.shard_runs(keys, start, end)
+                runs = shard_runs(log, keys, start, end)
                 found = [[offset for run in of_key or () for offset in run] for of_key in runs]
-                assert found == [list(log.shard_offsets(key, start, end)) for key in keys], f"{start} to {end}"
+                assert found == [list(shard_offsets(log, key, start, end)) for key in keys], f"{start} to {end}"
 
     def test_shard_runs_are_no_more_than_can_be_read_at_once(self, log: EventLog) -> None:
         for _ in range(600):
             log.write(Commit([Entry(b"e", shard) for shard in ("a", "b", "c", "a")]))
         keys, places = ["a", "b", "c"], []
         while keys:
-            runs = log.shard_runs(keys, 0, log.next_offset)
+            runs = shard_runs(log, keys, 0, log.next_offset)
             assert runs, "it goes on"
             assert None not in runs[1:]
             places += [
-                list(log.shard_offsets(key)) if one is None else [n for run in one for n in run]
+                list(shard_offsets(log, key)) if one is None else [n for run in one for n in run]
                 for key, one in zip(keys, runs, strict=False)
             ]
             keys = keys[len(runs) :]
-        assert places == [list(log.shard_offsets(key)) for key in ("a", "b", "c")]
+        assert places == [list(shard_offsets(log, key)) for key in ("a", "b", "c")]
 
     def test_many_large_events_are_read_in_order(self, log: EventLog) -> None:
         values = [b"%d " % n * 5_000 for n in range(150)]
@@ -142,14 +146,14 @@ class LogContract:
 
         log.write(entries("a", "a", "b", "", "a"))
         log.write(entries("a", "ab", "a", "a", "a"))
-        assert list(log.shard_offsets("a")) == [0, 1, 4, 5, 7, 8, 9]
-        assert list(log.shard_offsets("b")) == [2]
-        assert list(log.shard_offsets("ab")) == [6]
-        assert list(log.shard_offsets("")) == [3]
-        assert list(log.shard_offsets("none")) == []
-        assert list(log.shard_offsets("a", 1, 8)) == [1, 4, 5, 7]
-        assert list(log.shard_offsets("a", 8, 9)) == [8], "a start and an end inside a run"
-        assert list(log.shard_offsets("a", 9, 2)) == []
+        assert list(shard_offsets(log, "a")) == [0, 1, 4, 5, 7, 8, 9]
+        assert list(shard_offsets(log, "b")) == [2]
+        assert list(shard_offsets(log, "ab")) == [6]
+        assert list(shard_offsets(log, "")) == [3]
+        assert list(shard_offsets(log, "none")) == []
+        assert list(shard_offsets(log, "a", 1, 8)) == [1, 4, 5, 7]
+        assert list(shard_offsets(log, "a", 8, 9)) == [8], "a start and an end inside a run"
+        assert list(shard_offsets(log, "a", 9, 2)) == []
         assert list(log.shard_keys()) == ["a", "ab", "b"]
         assert list(log.shard_keys("a")) == list(log.shard_keys("aa")) == ["ab", "b"]
         assert list(log.shard_keys("b")) == []
@@ -160,9 +164,9 @@ class LogContract:
             log.write(Commit([Entry(b"e", name, name)]))
         for index, name in enumerate(names):
             expected = [index, index + len(names)]
-            assert list(log.shard_offsets(name)) == expected, f"shard {name[:20]!r}"
-            assert list(log.shard_offsets(name, 1 + index)) == expected[1:], f"shard {name[:20]!r} from its second"
-            assert list(log.request_offsets(name)) == (expected if name else []), f"request {name[:20]!r}"
+            assert list(shard_offsets(log, name)) == expected, f"shard {name[:20]!r}"
+            assert list(shard_offsets(log, name, 1 + index)) == expected[1:], f"shard {name[:20]!r} from its second"
+            assert list(request_offsets(log, name)) == (expected if name else []), f"request {name[:20]!r}"
 
         assert list(log.shard_keys()) == sorted({*names} - {""})
         for index, name in enumerate(sorted(names)):
@@ -173,9 +177,9 @@ class LogContract:
             Commit([Entry(b"e", "a", "r1"), Entry(b"e", "b", "r1"), Entry(b"e", "b", ""), Entry(b"e", "b", "r2")])
         )
         log.write(commit(b"e", request="r1"))
-        assert list(log.request_offsets("r1")) == [0, 1, 4]
-        assert list(log.request_offsets("r2")) == [3]
-        assert list(log.request_offsets("")) == []
+        assert list(request_offsets(log, "r1")) == [0, 1, 4]
+        assert list(request_offsets(log, "r2")) == [3]
+        assert list(request_offsets(log, "")) == []
 
     def test_state_is_put_and_deleted_with_the_events(self, log: EventLog) -> None:
         log.write(commit(b"a", one=b"1", two=b"2"))
@@ -185,7 +189,7 @@ class LogContract:
 
     def test_write_of_state_without_events(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"1", old=b"0"))
-        log.put_state({b"k": b"2", b"new": b"3", b"old": None, b"never": None})
+        log.write(Commit(own={b"k": b"2", b"new": b"3", b"old": None, b"never": None}))
         assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
         assert (log.next_offset, log.write(commit(b"b"))) == (1, 1)
 
@@ -217,20 +221,20 @@ class LogContract:
 
     def test_a_closed_log_does_nothing_more(self, log: EventLog) -> None:
         log.write(commit(*[bytes(9_000)] * 100, k=b"v", q=b"v"))
-        held = (log.read(), log.scan(b"q"), log.shard_offsets("orders"))
+        held = (log.read(), log.scan(b"q"), shard_offsets(log, "orders"))
         log.close()
         log.close()
         uses: list[Callable[[], object]] = [
             lambda: log.write(commit(b"b")),
-            lambda: log.put_state({b"k": b"v"}),
+            lambda: log.write(Commit(own={b"k": b"v"})),
             log.flush,
             log.recover,
             log.read,
-            lambda: log.read_one(0),
+            lambda: read_one(log, 0),
             lambda: log.get(b"k"),
             log.scan,
-            lambda: log.shard_offsets("orders"),
-            lambda: log.request_offsets("r1"),
+            lambda: shard_offsets(log, "orders"),
+            lambda: request_offsets(log, "r1"),
             *(partial(list, each) for each in held),
         ]
         for using in uses:
@@ -251,15 +255,15 @@ class TestInMemoryLog(LogContract):
         assert log.drop_unflushed() == 1
         assert (log.next_offset, list(log.read())) == (1, [(0, b"a")])
         assert list(log.scan()) == [(b"gone", b"1"), (b"k", b"1")]
-        assert (list(log.shard_offsets("orders")), list(log.shard_offsets("other"))) == ([0], [])
-        assert list(log.request_offsets("r1")) == [0]
+        assert (list(shard_offsets(log, "orders")), list(shard_offsets(log, "other"))) == ([0], [])
+        assert list(request_offsets(log, "r1")) == [0]
 
     def test_drop_unflushed_drops_later_state_writes(self, log: InMemoryLog) -> None:
         log.write(commit(b"a", k=b"1"))
-        log.put_state({b"k": b"2"})
+        log.write(Commit(own={b"k": b"2"}))
         log.flush()
         log.write(commit(b"b"))
-        log.put_state({b"k": b"3"})
+        log.write(Commit(own={b"k": b"3"}))
         assert (log.drop_unflushed(), log.get(b"k")) == (1, b"2")
 
     def test_drop_unflushed_may_keep_the_oldest_commits(self, log: InMemoryLog) -> None:
@@ -311,8 +315,10 @@ def test_both_logs_answer_the_same(
         assert list(disk.read(start, end)) == list(memory.read(start, end)), "the same events"
         assert list(disk.scan()) == list(memory.scan()), "the same state"
         for name in ("", "a", "b", "a\0b", "long" * 40, "absent"):
-            by_shard = list(memory.shard_offsets(name, start, end))
-            assert list(disk.shard_offsets(name, start, end)) == by_shard, f"the same shard {name!r}"
-            assert list(disk.request_offsets(name)) == list(memory.request_offsets(name)), f"the same request {name!r}"
+            by_shard = list(shard_offsets(memory, name, start, end))
+            assert list(shard_offsets(disk, name, start, end)) == by_shard, f"the same shard {name!r}"
+            assert list(request_offsets(disk, name)) == list(request_offsets(memory, name)), (
+                f"the same request {name!r}"
+            )
     finally:
         disk.close()

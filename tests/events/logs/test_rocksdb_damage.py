@@ -10,8 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rocksdict import Options, Rdict
 
-from events.logs.log import LogCorrupted
+from events.logs.log import LogCorrupted, read_one, request_offsets, shard_offsets
+from events.logs.rocksdb_database import EventFile
 from events.logs.rocksdb_log import RocksDbLog
+from events.logs.rocksdb_recovery import _why_wrong
 from tests.events.logs.rocksdb_folders import (
     blank,
     copied,
@@ -63,9 +65,9 @@ def assert_whole(log: RocksDbLog, at_least: int) -> None:
     assert log.get(b"count") == (b"%d" % (commits - 1) if commits else None), "the state is that of the last event"
     assert sum(1 for _ in log.scan(b"commit:")) == commits, "no state is missing, none is left over"
     of_shard = [offset for offset in range(log.next_offset) if offset // 5 % 7 == 3]
-    assert list(log.shard_offsets("topic-3")) == of_shard, "the index is that of the events"
+    assert list(shard_offsets(log, "topic-3")) == of_shard, "the index is that of the events"
     if commits:
-        assert list(log.request_offsets(f"request-{commits - 1}")) == list(range(5 * commits - 5, 5 * commits)), (
+        assert list(request_offsets(log, f"request-{commits - 1}")) == list(range(5 * commits - 5, 5 * commits)), (
             "so here"
         )
 
@@ -193,11 +195,11 @@ def test_reading_stops_with_an_error_at_a_damaged_block(closed: Path, tmp_path: 
     flip(table, 10)
     log = open_log(folder)
     errors = []
-    for read in (lambda: list(log.read()), lambda: log.read_one(0)):
+    for read in (lambda: list(log.read()), lambda: read_one(log, 0)):
         with pytest.raises(LogCorrupted, match=rf"{table.name} offset 0 size \d+") as error:
             read()
         errors.append(error)
-    assert log.read_one(log.next_offset - 1) == counted(2 * SYNCED - 1).entries[-1].value, "what is sound can be read"
+    assert read_one(log, log.next_offset - 1) == counted(2 * SYNCED - 1).entries[-1].value, "what is sound can be read"
     log.close()
     with pytest.raises(LogCorrupted):
         list(open_and_read(folder))
@@ -231,7 +233,11 @@ def edit(folder: Path, change: Callable[[Rdict, Rdict], None]) -> None:
 
 
 EDITS: dict[str, tuple[Callable[[Rdict, Rdict], None], str]] = {
-    "an event removed": (lambda events, views: events.delete((77).to_bytes(8, "big")), "events are missing"),
+    "an event removed": (lambda events, views: events.delete((77).to_bytes(8, "big")), "deletes events among 77 to 77"),
+    "an event replaced": (
+        lambda events, views: events.put((77).to_bytes(8, "big"), b"?"),
+        "holds events 77 to 77 again",
+    ),
     "the last event removed": (lambda events, views: events.delete((1999).to_bytes(8, "big")), "everything up to 2000"),
     "an event added": (lambda events, views: events.put((2000).to_bytes(8, "big"), b"?"), "its state at 2000"),
     "an event far off": (lambda events, views: events.put((9000).to_bytes(8, "big"), b"?"), "its state at 2000"),
@@ -249,6 +255,27 @@ def test_a_log_that_contradicts_itself_is_an_error(closed: Path, tmp_path: Path,
         open_log(folder)
     with pytest.raises(LogCorrupted, match=message):
         open_log(folder)
+
+
+WRONG_FILES = """
+# first last entries deletions reached | finding
+  0     9    10      0         0       |
+  0     9    0       0         0       |
+  0     9    9       0         0       | 1 of the events 0 to 9 are missing in table file a.sst
+  0     9    11      0         0       | has 11 entries for the 10 events 0 to 9: another program wrote into it
+  5     9    5       0         3       | events 3 to 4 are missing: no table file holds them
+  2     9    8       0         3       | holds events 2 to 9 again, of which other files have those below 3
+  3     3    1       1         3       | deletes events among 3 to 3
+"""
+
+
+@pytest.mark.parametrize("line", WRONG_FILES.strip().splitlines()[1:])
+def test_the_cause_of_wrong_table_files(line: str) -> None:
+    given, finding = line.split("|")
+    first, last, entries, deletions, reached = map(int, given.split())
+    found = _why_wrong(EventFile(first, last, entries, deletions, "a.sst"), reached)
+    assert finding.strip() in found
+    assert bool(finding.strip()) == bool(found)
 
 
 def test_a_damaged_durable_mark_promises_nothing(killed: tuple[Path, int], tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+from events.logs.log import request_offsets, shard_offsets
 from tests.events.logs.rocksdb_folders import counted, open_log
 
 ROUNDS = 5
@@ -63,11 +64,11 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         assert list(log.read(checked)) == list(enumerate(values, checked)), f"the events are those written, {where}"
         assert log.get(b"count") == (b"%d" % (end // 5 - 1) if end else None), f"the state agrees, {where}"
         for n in range(checked // 5, end // 5, 50):
-            assert list(log.request_offsets(f"request-{n}")) == list(range(5 * n, 5 * n + 5)), (
+            assert list(request_offsets(log, f"request-{n}")) == list(range(5 * n, 5 * n + 5)), (
                 f"the index agrees, {where}"
             )
         in_shard = sum(1 for n in range(end // 5) if n % 7 == 3) * 5
-        assert sum(1 for _ in log.shard_offsets("topic-3")) == in_shard, f"the index agrees, {where}"
+        assert sum(1 for _ in shard_offsets(log, "topic-3")) == in_shard, f"the index agrees, {where}"
         checked = end
         log.close()
     assert checked > 0, f"something was written, seed {seed}"

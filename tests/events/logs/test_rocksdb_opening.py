@@ -22,6 +22,7 @@ from events.logs.log import (
     LogNotAFolder,
     LogOfAnotherCluster,
     LogWriteError,
+    shard_offsets,
 )
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import classify
@@ -136,11 +137,11 @@ def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:
 def test_events_and_state_are_there_after_closing(folder: Path) -> None:
     log = open_log(folder)
     write_counted(log, range(50))
-    before = (list(log.read()), list(log.scan()), list(log.shard_offsets("topic-3")))
+    before = (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3")))
     log.close()
     log = open_log(folder)
     assert (log.next_offset, log.durable_offset, log.cut) == (250, 250, None)
-    assert (list(log.read()), list(log.scan()), list(log.shard_offsets("topic-3"))) == before
+    assert (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3"))) == before
     assert log.write(counted(50)) == 250
     log.close()
 

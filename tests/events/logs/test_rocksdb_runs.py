@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
+from events.logs.log import REQUEST, Commit
 from events.logs.rocksdb_database import Database, Page
-from events.logs.rocksdb_keys import REQUEST, pack, run_prefix
+from events.logs.rocksdb_keys import pack, run_prefix
 from events.logs.rocksdb_log import forget_batch
 from tests.events.logs.rocksdb_folders import open_log
 
@@ -69,7 +70,7 @@ def test_runs_next_to_thousands_of_deleted_ones(database: Database, seed: int) -
     for _ in range(30):
         start = rng.randrange(FORGOTTEN, END)
         end = rng.randrange(start, END + 10)
-        found = database.runs([run_prefix(REQUEST, name) for name in kept], FORGOTTEN, start, end)
+        found = [database.runs(run_prefix(REQUEST, name), FORGOTTEN, start, end, 1000) for name in kept]
         wanted = [
             [range(max(run.start, start), min(run.stop, end)) for run in each if run.stop > start and run.start < end]
             for each in kept.values()
@@ -101,7 +102,7 @@ def test_first_page_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     keys = [b"k%05d" % number for number in range(5_000)]
     log = open_log(tmp_path / "log")
-    log.put_state(dict.fromkeys(keys, bytes(200)))
+    log.write(Commit(own=dict.fromkeys(keys, bytes(200))))
     monkeypatch.setattr(Database, "_page", counted)
     assert next(log.scan(b"k"))[0] == keys[0]
     assert sum(pages) < 100

@@ -77,7 +77,7 @@ async def test_pages_show_what_the_json_shows() -> None:
             assert word in shown, word
         request = await one.get(f"/v1/requests/{topic['created_by']['request_id']}")
         shown = text_of(await page(one, f"/requests/{request['request_id']}"))
-        for word in (request["client_id"], request["host"], request["topics"][0]["wanted"], "answered"):
+        for word in (request["client_id"], request["host"], request["topics"][0]["change"], "answered"):
             assert word in shown, word
         summary = await one.get("/v1/summary")
         shown = text_of(await page(one, "/"))

@@ -22,7 +22,7 @@ topics?name=pay.*&status=ready           | Topic, Status, By
 topics/pay.orders                        | Partition, Leader, In sync, Offline
 requests                                 | Request, Time, API, Topics, Outcome, Refused by
 requests?outcome=rejected&host=127.0.0.1 | Request, Time, API, Topics, Outcome, Refused by
-requests/ID                              | Topic, Outcome, Error, Rule, Waited, Wanted, Message
+requests/ID                              | Topic, Outcome, Error, Rule, Waited, Change, Message
 brokers                                  | Broker, State, Since, Why, Rack, Listeners
 diff                                     | Topic, Change
 """

@@ -31,7 +31,7 @@ REPLICA_STATE = 1
 def read_fetch(tags: bytes) -> Any:
     """A Fetch whose own tagged fields are these."""
     frame = EMPTY_FETCH[:-1] + tags
-    return codec.decode_request(ApiKey.FETCH, 15, frame, codec.parse_header(frame).body_offset)
+    return codec.read_request(ApiKey.FETCH, 15, frame, codec.parse_header(frame).body_offset)[0]
 
 
 def state(replica: int, size: int = 13, tag: int = REPLICA_STATE) -> bytes:

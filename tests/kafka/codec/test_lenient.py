@@ -32,7 +32,7 @@ CREATE_V2 = b"\0\0\0\1" + b"\0\2ab" + b"\0\0\0\1" + b"\0\1" + bytes(8) + b"\0\0\
 
 
 def read(version: int, body: bytes) -> Any:
-    return codec.decode_request(19, version, body)
+    return codec.read_request(19, version, body)[0]
 
 
 def test_encoded_bytes_of_examples() -> None:
@@ -82,8 +82,8 @@ def test_a_client_id_may_be_null_in_every_header_version() -> None:
 
 
 def test_all_topics_is_a_null_array_from_version_1_of_metadata() -> None:
-    assert codec.decode_request(3, 1, b"\xff\xff\xff\xff") == MetadataRequest(topics=None)
-    assert codec.decode_request(3, 0, b"\0\0\0\0") == MetadataRequest(topics=())
+    assert codec.read_request(3, 1, b"\xff\xff\xff\xff")[0] == MetadataRequest(topics=None)
+    assert codec.read_request(3, 0, b"\0\0\0\0")[0] == MetadataRequest(topics=())
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def decode(api_key: int, version: int, direction: Direction, frame: bytes) -> An
     """The message in a frame, by the same way that a server or a client takes."""
     if direction == "response":
         return codec.decode_response(api_key, version, frame)[1]
-    return codec.decode_request(api_key, version, frame, codec.parse_header(frame).body_offset)
+    return codec.read_request(api_key, version, frame, codec.parse_header(frame).body_offset)[0]
 
 
 @every_version

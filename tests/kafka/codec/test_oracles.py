@@ -63,7 +63,7 @@ def _unused_fields_are_skipped(api_key: int, version: int, direction: Direction,
         return
     filled = kio_bytes(api_key, version, direction, message, fills=True)
     if direction == "request":
-        assert codec.decode_request(api_key, version, filled) == message
+        assert codec.read_request(api_key, version, filled)[0] == message
     else:
         header = bytes(5 if load_schema(api_key, version, direction).flexible_header else 4)
         assert codec.decode_response(api_key, version, header + filled)[1] == message
@@ -81,7 +81,7 @@ def _request_is_read_back(api_key: int, version: int, message: Message, client_i
     header = codec.parse_header(frame[4:])
     read = (header.api_key, header.api_version, header.correlation_id, header.client_id)
     assert read == (api_key, version, 2**31 - 1, client_id), "the header is read back as another"
-    again = codec.decode_request(api_key, version, frame[4:], header.body_offset)
+    again = codec.read_request(api_key, version, frame[4:], header.body_offset)[0]
     assert again == message, "read back as another message"
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from controller.kafka.sasl.conversation import AuthenticationFailed
-from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of, keys_of, salted_password
+from controller.kafka.sasl.scram import DIGESTS, ScramConversation, keys_of, salted_password
 from controller.machine.state import ScramCredential
-from tests.kafka.sasl.users import MemoryUsers, ScramClient
+from tests.kafka.sasl.users import MemoryUsers, ScramClient, credential_of
 
 mechanisms = pytest.mark.parametrize("mechanism", list(DIGESTS))
 
@@ -86,9 +86,9 @@ FINALS = [
     (lambda said: said.replace(b"c=biws", b"c=eSws"), "channel binding"),
     (lambda said: re.sub(rb"p=.*", b"p=AAAA", said), "another length"),
     (lambda said: re.sub(rb"p=.*", b"p=" + base64.b64encode(bytes(32)), said), "wrong user name or password"),
-    (lambda said: re.sub(rb"p=.*", b"p=%%%", said), "not base64"),
-    (lambda said: re.sub(rb"p=.*", "p=\xe9".encode(), said), "not base64 where"),
-    (lambda said: said.replace(b"c=biws", "c=\xe9".encode()), "base64 where it should be"),
+    (lambda said: re.sub(rb"p=.*", b"p=%%%", said), "invalid base64"),
+    (lambda said: re.sub(rb"p=.*", "p=\xe9".encode(), said), "with invalid base64"),
+    (lambda said: said.replace(b"c=biws", "c=\xe9".encode()), "message with invalid base64"),
     (lambda said: re.sub(rb",p=.*", b"", said), "malformed final"),
     (lambda said: b"\xff\xfe", "not UTF-8"),
     (lambda said: said + b"x" * 5000, "bytes; 4096 are allowed"),

@@ -8,7 +8,7 @@ import hmac
 
 from controller.kafka.sasl.conversation import PlainConversation, StartConversation
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.sasl.scram import DIGESTS, ScramConversation, credential_of
+from controller.kafka.sasl.scram import DIGESTS, ITERATIONS, ScramConversation, keys_of, salted_password
 from controller.machine.state import ScramCredential
 
 SALT = b"salt of the tests"
@@ -17,6 +17,13 @@ MECHANISMS: dict[str, StartConversation] = {
     "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256"),
     "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
 }
+
+
+def credential_of(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
+    """The credential for a password."""
+    return ScramCredential(
+        iterations, salt, *keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
+    )
 
 
 class MemoryUsers:

@@ -24,13 +24,11 @@ from events.catalog import (
     CreateRejected,
     CreateRequested,
     HeadSigned,
-    IsrChanged,
-    LeaderElected,
     LogDirsChanged,
     MetadataPropagated,
+    PartitionChanged,
     PartitionsAdded,
     PartitionsWanted,
-    PlaceholderFilled,
     Recorded,
     SettingsChanged,
     TopicConfigsChanged,
@@ -285,54 +283,34 @@ class Auditor(ClusterWitness, AccessAudit):
     def _on_change_rejected(self, event: ChangeRejected) -> None:
         self._expect("rejected-with-rule", bool(event.rule) and event.error_code != 0, f"{event.rule!r}")
 
-    def _partition(self, event: LeaderElected | IsrChanged | PlaceholderFilled) -> dict[str, Any] | None:
-        life = self._life(event.topic)
-        if life is None:
-            return None
-        there = 0 <= event.partition < len(life.partitions)
-        self._expect("topic-exists", there, f"no partition {event.partition}")
-        return life.partitions[event.partition] if there else None
-
-    def _on_leader_elected(self, event: LeaderElected | IsrChanged) -> None:
-        partition = self._partition(event)
-        if partition is None:
+    def _on_partition_changed(self, event: PartitionChanged) -> None:
+        life, index, after = self._life(event.topic), event.partition, own(event.after)
+        if life is None or not 0 <= index < len(life.partitions):
+            self._expect("topic-exists", life is None, f"no partition {index}")
             return
-        moved = int(event.leader != partition["leader"])
-        epochs = (partition["leader_epoch"] + moved, partition["partition_epoch"] + 1)
-        seen = (event.leader_epoch, event.partition_epoch)
-        self._expect("epochs-never-go-back", seen == epochs, f"partition {event.partition}: {seen}, expected {epochs}")
-        self._expect(
-            "epochs-never-go-back",
-            moved == isinstance(event, LeaderElected),
-            f"partition {event.partition}: the same leader",
-        )
-        live = event.leader == -1 or self.live.get(event.leader, False)
-        self._expect("leaders-unfenced", live, f"partition {event.partition}: {event.leader}")
-        partition |= {
-            "leader": event.leader,
-            "isr": list(event.isr),
-            "leader_epoch": seen[0],
-            "partition_epoch": seen[1],
-        }
-        self._check_partition(event.partition, partition)
+        known = life.partitions[index]
+        life.partitions[index] = after
+        self._expect("epochs-never-go-back", own(event.before) == known, f"partition {index}: not {event.before}")
+        self._check_epochs(index, known, after)
+        moved = after["leader"] != known["leader"] or after["isr"] != known["isr"]
+        live = after["leader"] == -1 or not moved or self.live.get(after["leader"], False)
+        self._expect("leaders-unfenced", live, f"partition {index}: {after['leader']}")
+        self._check_replicas(index, known["replicas"], after["replicas"])
+        self._check_partition(index, after)
 
-    _on_isr_changed = _on_leader_elected
+    def _check_epochs(self, index: int, known: dict[str, Any], after: dict[str, Any]) -> None:
+        expected = known["leader_epoch"] + (after["leader"] != known["leader"]), known["partition_epoch"] + 1
+        seen = after["leader_epoch"], after["partition_epoch"]
+        self._expect("epochs-never-go-back", seen == expected, f"partition {index}: {seen}, expected {expected}")
 
-    def _on_placeholder_filled(self, event: PlaceholderFilled) -> None:
-        partition = self._partition(event)
-        if partition is None:
-            return
-        replicas = partition["replicas"]
-        could = event.broker_id in self._usable() and event.broker_id not in replicas
-        there = event.placeholder < 0 and event.placeholder in replicas
-        self._expect("placeholders-filled", could and there, f"{event.placeholder} by {event.broker_id} of {replicas}")
-        expected = partition["partition_epoch"] + 1
-        self._expect(
-            "epochs-never-go-back", event.partition_epoch == expected, f"{event.partition_epoch}, expected {expected}"
-        )
-        partition["replicas"] = [event.broker_id if one == event.placeholder else one for one in replicas]
-        partition["partition_epoch"] = event.partition_epoch
-        self._check_partition(event.partition, partition)
+    def _check_replicas(self, index: int, known: list[int], replicas: list[int]) -> None:
+        """Brokers may take the places of placeholders, and no others."""
+        filled = [(place, broker) for place, broker in zip(known, replicas, strict=False) if place != broker]
+        could = all(place < 0 and broker in self._usable() for place, broker in filled)
+        seen = f"partition {index}: {known} to {replicas}"
+        self._expect("placeholders-filled", could and len(known) == len(replicas), seen)
+        waits = min(replicas) < 0 and set(self._usable()) - set(replicas)
+        self._expect("placeholders-filled", not waits or self.record.cause.command != "ReconcileTopics", seen)
 
     def _on_metadata_propagated(self, event: MetadataPropagated) -> None:
         life = self._life(event.topic)

@@ -29,12 +29,9 @@ from events.catalog import (
     FeaturesChanged,
     HeadSigned,
     HistorySkipped,
-    IsrChanged,
-    LeaderElected,
     LogDirsChanged,
     PartitionChanged,
     PartitionsAdded,
-    PlaceholderFilled,
     ProducerIdsAllocated,
     QuorumEpochBegun,
     Recorded,
@@ -47,10 +44,8 @@ from events.catalog import (
     TopicVanished,
 )
 
-LEADER_LOST = "LeaderLost"
-"""The tables' name of a `LeaderElected` without a leader (-1)."""
-PARTITION_LED, PARTITION_UNLED = "PartitionLed", "PartitionUnled"
-"""The tables' names of a `PartitionChanged` with a leader, and without one."""
+LEADER_ELECTED, LEADER_LOST = "LeaderElected", "LeaderLost"
+"""The tables' names of a `PartitionChanged` after which another replica leads, and of one after which none does."""
 
 
 class RequestState(StrEnum):
@@ -112,11 +107,9 @@ class OutOfLifecycle(AssertionError):
 
 
 def event_name(event: Event) -> str:
-    """Returns the tables' name of an event: its type, with other names for elections without a winner."""
-    if isinstance(event, LeaderElected) and event.leader < 0:
-        return LEADER_LOST
-    if isinstance(event, PartitionChanged) and event.leader is not None:
-        return PARTITION_LED if event.leader >= 0 else PARTITION_UNLED
+    """Returns the tables' name of an event: its type, with other names for changes of leaders."""
+    if isinstance(event, PartitionChanged) and event.has_new_leader:
+        return LEADER_ELECTED if event.after.leader >= 0 else LEADER_LOST
     return type(event).__name__
 
 
@@ -171,13 +164,9 @@ _ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
 _WHILE_THERE = (
     "PartitionsAdded",
     "TopicConfigsChanged",
-    "LeaderElected",
+    LEADER_ELECTED,
     LEADER_LOST,
-    "IsrChanged",
     "PartitionChanged",
-    PARTITION_LED,
-    PARTITION_UNLED,
-    "PlaceholderFilled",
     "TopicDiscovered",
 )
 
@@ -213,21 +202,14 @@ PARTITION = Lifecycle(
     table={
         PartitionState.ABSENT: {"TopicCreated": PartitionState.LED, "PartitionsAdded": PartitionState.LED},
         PartitionState.LED: {
-            "LeaderElected": PartitionState.LED,
+            LEADER_ELECTED: PartitionState.LED,
             LEADER_LOST: PartitionState.LEADERLESS,
-            "IsrChanged": PartitionState.LED,
             "PartitionChanged": PartitionState.LED,
-            PARTITION_LED: PartitionState.LED,
-            PARTITION_UNLED: PartitionState.LEADERLESS,
-            "PlaceholderFilled": PartitionState.LED,
             **dict.fromkeys(_ENDS, PartitionState.ABSENT),
         },
         PartitionState.LEADERLESS: {
-            "LeaderElected": PartitionState.LED,
+            LEADER_ELECTED: PartitionState.LED,
             "PartitionChanged": PartitionState.LEADERLESS,
-            PARTITION_LED: PartitionState.LED,
-            PARTITION_UNLED: PartitionState.LEADERLESS,
-            "PlaceholderFilled": PartitionState.LEADERLESS,
             **dict.fromkeys(_ENDS, PartitionState.ABSENT),
         },
     },
@@ -331,7 +313,7 @@ class Lives:
         if isinstance(event, TopicCreated | PartitionsAdded):
             first = event.first if isinstance(event, PartitionsAdded) else 0
             indices = list(range(first, first + len(event.partitions)))
-        elif isinstance(event, LeaderElected | IsrChanged | PartitionChanged | PlaceholderFilled):
+        elif isinstance(event, PartitionChanged):
             indices = [event.partition]
         elif isinstance(event, TopicDiscovered):
             self._see_anew(event)

@@ -13,8 +13,8 @@ edit the tables in `tests/machine/audit/lifecycle.py`, then run `python -m tests
 tests check every log that they write against these tables.
 
 Each table lists the events that may come in a state, and the next state. An event that is not in the table is a bug, or
-a sign of a damaged log. `LeaderLost` is a `LeaderElected` whose leader is -1; `PartitionLed` and `PartitionUnled` are a
-`PartitionChanged` that names a leader, or -1.
+a sign of a damaged log. `LeaderElected` and `LeaderLost` are a `PartitionChanged` after which another replica leads, or
+none.
 """
 
 

@@ -52,8 +52,6 @@ create auto 1x1 id=q18 api=Metadata verdict=allowed
 confirm 1 3
 unfence 2
 reconcile a a_b slow hand onfenced kept auto
-leader a 0 1 gone
-leader a 0 2 gone
 sync a
 register 1 rack=x as=again
 reconcile a a_b slow hand onfenced kept auto
@@ -80,11 +78,9 @@ KINDS = {
     catalog.CreateAnswered,
     catalog.CreateRejected,
     catalog.CreateRequested,
-    catalog.IsrChanged,
-    catalog.LeaderElected,
     catalog.MetadataPropagated,
+    catalog.PartitionChanged,
     catalog.PartitionsAdded,
-    catalog.PlaceholderFilled,
     catalog.SettingsChanged,
     catalog.TopicConfigsChanged,
     catalog.TopicCreated,
@@ -192,9 +188,23 @@ def ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(one) for one in numbers)
 
 
+def changes(log: Log, has: Callable[[catalog.PartitionChanged], object]) -> list[int]:
+    """The places of the changes of partitions that are so."""
+    return [n for n in every(log, catalog.PartitionChanged) if has(log[n].event)]  # type: ignore[arg-type]
+
+
+def changed_to(log: Log, index: int, **fields: Any) -> Log:
+    """The log with other fields in a partition after a change, and before its next change."""
+    event: Any = log[index].event
+    after = replace(event.after, **fields)
+    log = changed(log, index, after=after)
+    later = next((n for n in range(index + 1, len(log)) if same_partition(log[index], log[n])), None)
+    return log if later is None else changed(log, later, before=after)
+
+
 def last_fill(log: Log, topic: str) -> int:
     """The place of a fill after which nothing happens to its partition."""
-    for index in reversed(every(log, catalog.PlaceholderFilled, topic=topic)):
+    for index in reversed(changes(log, lambda event: event.topic == topic and event.filled)):
         event: Any = log[index].event
         later = (record.event for record in log[index + 1 :])
         if not any((getattr(e, "topic", ""), getattr(e, "partition", -1)) == (topic, event.partition) for e in later):

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from events import catalog
-from events.catalog import Cause, LogDirsChanged, PartitionChanged, PlaceholderFilled, Recorded
+from events.catalog import Cause, LogDirsChanged, PartitionChanged, Recorded
 from events.names import BrokerId, Offset, TopicName
 from tests.machine.audit.planted import (
     Log,
@@ -16,17 +16,19 @@ from tests.machine.audit.planted import (
     at,
     caught_by,
     changed,
-    every,
+    changed_to,
+    changes,
     first_replicas,
     ids,
     last_fill,
-    renumbered,
     same_partition,
     then,
     with_partition,
     with_settings,
     without,
 )
+
+Ids = tuple[BrokerId, ...]
 
 # Replicas and leaders.
 
@@ -54,19 +56,9 @@ def a_placeholder_in_sync(log: Log) -> Log:
 
 @caught_by("leader-in-isr")
 def in_sync_but_no_replica(log: Log) -> Log:
-    index = at(log, catalog.IsrChanged, topic="a")
+    index = at(log, PartitionChanged, topic="a")
     event: Any = log[index].event
-    return changed(log, index, isr=(*event.isr, BrokerId(8)))
-
-
-@caught_by("leader-in-isr")
-def in_sync_before_it_took_the_place(log: Log) -> Log:
-    fill = at(log, catalog.PlaceholderFilled)
-    event: Any = log[fill].event
-    later = next(i for i in every(log, catalog.IsrChanged, topic="a", partition=event.partition) if i > fill)
-    early = changed(changed(log, fill, partition_epoch=event.partition_epoch + 1), later, partition_epoch=1)
-    moved = [*early[:fill], replace(early[later], at_ms=log[fill].at_ms), *early[fill:later], *early[later + 1 :]]
-    return renumbered(moved)
+    return changed_to(log, index, isr=(*event.after.isr, BrokerId(8)))
 
 
 @caught_by("replicas-live")
@@ -98,12 +90,12 @@ def placement_saw_another_broker(log: Log) -> Log:
 
 @caught_by("epochs-never-go-back")
 def a_partition_epoch_goes_back(log: Log) -> Log:
-    return changed(log, at(log, catalog.IsrChanged), partition_epoch=0)
+    return changed_to(log, at(log, PartitionChanged), partition_epoch=0)
 
 
 @caught_by("epochs-never-go-back")
 def another_leader_in_the_same_epoch(log: Log) -> Log:
-    return changed(log, at(log, catalog.LeaderElected), leader_epoch=0)
+    return changed_to(log, changes(log, lambda event: event.has_new_leader)[0], leader_epoch=0)
 
 
 @caught_by("epochs-never-go-back")
@@ -113,9 +105,8 @@ def a_new_partition_with_a_past(log: Log) -> Log:
 
 @caught_by("epochs-never-go-back")
 def a_change_is_lost(log: Log) -> Log:
-    changes = every(log, catalog.IsrChanged, topic="a") + every(log, catalog.LeaderElected, topic="a")
-    with_next = [i for i in sorted(changes) if any(same_partition(log[i], later) for later in log[i + 1 :])]
-    return without(log, next(i for i in with_next if isinstance(log[i].event, catalog.IsrChanged)))
+    some = changes(log, lambda event: event.topic == "a" and not event.has_new_leader)
+    return without(log, next(n for n in some if any(same_partition(log[n], later) for later in log[n + 1 :])))
 
 
 @caught_by("leaders-unfenced")
@@ -132,8 +123,9 @@ def a_broker_died_and_nobody_was_elected(log: Log) -> Log:
 @caught_by("led-when-possible")
 def nobody_leads_though_some_are_in_sync(log: Log) -> Log:
     created: Any = log[at(log, catalog.TopicCreated, topic="waits")].event
-    (leader,) = created.partitions[0].isr
-    left = catalog.LeaderElected(TopicName("waits"), 0, BrokerId(-1), (leader,), 1, 1, "made up")
+    partition = created.partitions[0]
+    after = replace(partition, leader=BrokerId(-1), leader_epoch=1, partition_epoch=1)
+    left = PartitionChanged(TopicName("waits"), 0, partition, after, "made up")
     return then(log, "AlterPartition", "b1", left)
 
 
@@ -175,51 +167,33 @@ def not_filled_though_a_broker_joined(log: Log) -> Log:
     event: Any = log[fill].event
     back = catalog.BrokerRegistered(BrokerId(4), 9, "back", None, ())
     there = then(without(log, fill), "RegisterBroker", "b4", back)
-    assert event.broker_id == 4, "broker 4 filled it"
+    assert event.filled == (4,), "broker 4 filled it"
     return then(there, "UnfenceBroker", "b4", catalog.BrokerUnfenced(BrokerId(4), 9, "back"))
 
 
 @caught_by("placeholders-filled")
 def filled_by_a_broker_that_is_not_live(log: Log) -> Log:
-    return changed(log, last_fill(log, "under"), broker_id=BrokerId(6))
+    return _filled_otherwise(log, last_fill(log, "under"), lambda replicas, _: (*replicas[:-1], BrokerId(6)))
 
 
 @caught_by("placeholders-filled")
-def another_place_filled(log: Log) -> Log:
-    return changed(log, last_fill(log, "under"), placeholder=BrokerId(-3))
+def added_next_to_the_placeholder(log: Log) -> Log:
+    return _filled_otherwise(
+        log, last_fill(log, "under"), lambda replicas, placeholder: (*replicas[:-1], placeholder, replicas[-1])
+    )
+
+
+def _filled_otherwise(log: Log, fill: int, replicas: Callable[[Ids, BrokerId], Ids]) -> Log:
+    """The log with other replicas after a fill, made of those and of the placeholder before it."""
+    event: Any = log[fill].event
+    return changed_to(log, fill, replicas=replicas(event.after.replicas, event.before.replicas[-1]))
 
 
 @caught_by("placeholders-filled")
-def reviewed_and_not_filled(log: Log) -> Log:
-    index, event = _reviewed_after_fill(log)
-    fills = [
-        i for i in every(log, catalog.PlaceholderFilled, topic=event.topic, partition=event.partition) if i < index
-    ]
-    fixed = log[: index + 1]
-    for later in range(fills[-1] + 1, index + 1):
-        if same_partition(log[fills[-1]], log[later]):
-            after: Any = log[later].event
-            fixed = changed(fixed, later, partition_epoch=after.partition_epoch - 1)
-    unfilled = without(fixed, fills[-1])
-    return then(
-        unfilled, "UnfenceBroker", "b2", catalog.BrokerUnfenced(BrokerId(2), 2, "back")
-    )  # and leads what it led
-
-
-def _reviewed_after_fill(log: Log) -> tuple[int, Any]:
-    """A change by a reconcile of a partition in which a broker took a place that is not in sync yet."""
-    for index, record in enumerate(log):
-        event: Any = record.event
-        if (
-            not isinstance(event, catalog.IsrChanged | catalog.LeaderElected)
-            or record.cause.command != "ReconcileTopics"
-        ):
-            continue
-        for fill in every(log[:index], catalog.PlaceholderFilled, topic=event.topic, partition=event.partition):
-            filled: Any = log[fill].event
-            if filled.broker_id not in event.isr:
-                return index, event
-    raise AssertionError("no partition is reviewed after it was filled")
+def reconciled_and_not_filled(log: Log) -> Log:
+    fill = last_fill(log, "under")
+    event: Any = log[fill].event
+    return changed_to(log, fill, replicas=event.before.replicas, isr=event.after.isr[:1])
 
 
 DIRECTORY = b"d" * 16
@@ -235,36 +209,30 @@ def _caught_by(check: str) -> Callable[[Callable[[Log], Log]], Callable[[Log], L
     return plant
 
 
-def _with(log: Log, has: Callable[[PartitionChanged], bool], **changed: Any) -> Log:
-    """The log with other fields in the first step that is so."""
-    at = next(n for n, one in enumerate(log) if isinstance(one.event, PartitionChanged) and has(one.event))
-    return [*log[:at], replace(log[at], event=replace(log[at].event, **changed)), *log[at + 1 :]]
-
-
 @_caught_by("leader-in-isr")
 def in_sync_is_no_replica(log: Log) -> Log:
-    return _with(log, lambda step: step.isr is not None and step.leader is None, isr=(BrokerId(1), BrokerId(9)))
+    index = changes(log, lambda event: event.after.isr != event.before.isr and not event.has_new_leader)[0]
+    return changed_to(log, index, isr=ids(1, 9))
 
 
 @_caught_by("leaders-unfenced")
 def elected_while_fenced(log: Log) -> Log:
-    return _with(log, lambda step: step.leader == 2, leader=BrokerId(1), isr=(BrokerId(1), BrokerId(3)))
+    index = changes(log, lambda event: event.has_new_leader and event.after.leader == 2)[0]
+    return changed_to(log, index, leader=BrokerId(1), isr=ids(1, 3))
 
 
 @_caught_by("replicas-distinct")
 def moved_to_the_same_broker_twice(log: Log) -> Log:
-    def moves(step: PartitionChanged) -> bool:
-        return step.replicas is not None
-
-    at = next(one.event for one in log if isinstance(one.event, PartitionChanged) and moves(one.event))
-    assert isinstance(at, PartitionChanged)
-    return _with(log, moves, replicas=(*(at.replicas or ()), (at.replicas or ())[0]))
+    index = changes(log, lambda event: event.after.replicas != event.before.replicas)[-1]
+    event: Any = log[index].event
+    return changed_to(log, index, replicas=(*event.after.replicas, event.after.replicas[0]))
 
 
 @_caught_by("epochs-never-go-back")
 def led_anew_in_the_old_epoch(log: Log) -> Log:
-    last = [one.event for one in log if isinstance(one.event, PartitionChanged)][-1]
-    return _with(log, lambda step: step == last, partition_epoch=last.partition_epoch - 1)
+    index = changes(log, lambda _: True)[-1]
+    event: Any = log[index].event
+    return changed_to(log, index, partition_epoch=event.before.partition_epoch)
 
 
 def while_cordoned(log: Log, at: int, broker_id: BrokerId) -> Log:
@@ -281,7 +249,6 @@ def while_cordoned(log: Log, at: int, broker_id: BrokerId) -> Log:
 
 @_caught_by("placeholders-filled")
 def filled_by_a_cordoned_broker(log: Log) -> Log:
-    at = next(n for n, one in enumerate(log) if isinstance(one.event, PlaceholderFilled))
-    filled = log[at].event
-    assert isinstance(filled, PlaceholderFilled)
-    return while_cordoned(log, at, filled.broker_id)
+    index = changes(log, lambda event: event.filled)[0]
+    event: Any = log[index].event
+    return while_cordoned(log, index, event.filled[0])

@@ -259,7 +259,8 @@ def changed_after_it_was_deleted(log: Log) -> Log:
 
 @caught_by("topic-exists")
 def a_partition_that_is_not_there(log: Log) -> Log:
-    fake_credential = catalog.IsrChanged(TopicName("a"), 9, BrokerId(1), ids(1), 0, 1, "made up")
+    one = catalog.Partition(ids(1), ids(1), BrokerId(1))
+    fake_credential = catalog.PartitionChanged(TopicName("a"), 9, one, replace(one, partition_epoch=1), "made up")
     return then(log, "AlterPartition", "b1", fake_credential)
 
 

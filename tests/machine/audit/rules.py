@@ -15,7 +15,7 @@ from tests.machine.audit.auditor_cluster import ACCESS_COMMANDS
 
 COMMANDS = {
     "CreateTopic", "CreatePartitions", "DeleteTopic", "AlterTopicConfigs", "RegisterBroker", "UnregisterBroker",
-    "FenceBroker", "UnfenceBroker", "ReconcileTopics", "AlterPartition", "ConfirmMetadata", "ReportLeader",
+    "FenceBroker", "UnfenceBroker", "ReconcileTopics", "AlterPartition", "ConfirmMetadata",
     "ExpireRequest", "ChangeSettings", "RecordHead", "DiscoverTopic", "DiscoverDeletion", "RefuseCreation",
     "FinishChange", "ChangeLogDirs", *ACCESS_COMMANDS,
 }  # fmt: skip

@@ -7,8 +7,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from controller.machine.apply import after_partition_change
-from controller.machine.partitions.changes import Election, Ids, Rules, Target, change
+from controller.machine.partitions.changes import Election, Rules, Target, change
+from controller.machine.partitions.placement import Ids
 from events.catalog import Partition, PartitionChanged, ReplicaMetadata
 from events.names import BrokerId, TopicName
 from tests.support import tools
@@ -85,7 +85,7 @@ class Case:
             _text(old.replicas), _text(old.isr), str(old.leader), _text(metadata.elr), _text(metadata.last_known_elr),
             _text(metadata.adding), _text(metadata.removing), _text(tuple(map(_number, metadata.directories))),
             str(int(metadata.recovering)), _text(self.live), str(self.min_isr), "elr" if self.elr else "no",
-            wanted.election.name, _text(wanted.isr), _text(wanted.replicas), _text(wanted.adding),
+            (wanted.election or Election.ONLINE).name, _text(wanted.isr), _text(wanted.replicas), _text(wanted.adding),
             _text(wanted.removing), recovering, _text(wanted.unclean),
             "-" if self.directory_for is None else str(self.directory_for),
         ))  # fmt: skip
@@ -93,7 +93,8 @@ class Case:
     def without_stale(self, theirs: str) -> str:
         """Kafka's change without those whom it leaves eligible though they are no replicas any more, or though enough
         are in sync once one of them was elected: they would be elected later as if they had all. And with those whom it
-        forgets where nobody is in sync, and they are not kept any more: nobody else has all."""
+        forgets where nobody is in sync, and they are not kept any more: nobody else has all. And without an in-sync set
+        that Kafka writes although it is the same."""
         fields = theirs.split("|")
         if len(fields) == 1:
             return theirs
@@ -107,6 +108,7 @@ class Case:
             eligible = "."
         if not self.elr and not self.partition.isr and fields[_ISR] == "-":
             eligible = ",".join(one for one in before.split(",") if one in replicas.split(",")) or "."
+        fields[_ISR] = "-" if isr == _text(self.partition.isr) else isr
         fields[_ELR] = "-" if eligible == before else eligible
         return "none" if set(fields[:_EPOCHS]) == {"-"} else "|".join(fields)
 
@@ -117,12 +119,18 @@ class Case:
 
 
 def _line(made: PartitionChanged) -> str:
-    directories = None if made.directories is None else tuple(map(_number, made.directories))
+    before, after = made.before, made.after
+    old, new = before.replica_metadata, after.replica_metadata
+    assert old is not None
+    assert new is not None
+    lists = [(before.isr, after.isr), (before.replicas, after.replicas), (old.adding, new.adding)]
+    lists += [(old.removing, new.removing), (old.elr, new.elr), (old.last_known_elr, new.last_known_elr)]
     return "|".join((
-        "-" if made.leader is None else str(made.leader), _text(made.isr), _text(made.replicas), _text(made.adding),
-        _text(made.removing), _text(made.elr), _text(made.last_known_elr), _text(directories),
-        "-" if made.recovering is None else str(int(made.recovering)),
-        str(made.leader_epoch), str(made.partition_epoch),
+        str(after.leader) if after.leader_epoch != before.leader_epoch else "-",
+        *(_text(ids) if ids != had else "-" for had, ids in lists),
+        _text(tuple(map(_number, new.directories))) if new.directories != old.directories else "-",
+        str(int(new.recovering)) if new.recovering != old.recovering else "-",
+        str(after.leader_epoch), str(after.partition_epoch),
     ))  # fmt: skip
 
 
@@ -163,7 +171,7 @@ def test_a_change_applied_leaves_nothing_to_change() -> None:
         case = Case(draw)
         case.wanted = Target()
         made = change(TOPIC, 0, case.partition, case.wanted, case.rules, "requested")
-        stands = case.partition if made is None else after_partition_change(case.partition, made)
+        stands = case.partition if made is None else made.after
         again = change(TOPIC, 0, stands, Target(), case.rules, "requested")
-        settled = stands if again is None else after_partition_change(stands, again)
+        settled = stands if again is None else again.after
         assert change(TOPIC, 0, settled, Target(), case.rules, "requested") is None, case.line()

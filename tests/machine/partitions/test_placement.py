@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.machine.decide import decide
-from controller.machine.partitions.rules import pick_for_placeholder, place, rack_ring
+from controller.machine.partitions.placement import pick_for_placeholder, place, rack_ring
 from controller.machine.state import Cluster, DictTopics, State
 from events.catalog import TopicCreated
 from events.names import BrokerId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.leadership import is_reconciled
+from controller.machine.partitions.reconciling import is_reconciled
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
@@ -99,7 +99,7 @@ e0/1) => NONE 0:NONE
         create w 1x3 timeout=0 id=3     | requested created(2.3/2.3.-1) answered => REQUEST_TIMED_OUT
         reconcile w                        | nothing
         dirs 1 10.11                    | logdirschanged(1) => NONE 4
-        reconcile w                        | filled(0: -1 by 1 e1)
+        reconcile w                        | changed(0: replicas=2.3.1 e0/1)
         dirs 1 10.11 cordoned=10.11     | logdirschanged(1) => NONE 4
         join 1 as=third dirs=10.11      | fenced(1 e4) registered(1 e5) => NONE 5
     """,
@@ -342,7 +342,7 @@ def test_placeholders_get_brokers_with_their_directories() -> None:
     rig = given("fewer")
     for line in ("quorum elr", "join 1", "join 2", "unfence 1", "create t 1x3 timeout=0", "unfence 2"):
         rig.put(command(rig, line))
-    assert in_short(rig.put(command(rig, "reconcile t"))) == "filled(0: -1 by 2 e1)"
+    assert in_short(rig.put(command(rig, "reconcile t"))) == "changed(0: replicas=1.2.-2 directories=10.20.0 e0/1)"
     replica_metadata = rig.topic("t").partitions[0].replica_metadata
     assert replica_metadata is not None
     assert [int.from_bytes(one, "big") for one in replica_metadata.directories] == [10, 20, 0]

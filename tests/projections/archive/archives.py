@@ -7,23 +7,23 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from controller.serving.archiving import archiver_of
 from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
-    Manifest,
+    ManifestWriter,
+    Segment,
     Writer,
     archive_status,
-    manifest_changes,
-    manifests_of,
+    segment_changes,
+    segments_of,
     status_changes,
 )
 from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.archive.writing import Archiver
-from events.logs.log import EventLog
+from events.logs.log import Commit, EventLog, read_one, request_offsets, shard_offsets, shard_runs
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import snapshot_info, store_snapshot
 from projections.queries.query import Query
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import COLUMNS
 from projections.store.archived import retention
 from projections.store.snapshotting import Refold
 from projections.store.store import TopicStore
@@ -59,33 +59,29 @@ def archiver(
     log: EventLog, place: ArchiveStore, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
 ) -> Archiver:
     """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
-    return Archiver(
+    return archiver_of(
         log,
         place,
-        writer,
-        lambda: Columns(tuple(COLUMNS)),
+        ManifestWriter(place, writer),
         lambda start, end: root_over(value for _, value in log.read(start, end)),
-        lambda: None,
-        known=list if backup else lambda: list(manifests_of(log)),
+        known=list if backup else lambda: list(segments_of(log)),
         segment_events=segment,
     )
 
 
-def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Manifest]:
+def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Segment]:
     """Archive what is closed, and note it."""
     at_work = archiver(log, open_store(str(url)), writer)
-    log.put_state(status_changes(replace(archive_status(log), url=str(url))))
-    while (manifest := at_work.step()) is not None:
-        log.put_state(manifest_changes(manifest))
-    return list(manifests_of(log))
+    log.write(Commit(own=status_changes(replace(archive_status(log), url=str(url)))))
+    while (segment := at_work.step()) is not None:
+        log.write(Commit(own=segment_changes(segment)))
+    return list(segments_of(log))
 
 
 def forget_all(log: RocksDbLog) -> None:
     """Take what was dropped out of the indexes."""
-    while (leaving := retention.IndexCleanup.next(log, manifests_of(log))) is not None:
-        leaving.archive(open_store(archive_status(log).url))
-        leaving.forget()
-        for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
+    while (leaving := retention.IndexCleanup.next(log, segments_of(log))) is not None:
+        for piece in leaving.slices(log.archive.index(leaving.segment)):
             piece()
 
 
@@ -111,19 +107,19 @@ def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:
     """Every way to read gives the same of both."""
     end = whole.next_offset
     assert list(log.read()) == list(whole.read())
-    assert [log.read_one(offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))
+    assert [read_one(log, offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))
     assert log.read_many([end - 1, 3, 200, 3]) == whole.read_many([end - 1, 3, 200, 3])
     keys = ["", *whole.shard_keys()]
     assert list(log.shard_keys()) == keys[1:]
     assert list(log.shard_keys("more_2")) == [key for key in keys if key > "more_2"]
     for key in keys:
         for start, stop in ((0, None), (100, 450), (end - 20, end), (5, 90)):
-            expected = list(whole.shard_offsets(key, start, stop))
-            assert list(log.shard_offsets(key, start, stop)) == expected, (key, start, stop)
+            expected = list(shard_offsets(whole, key, start, stop))
+            assert list(shard_offsets(log, key, start, stop)) == expected, (key, start, stop)
     for name in {one for one, _, _ in whole.index_runs(of_requests=True)}:
-        assert list(log.request_offsets(name)) == list(whole.request_offsets(name)), name
-        assert list(log.request_offsets(name, 300)) == list(whole.request_offsets(name, 300)), name
+        assert list(request_offsets(log, name)) == list(request_offsets(whole, name)), name
+        assert list(request_offsets(log, name, 300)) == list(request_offsets(whole, name, 300)), name
     for start, stop in ((50, end - 5), (5, 90), (end - 20, end)):
-        runs, expected_runs = (one.shard_runs(keys, start, stop) for one in (log, whole))
+        runs, expected_runs = (shard_runs(one, keys, start, stop) for one in (log, whole))
         for mine, its in zip(runs, expected_runs, strict=False):
             assert [offset for run in mine or () for offset in run] == [offset for run in its or () for offset in run]

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from events.logs.archive.manifest import archive_status, status_changes
+from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from projections.store.archived import retention
 from tests.projections.archive.archives import (
@@ -63,5 +64,5 @@ def cut(cut_day: Path, tmp_path: Path) -> Iterator[RocksDbLog]:
     """A copy of that log, and of its archive."""
     shutil.copytree(cut_day, tmp_path, dirs_exist_ok=True)
     with closing(open_log(tmp_path / "log")) as log:
-        log.put_state(status_changes(replace(archive_status(log), url=str(tmp_path / "archive"))))
+        log.write(Commit(own=status_changes(replace(archive_status(log), url=str(tmp_path / "archive")))))
         yield log

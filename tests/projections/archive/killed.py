@@ -30,9 +30,20 @@ from msgspec.structs import replace
 
 from events.codec import decode_event
 from events.external_decision import was_requested
-from events.logs.archive.base import base_of, bases, download_base, write_base
-from events.logs.archive.manifest import archive_status, manifest_changes, manifests_of, read_chain, status_changes
+from events.logs.archive.base import bases, download_base, write_base
+from events.logs.archive.manifest import (
+    MANIFEST,
+    Base,
+    ManifestWriter,
+    archive_status,
+    find_manifest,
+    read_manifest,
+    segment_changes,
+    segments_of,
+    status_changes,
+)
 from events.logs.archive.store import Folder
+from events.logs.log import Commit, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.store.archived import retention
@@ -41,13 +52,13 @@ from projections.store.recorder import Recorder
 from projections.store.snapshotting import Refold, Snapshotting, state_keys
 from projections.store.store import TopicStore
 from projections.store.tree import head_of, root_over
-from tests.projections.archive.archives import archiver, open_any, query_of_log, write_a_day
+from tests.projections.archive.archives import WRITER, archiver, open_any, query_of_log, write_a_day
 
 EVENTS_A_ROUND = 300
 STEPS_A_ROUND = 160
 """About so many a round has; some rounds die before one, others live to their end."""
 _FILE_STEPS = ("os.rename", "os.remove", "os.mkdir")
-_LOG_STEPS = ("write", "flush", "put_state", "drop_before", "forget")
+_LOG_STEPS = ("write", "flush", "drop_before", "forget")
 
 
 class Mortal:
@@ -126,19 +137,17 @@ def _write(log: RocksDbLog, store: TopicStore, story: list[bytes], durable: Conn
 
 def _archive(log: RocksDbLog, folder: Path) -> None:
     place = Folder(folder / "archive")
-    log.put_state(status_changes(replace(archive_status(log), url=place.url)))
+    log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
     archiving = archiver(log, place)
-    while (manifest := archiving.step()) is not None:
-        log.put_state(manifest_changes(manifest))
-    manifests = list(manifests_of(log))
+    while (segment := archiving.step()) is not None:
+        log.write(Commit(own=segment_changes(segment)))
+    manifests = list(segments_of(log))
     retention.drop(log, manifests, 10**15, 0, -1)
     while (leaving := retention.IndexCleanup.next(log, manifests)) is not None:
-        leaving.archive(place)
-        leaving.forget()
-        for piece in leaving.slices(log.archive.runs_of(leaving.manifest)):
+        for piece in leaving.slices(log.archive.index(leaving.segment)):
             piece()
-    base = base_of(log, "t", 0)
-    write_base(place, base, log.frozen_pairs())
+    base = Base(topic_id="t", start=log.start_offset, offset=log.next_offset, kafka_offset=0)
+    write_base(ManifestWriter(place, WRITER), base, log.frozen_pairs())
 
 
 # --- what must hold
@@ -155,16 +164,17 @@ def check(folder: Path, story: list[bytes], durable: int, died: int) -> int:
         for offset in snapshot_offsets(log):
             with open_snapshot(log, offset) as snapshot:
                 snapshot.check()
-        known = {manifest.start: manifest for manifest in manifests_of(log)}
+        known = {manifest.start: manifest for manifest in segments_of(log)}
         cluster_id = log.cluster_id
     for name in ("archive", "backup"):
-        if (folder / name / "manifests").is_dir():
+        if (folder / name / MANIFEST).is_file():
             _check_archive(folder / name, story, died)
     place = Folder(folder / "archive")
     if known:
-        there = {manifest.start: manifest for manifest in read_chain(place)[1]}
+        there = {manifest.start: manifest for manifest in read_manifest(place).segments}
         assert {start: there.get(start) for start in known} == known
-    for number, base in enumerate(bases(place, cluster_id, "t")):
+    found = bases(place, cluster_id, "t") if find_manifest(place) else ()
+    for number, base in enumerate(found):
         copy = folder / f"copy-{number}"
         download_base(place, base, copy)
         with closing(open_any(copy)) as log:
@@ -177,11 +187,11 @@ def _check_archive(folder: Path, story: list[bytes], died: int) -> None:
     """Every segment is there once, none is missing, and all of it is what was written. Who dies before a manifest
     leaves a file that is no part of it: who goes on writes the same, or, of a backup's last segment, a longer one."""
     place = Folder(folder)
-    chain = read_chain(place)[1]
+    chain = read_manifest(place).segments
     values = [value for _, value in archived(place, chain)]
     assert values == story[: len(values)]
     files = sorted(one.name for one in (folder / "events").glob("*.parquet"))
-    ours = sorted(manifest.events_name.removeprefix("events/") for manifest in chain)
+    ours = sorted(manifest.name.removeprefix("events/") for manifest in chain)
     assert len(set(files) - set(ours)) <= died, "one that each wrote, and is not part of it"
     assert not set(ours) - set(files)
 
@@ -205,7 +215,7 @@ def check_state(folder: Path, story: list[bytes]) -> None:
         store.became_durable(recorder.state)
         assert TopicStore(log).durable_slice(None, 100_000) == store.durable_slice(None, 100_000)
         for name in {"", *list(plain.shard_keys())[::20]}:
-            assert list(log.shard_offsets(name)) == list(plain.shard_offsets(name)), name
+            assert list(shard_offsets(log, name)) == list(shard_offsets(plain, name)), name
 
 
 def rounds(folder: Path, count: int, seed: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -15,24 +15,21 @@ from typing import Any
 import pytest
 from rocksdict import DBRecoveryMode, WriteBatch
 
+from controller.serving.archiving import archiver_of
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
-from events.logs.archive.manifest import Manifest, Writer, archive_status, manifest_changes, manifests_of
-from events.logs.archive.store import Folder, open_store
-from events.logs.archive.writing import Archiver
-from events.logs.log import LogCorrupted
+from events.logs.archive.manifest import ManifestWriter, Segment, Writer, find_manifest, segment_changes, segments_of
+from events.logs.archive.store import Folder
+from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets, shard_runs
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_keys import KEPT, pack
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.snapshots import Snapshot
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
 from projections.queries.events import newest_of_topic
 from projections.queries.explain import explain
 from projections.queries.query import Questions
 from projections.queries.requests import RequestFilter, scan_requests
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import COLUMNS
 from projections.replay.log.secondary import look
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
@@ -67,33 +64,29 @@ def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_
 ) -> None:
     keys = list(cut.shard_keys())
     monkeypatch.setattr(Database, "runs", None)
-    assert any(cut.shard_runs(keys, 0, cut.start_offset))
+    assert any(shard_runs(cut, keys, 0, cut.start_offset))
 
 
 def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: archive._LruCache[str, Snapshot] = archive._LruCache(2)
-    monkeypatch.setattr(archive, "_indexes", kept)
+    kept = lru_cache(2)(archive._index.__wrapped__)
+    monkeypatch.setattr(archive, "_index", kept)
     key = next(iter(cut.shard_keys()))
     cut.flush()
     assert cut.path is not None
     with look(cut.path) as seen:
         for log in (cut, seen, cut):
-            assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key))
-            assert len(kept._entries) == 2
-        owners = {owner for owner, _ in kept._entries}
-        assert owners == {cut.archive._owner}, "those of the log that was read last"
-    cut.archive.close()
-    assert not kept._entries
+            assert list(shard_offsets(log, key)) == list(shard_offsets(whole, key))
+            assert kept.cache_info().currsize == 2
 
 
 @pytest.mark.parametrize("after", range(1, 12))
 def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
     """After so many lines of the other's look."""
     looked, end = archive.Archive(cut), cut.start_offset
-    segments = [one for one in manifests_of(cut) if one.end <= end]
-    found, lines, before = list[list[Manifest]](), count(), sys.gettrace()
+    segments = [one for one in segments_of(cut) if one.end <= end]
+    found, lines, before = list[list[Segment]](), count(), sys.gettrace()
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
         if frame.f_code is not archive.Archive.segments.__code__:
@@ -149,13 +142,13 @@ def test_an_audit_reads_both(cut: RocksDbLog) -> None:
 
 @pytest.mark.parametrize("place", ["kept", "event"])
 def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: RocksDbLog, place: str) -> None:
-    other, batch, database = cut.read_one(7), WriteBatch(raw_mode=True), cut._readable()
+    other, batch, database = read_one(cut, 7), WriteBatch(raw_mode=True), cut._readable()
     if place == "kept":
         batch.put(KEPT + pack(5), other, database.views_handle)
     else:
         batch.put(pack(5), other)
     database.write(batch)
-    assert cut.read_one(5) == other, "who looks at it is shown another one"
+    assert read_one(cut, 5) == other, "who looks at it is shown another one"
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ("the local copy of event 5 is not the event in the archive",)
 
@@ -196,9 +189,9 @@ def test_what_may_go(line: str) -> None:
     given, expected = line.split("|")
     start, snapshot, now_ms, kept_ms, kept_bytes = map(int, given.split())
     manifests = [
-        Manifest(
-            cluster_id="c", history="h", start=at, end=at + 100, first_ms=at, last_ms=at + 99, event_version=1,
-            event_bytes=1000, tree="", events=None, index=None,  # type: ignore[arg-type]
+        Segment(
+            start=at, end=at + 100, first_ms=at, last_ms=at + 99, event_version=1,
+            event_bytes=1000, tree="", events=None, footer=None,  # type: ignore[arg-type]
         )
         for at in range(0, 400, 100)
     ]  # fmt: skip
@@ -212,7 +205,7 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
         log.flush()
     steps: list[Callable[[RocksDbLog], object]] = [lambda log: retention.drop(log, manifests, 10**15, 0, -1)]
     for manifest in manifests[:2]:
-        steps += [partial(_leave, manifest, step) for step in range(5)]
+        steps += [partial(_leave, manifest, step) for step in range(4)]
     whole_page = _requests(whole)
     for step in steps:
         with closing(open_log(folder)) as log:
@@ -220,20 +213,17 @@ def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: R
         with closing(open_log(folder)) as log:
             assert list(log.read()) == list(whole.read())
             for key in ("", *whole.shard_keys()):
-                assert list(log.shard_offsets(key)) == list(whole.shard_offsets(key)), key
+                assert list(shard_offsets(log, key)) == list(shard_offsets(whole, key)), key
             assert _requests(log) == whole_page
 
 
-def _leave(manifest: Manifest, last: int, log: RocksDbLog) -> None:
+def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
     """Some of the steps by which a segment leaves the indexes; those that were done are done again, as after death."""
-    leaving = retention.IndexCleanup.next(log, manifests_of(log))
+    leaving = retention.IndexCleanup.next(log, segments_of(log))
     assert leaving is not None
-    assert leaving.manifest == manifest
-    leaving.archive(open_store(archive_status(log).url))
-    if last > 0:
-        leaving.forget()
-    pieces = list(leaving.slices(log.archive.runs_of(manifest)))
-    for piece in pieces[: {0: 0, 1: 0, 2: 1, 3: len(pieces) - 1}.get(last, len(pieces))]:
+    assert leaving.segment == segment
+    pieces = list(leaving.slices(log.archive.index(segment)))
+    for piece in pieces[: {0: 1, 1: 2, 2: len(pieces) - 1}.get(last, len(pieces))]:
         piece()
 
 
@@ -245,39 +235,61 @@ def _requests(log: RocksDbLog) -> list[object]:
     return [*pages, scan_requests(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
 
 
-def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
-    end, questions = cut.next_offset, Questions([query_of_log(cut)])
+def _listed(log: RocksDbLog, which: RequestFilter) -> list[IndexedRequest]:
+    end, questions = log.next_offset, Questions([query_of_log(log)])
+    return list(scan_requests(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
 
-    def shown(which: RequestFilter) -> list[IndexedRequest]:
-        return list(scan_requests(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
 
-    before = shown(RequestFilter())
-    late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
-    assert late.requested_offset < archive_status(cut).forgotten
+def _answer_late(log: RocksDbLog, late: IndexedRequest) -> None:
+    """The newest event answers a request by a timeout."""
     answer = CreateAnswered(RequestId(late.request_id), TopicName(late.topics[0]), 7, "late", 60_000)
     cause = Cause("ExpireRequest", RequestId(late.request_id))
-    index = RequestIndex(cut)
+    index = RequestIndex(log)
     index._recent[late.request_id] = late  # the process that took it is the one that answers it
-    cut.put_state(index.changes([Recorded(Offset(end - 1), 0, cause, answer)]))
-    after = shown(RequestFilter())
+    log.write(Commit(own=index.changes([Recorded(Offset(log.next_offset - 1), 0, cause, answer)])))
+
+
+def _check_late(log: RocksDbLog, before: list[IndexedRequest], late: IndexedRequest) -> None:
+    after = _listed(log, RequestFilter())
     assert [one.request_id for one in after] == [one.request_id for one in before], "each once, in order"
     assert late not in after
-    timed_out = shown(RequestFilter(outcome="timed-out"))
+    timed_out = _listed(log, RequestFilter(outcome="timed-out"))
     assert late.request_id in [one.request_id for one in timed_out]
     assert all(dict(one.outcomes).get("timed-out") for one in timed_out)
+
+
+def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
+    before = _listed(cut, RequestFilter())
+    late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+    assert late.requested_offset < cut.start_offset
+    _answer_late(cut, late)
+    _check_late(cut, before, late)
+
+
+def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        segments = archive_all(log, tmp_path / "archive")
+        take_snapshot(log, segments[-1].end)
+        before = _listed(log, RequestFilter())
+        late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+        _answer_late(log, late)
+        assert retention.drop(log, segments, 10**15, 0, -1)
+        forget_all(log)
+        assert late.requested_offset < log.start_offset
+        _check_late(log, before, late)
 
 
 def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
         take_snapshot(log, manifests[-1].end)
-        events, of_cluster = log.read(), log.shard_offsets("")
+        events, of_cluster = log.read(), shard_offsets(log, "")
         seen = [next(events) for _ in range(10)]
         offsets = [next(of_cluster) for _ in range(3)]
         assert retention.drop(log, manifests, 10**15, 0, -1)
         forget_all(log)
         assert [*seen, *events] == list(whole.read())
-        assert [*offsets, *of_cluster] == list(whole.shard_offsets(""))
+        assert [*offsets, *of_cluster] == list(shard_offsets(whole, ""))
 
 
 @pytest.mark.parametrize("lost", [5, 40, 80])
@@ -295,7 +307,7 @@ def test_an_event_that_is_lost_after_others_were_dropped_stops_the_opening(
     batch.delete((start + lost).to_bytes(8, "big"))
     database.write(batch)
     database.close()
-    with pytest.raises(LogCorrupted, match=f"events are missing after offset {start + lost} "):
+    with pytest.raises(LogCorrupted, match=f"deletes events among {start + lost} to {start + lost}"):
         open_log(folder)
 
 
@@ -335,14 +347,16 @@ def test_killed_at_each_step_of_archiving(
         store = Dying(place, calls, after)
         dying = archiver(log, store)
         with suppress(Died):
-            while (manifest := dying.step()) is not None:
-                log.put_state(manifest_changes(manifest))
+            while (segment := dying.step()) is not None:
+                log.write(Commit(own=segment_changes(segment)))
         assert store.left == 0, "it died"
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, place, OTHER)
         assert [one.start for one in manifests] == list(range(0, SEGMENT * len(manifests), SEGMENT))
         assert len(manifests) == log.next_offset // SEGMENT
-        assert sorted(int(one.stem) for one in (place / "manifests").glob("*.json")) == [one.start for one in manifests]
+        there = find_manifest(Folder(place))
+        assert there is not None
+        assert list(there.segments) == manifests
         assert len(list((place / "events").glob("*.parquet"))) == len(manifests), "each once"
         end = manifests[-1].end
         assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
@@ -350,9 +364,8 @@ def test_killed_at_each_step_of_archiving(
 
 def test_a_closed_stretch_is_archived_once_the_tree_is_made(folder: Path, tmp_path: Path) -> None:
     with closing(open_log(folder)) as log:
-        at_work = Archiver(
-            log, Folder(tmp_path / "archive"), WRITER, lambda: Columns(tuple(COLUMNS)), lambda *_: None, lambda: None
-        )
+        place = Folder(tmp_path / "archive")
+        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), lambda *_: None)
         assert at_work.step() is None
 
 
@@ -361,15 +374,8 @@ def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path:
         raise Died
 
     with closing(open_log(folder)) as log:
-        at_work = Archiver(
-            log,
-            Folder(tmp_path / "archive"),
-            WRITER,
-            lambda: Columns(tuple(COLUMNS)),
-            partial(range_root, log),
-            stop,
-            segment_events=SEGMENT,
-        )
+        place, root = Folder(tmp_path / "archive"), partial(range_root, log)
+        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, rest=stop)
         with pytest.raises(Died):
             at_work.step()
     assert not list((tmp_path / "archive").glob("*/*"))

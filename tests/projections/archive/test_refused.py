@@ -12,18 +12,21 @@ import pytest
 
 from controller.serving.archiving import Archiving, Retention
 from controller.settings.load import load_settings
-from events.logs.archive import store
+from events.logs.archive import manifest, store
 from events.logs.archive.manifest import (
+    MANIFEST,
     ArchiveDamaged,
     ArchiveForeign,
+    ManifestWriter,
     Writer,
+    find_manifest,
     history_of,
-    manifest_changes,
-    manifests_of,
-    read_archive_info,
+    read_manifest,
+    segment_changes,
+    segments_of,
 )
-from events.logs.archive.store import ArchiveAway, BadArchiveUrl, Folder, open_store
-from events.logs.log import LogCorrupted
+from events.logs.archive.store import ArchiveAway, ArchiveError, BadArchiveUrl, Folder, open_store
+from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from tests.projections.archive.archives import (
@@ -49,9 +52,9 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
     content = bytearray(one.read_bytes())
     content[len(content) // 2] ^= 1
     one.write_bytes(content)
-    assert cut.read_one(5), "others can be read"
+    assert read_one(cut, 5), "others can be read"
     with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
-        cut.read_one(SEGMENT + 5)
+        read_one(cut, SEGMENT + 5)
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert "is not as it was archived" in found.findings[0]
 
@@ -59,32 +62,34 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
 def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "archive" / "events")
     with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
-        cut.read_one(SEGMENT + 5)
+        read_one(cut, SEGMENT + 5)
 
 
 def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
-    one, other = sorted((tmp_path / "archive" / "index").iterdir())[:2]
-    one.write_bytes(other.read_bytes())
+    one = sorted((tmp_path / "archive" / "events").iterdir())[0]
+    content = one.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    one.write_bytes(content[:-footer] + bytes(footer - 8) + content[-8:])
     cut.close()
     with closing(open_log(tmp_path / "log")) as log:
-        with pytest.raises(ArchiveDamaged, match=r"is not as it was archived"):
-            list(log.shard_offsets("more_200"))
+        with pytest.raises(ArchiveDamaged, match=rf"{one.name} is not as it was archived"):
+            list(shard_offsets(log, "more_200"))
         found = audit(log, CLUSTER_ID, query_of_log(log), heads=(), public_key=None, index_key=b"k" * 32)
-    (finding,) = found.findings
-    assert f"{one.name} is not as it was archived" in finding
+    assert f"{one.name} is not as it was archived" in found.findings[0]
 
 
 def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
-    cut.put_state(dict.fromkeys(manifest_changes(next(manifests_of(cut))), b"\xc1"))
+    cut.write(Commit(own=dict.fromkeys(segment_changes(next(segments_of(cut))), b"\xc1")))
     with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
-        list(manifests_of(cut))
+        list(segments_of(cut))
 
 
 def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "archive"
     with closing(open_log(folder)) as log:
         archive_all(log, place)
-        last = sorted((place / "manifests").iterdir())[-1]
+        last = place / MANIFEST
+        said = json.loads(last.read_text())
         last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
         with pytest.raises(ArchiveDamaged, match=r"the manifest of the segment from offset .* was changed"):
             archiver(log, Folder(place)).step()
@@ -92,14 +97,15 @@ def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Pat
             last.write_bytes(content)
             with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
                 archiver(log, Folder(place)).step()
-        last.unlink()
-        with pytest.raises(ArchiveDamaged, match=r"lacks the segment from offset"):
-            archiver(log, Folder(place)).step()
+        for segments, wrong in ((said["segments"][:-1], " which was archived"), (said["segments"][1:], "")):
+            last.write_text(json.dumps({**said, "segments": segments}))
+            with pytest.raises(ArchiveDamaged, match=rf"lacks the segment from offset \d+ on[,:]{wrong}"):
+                archiver(log, Folder(place)).step()
 
 
 def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_path: Path) -> None:
     place = tmp_path / "archive"
-    about = place / "archive.json"
+    about = place / MANIFEST
     with closing(open_log(folder)) as log:
         archive_all(log, place)
         said = json.loads(about.read_text())
@@ -118,14 +124,14 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
     at_work = archiver(log, place)
     assert at_work.step() is None
-    assert read_archive_info(place) is None, "nobody knows its history yet"
+    assert find_manifest(place) is None, "nobody knows its history yet"
     live_on(log, 2 * SEGMENT)
     log.flush()
-    manifest = at_work.step()
-    assert manifest is not None
-    log.put_state(manifest_changes(manifest))
-    assert list(manifests_of(log)) == [manifest]
-    assert manifest.history == history_of(log) != ""
+    segment = at_work.step()
+    assert segment is not None
+    log.write(Commit(own=segment_changes(segment)))
+    assert list(segments_of(log)) == [segment]
+    assert read_manifest(place).history == history_of(log) != ""
     log.close()
 
 
@@ -149,7 +155,7 @@ def test_events_that_are_not_those_of_the_tree_are_not_archived(folder: Path, tm
         at_work._root = lambda start, end: bytes(32)
         with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
             at_work.step()
-    assert not (tmp_path / "archive" / "manifests").exists()
+    assert not read_manifest(Folder(tmp_path / "archive")).segments
 
 
 def test_two_that_archive_to_one_place_are_found(folder: Path, tmp_path: Path) -> None:
@@ -196,21 +202,21 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 ) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
-    writer = Writer(boot="boot", where="here", since_ms=0)
+    writer = ManifestWriter(Folder(place), Writer(boot="boot", where="here", since_ms=0))
 
     async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
             one = Archiving(log, settings, lambda: 0, Folder(place), Retention(ms=-1), writer)
             for _ in range(segments):
                 await one._once()
-            assert list(manifests_of(log)) == one._manifests
+            assert list(segments_of(log)) == one._segments
             return one
 
     await archived(3)
     shutil.rmtree(place)
-    assert len((await archived(1))._manifests) == 1, "what was archived before is not there"
+    assert len((await archived(1))._segments) == 1, "what was archived before is not there"
     one = await archived(3)
-    assert (one.error, [each.start for each in one._manifests]) == (None, [0, 256])
+    assert (one.error, [each.start for each in one._segments]) == (None, [0, 256])
 
 
 class Full(Folder):
@@ -229,6 +235,17 @@ def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> No
             at_work.step()
         at_work._store = Folder(tmp_path / "archive")
         assert at_work.step()
+
+
+def test_a_manifest_that_is_full_is_not_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Folder(tmp_path / "archive")
+    with closing(open_log(folder)) as log:
+        monkeypatch.setattr(manifest, "MANIFEST_BYTES_MAX", 1000)
+        at_work = archiver(log, place)
+        assert at_work.step()
+        with pytest.raises(ArchiveError, match="its manifest has no room for more segments"):
+            at_work.step()
+        assert len(read_manifest(place).segments) == 1
 
 
 def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> None:
@@ -300,10 +317,10 @@ def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch
     monkeypatch.setattr(store, "TRIED_S", 1)
     url = url.replace("PORT", str(free_ports(1)[0]))
     with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
-        open_store(url).names("manifests")
+        open_store(url).names("state")
 
 
-@pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "manifests/x\0.json"])
+@pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "state/x\0.json"])
 def test_no_object_has_a_name_that_goes_elsewhere(name: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"is the name of no object"):
         Folder(tmp_path).read(name)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from events.logs.log import Commit, Entry
+from events.logs.log import Commit, Entry, read_one
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import NOTE, export, exported, noted, run_export, segment_starts
 from projections.replay.log.columns import COLUMNS
@@ -21,7 +21,7 @@ from tests.replay.history import open_log
 def grow(path: Path, count: int) -> None:
     """Some more events."""
     log = open_log(path)
-    value = log.read_one(1)
+    value = read_one(log, 1)
     log.write(Commit([Entry(value)] * count))
     log.flush()
     log.close()

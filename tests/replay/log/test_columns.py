@@ -24,6 +24,7 @@ from projections.replay.log.log_ref import LogRef, looked_at
 from tests.events import golden
 
 NAMED_OTHERWISE = {
+    "after": {"leader", "isr", "leader_epoch", "partition_epoch", "replicas", "elr"},
     "live_brokers": {"brokers"},
     "asked": {"api", "api_version", "duplicate", "denied"},
     "values": {"quotas"},
@@ -116,8 +117,30 @@ def test_a_request_by_columns() -> None:
     ("event", "expected"),
     [
         (
-            catalog.LeaderElected("a", 2, 3, (3, 1), 4, 5, "gone"),  # type: ignore[arg-type]
-            {"partition": 2, "leader": 3, "isr": [3, 1], "leader_epoch": 4, "partition_epoch": 5, "reason": "gone"},
+            catalog.PartitionChanged(
+                "a",  # type: ignore[arg-type]
+                2,
+                catalog.Partition((1, 3), (1, 3), 1, 3, 4),  # type: ignore[arg-type]
+                catalog.Partition((1, 3), (3,), 3, 4, 5, catalog.ReplicaMetadata(elr=(1,))),  # type: ignore[arg-type]
+                "gone",
+            ),
+            {
+                "partition": 2,
+                "leader": 3,
+                "isr": [3],
+                "leader_epoch": 4,
+                "partition_epoch": 5,
+                "replicas": [1, 3],
+                "elr": [1],
+                "before": {
+                    "replicas": [1, 3],
+                    "isr": [1, 3],
+                    "leader": 1,
+                    "leader_epoch": 3,
+                    "partition_epoch": 4,
+                },
+                "reason": "gone",
+            },
         ),
         (
             catalog.CreateRejected("r", "a", 44, "no", "policy:x", catalog.Verdict("refused")),  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from events.logs.log import shard_offsets
 from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef, looked_at, open_folder
@@ -82,7 +83,7 @@ def test_compare_trusts_a_snapshot_until_it_is_not_to(kept: LogRef, tmp_path: Pa
     lost = next(
         key
         for key, _ in refold.pairs()
-        if key.startswith(TOPIC) and not any(log.shard_offsets(key[1:].decode(), newest))  # nothing is folded on it
+        if key.startswith(TOPIC) and not any(shard_offsets(log, key[1:].decode(), newest))  # nothing is folded on it
     )
     (folder / FOLDER / f"{newest:020}.snapshot").unlink()
     pairs = [pair for pair in refold.pairs() if pair[0] != lost]

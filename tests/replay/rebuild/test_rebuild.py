@@ -11,6 +11,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from controller.machine.apply import _TOPIC_EVENTS, _unchanged
@@ -22,9 +23,8 @@ from events.catalog import (
     ChangeRejected,
     CreateAnswered,
     Event,
-    IsrChanged,
-    LeaderElected,
     Partition,
+    PartitionChanged,
     PartitionsAdded,
     PartitionsWanted,
     Recorded,
@@ -108,8 +108,8 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
     ]
     events: list[Event] = [begun]
     for epoch in range(1, 8):
-        kind, isr = (LeaderElected, IsrChanged)[epoch % 2], (BrokerId(1 + epoch % 2),)
-        events.append(kind(TopicName("t"), epoch // 2 % 2, isr[0], isr, epoch, epoch, ""))
+        led = replace(one, leader=BrokerId(1 + epoch % 2), leader_epoch=epoch, partition_epoch=epoch)
+        events.append(PartitionChanged(TopicName("t"), epoch // 2 % 2, one, led, ""))
         events += beside if epoch == 5 else ()
         if epoch == 4:
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
@@ -118,7 +118,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
     monkeypatch.setattr("projections.replay.rebuild.folded_topics.decode_event", noted)
     assert hashes_of_shards({"t": stored}) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
-    assert kinds.count(IsrChanged) + kinds.count(LeaderElected) == 4, "of two partitions, before and after a third came"
+    assert kinds.count(PartitionChanged) == 4, "of two partitions, before and after a third came"
     assert ChangeRejected not in kinds, "what says nothing of the topic is passed over"
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from controller.machine import validation
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions import rules
+from controller.machine.partitions import placement
 from controller.release import RELEASE as THIS_RELEASE
 from events.catalog import (
     BrokerUnfenced,
@@ -130,12 +130,12 @@ def test_a_story_is_decided_again_as_it_is() -> None:
 
 def test_a_changed_placement_is_found_wherever_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     log = story(STORY).log
-    place = rules.place
+    place = placement.place
 
     def backwards(*arguments: Any) -> Any:
         return tuple(tuple(reversed(replicas)) for replicas in place(*arguments))
 
-    monkeypatch.setattr(rules, "place", backwards)
+    monkeypatch.setattr(placement, "place", backwards)
     found = decided_again(log, "2.0")
     assert [one.request_id for one in found] == ["qa", "more", "qb", "qd"], found
     created = find(log, TopicCreated, "a")

@@ -8,8 +8,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
-from controller.engine.reconciler import Reconciler
-from controller.machine.partitions import leadership, requests, rules
+from controller.engine.tasks import Reconciler
+from controller.machine.partitions import changes, reconciling, requests
 from controller.machine.partitions.changes import Election
 from events.names import NO_LEADER
 from tests.simulation.planting import Bugs
@@ -31,25 +31,24 @@ def _any_incarnation(membership: Membership, broker_id: Any, epoch: int) -> Any:
     return membership.cluster.brokers.get(broker_id)
 
 
-def _kept_up_without_leader(partition: Any, cluster: Any) -> bool:
+def _reconciled_without_leader(partition: Any, min_isr: int, cluster: Any) -> bool:
     if partition.leader == NO_LEADER:
         return not any(replica in cluster.live for replica in partition.replicas)
-    return _is_kept_up(partition, cluster)
+    return _is_reconciled(partition, min_isr, cluster)
 
 
-_is_kept_up = rules.is_up_to_date
+_is_reconciled = reconciling._is_reconciled
 
 BUGS: Final[Bugs] = {
     "a fenced broker stays leader": [(Reconciler, "_on_kraft_broker_events", _nothing)],
     "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
     "a report of a broker's old incarnation counts": [(requests, "is_stale", lambda *_: False)],
     "a replica that is not in sync is elected without unclean election": [
-        (rules, "election_for", lambda *_: Election.UNCLEAN)
+        (changes, "election_for", lambda *_: Election.UNCLEAN)
     ],
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
     "every restart of a broker counts as clean": [(Membership, "shut_down_cleanly", lambda *_: True)],
     "a replica of a leaderless partition stays eligible after an unclean restart": [
-        (rules, "is_up_to_date", _kept_up_without_leader),
-        (leadership, "is_up_to_date", _kept_up_without_leader),
+        (reconciling, "_is_reconciled", _reconciled_without_leader)
     ],
 }

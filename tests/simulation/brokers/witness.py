@@ -61,6 +61,22 @@ class Part(NamedTuple):
         return next((directory for replica, directory in found if replica == broker_id), NOWHERE)
 
 
+def _part(partition: catalog.Partition) -> Part:
+    metadata = partition.replica_metadata
+    assert metadata is not None, "with KRaft brokers"
+    return Part(
+        partition.replicas,
+        partition.isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        metadata.directories,
+        metadata.elr,
+        metadata.last_known_elr,
+        metadata.recovering,
+    )
+
+
 class History:
     """What was when, by the number of events before."""
 
@@ -233,8 +249,6 @@ class LifeWitness(Witness):
                     if key[0] == topic_id:
                         self.parts[key].add(self.end, None)
                         self.acked.pop(key, None)
-            case catalog.PlaceholderFilled():
-                self._filled(event)
             case catalog.PartitionChanged():
                 self._changed(event, command)
 
@@ -244,46 +258,26 @@ class LifeWitness(Witness):
 
     def _new(self, topic: str, first: int, partitions: Any) -> None:
         for index, one in enumerate(partitions, first):
-            part = Part(
-                one.replicas,
-                one.isr,
-                one.leader,
-                one.leader_epoch,
-                one.partition_epoch,
-                one.replica_metadata.directories,
-            )
+            part = _part(one)
             key = (self.names[topic], index)
             self.parts.setdefault(key, History()).add(self.end, part)
             self._check(f"{topic}-{index}", part)
             assert part.leader == NOBODY or self._lives(part.leader, part), f"{topic}-{index} is new: {part}"
 
-    def _filled(self, event: catalog.PlaceholderFilled) -> None:
-        key = (self.names[event.topic], event.partition)
-        part = self.parts[key].now
-        place = part.replicas.index(event.placeholder)
-        replicas = (*part.replicas[:place], event.broker_id, *part.replicas[place + 1 :])
-        directories = (*part.directories[:place], event.directory, *part.directories[place + 1 :])
-        assert event.partition_epoch == part.partition_epoch + 1, f"{event} after {part}"
-        filled = part._replace(replicas=replicas, directories=directories, partition_epoch=event.partition_epoch)
-        self.parts[key].add(self.end, filled)
-
     def _changed(self, event: catalog.PartitionChanged, command: str) -> None:
         key, name = (self.names[event.topic], event.partition), f"{event.topic}-{event.partition}"
-        before: Part = self.parts[key].now
-        fields: dict[str, Any] = {
-            "leader": event.leader, "isr": event.isr, "replicas": event.replicas, "directories": event.directories,
-            "elr": event.elr, "last_known": event.last_known_elr, "recovering": event.recovering,
-        }  # fmt: skip
-        changes = {field: value for field, value in fields.items() if value is not None}
-        epochs = before.leader_epoch + (event.leader is not None), before.partition_epoch + 1
-        assert (event.leader_epoch, event.partition_epoch) == epochs, f"{name}: {event} after {before}"
-        after = before._replace(leader_epoch=epochs[0], partition_epoch=epochs[1], **changes)
+        before, after = self.parts[key].now, _part(event.after)
+        assert _part(event.before) == before, f"{name}: {event} after {before}"
+        removed = {replica for replica in before.replicas if replica >= 0} - set(after.replicas)
+        is_led_anew = after.leader != before.leader or bool(removed)
+        epochs = before.leader_epoch + is_led_anew, before.partition_epoch + 1
+        assert (after.leader_epoch, after.partition_epoch) == epochs, f"{name}: {event} after {before}"
         self.parts[key].add(self.end, after)
         self._check(name, after)
-        if event.isr is not None or event.elr is not None:
+        if (after.isr, after.elr) != (before.isr, before.elr):
             is_enough = len(after.isr) >= self.min_isr(event.topic)
             assert not (after.elr and (is_enough or not self.elr)), f"{name}: enough are in sync, {after}"
-        if event.leader not in (None, NOBODY):
+        if is_led_anew and after.leader != NOBODY:
             self._elected(key, event.topic, before, after, command)
             leader, held = self._early.pop((key, after.leader_epoch), (NOBODY, set()))
             if leader == after.leader:

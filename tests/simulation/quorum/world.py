@@ -298,7 +298,7 @@ class World:
         token = (call, sender_id, receiver.id, self._number, _KEYS[type(request)], version)
         if self.is_encoded:
             frame = codec.encode_request(token[4], version, 0, None, request)[4:]
-            request = codec.decode_request(token[4], version, frame, codec.parse_header(frame).body_offset)
+            request = codec.read_request(token[4], version, frame, codec.parse_header(frame).body_offset)[0]
         if isinstance(request, ApiVersionsRequest):
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             self.answer(token, ApiVersionsResponse(supported_features=(feature,)))

@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from controller.stream.gateway.node import GatewayNode
+from controller.stream.log.codec import RecentRequests
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.recent_requests import RecentRequests
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Still
 from events.logs.events_topic import CountedRecord, Decided, Fence, PartitionReader

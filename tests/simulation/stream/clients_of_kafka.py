@@ -15,8 +15,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from confluent_kafka import KafkaError
 
-from controller.stream.gateway.follower import FollowedEvents, Record
-from controller.stream.gateway.producer import Done
+from controller.stream.gateway.kafka import Done, FollowedEvents, Record
 from controller.stream.log.transport import KafkaUnavailable, Values
 from tests.simulation.stream.kafka import GATEWAYS, HEARTBEAT_S, NO_RECORD, Generation, Link
 

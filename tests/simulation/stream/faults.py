@@ -70,12 +70,12 @@ class Faults:
     async def outlive(self) -> None:
         """A worker is not heard of by its group, and goes on. What it writes last is held up until another has taken
         over, and arrives while that one decides what it finds."""
-        owners = [each for _, each in sorted(self._world.workers.items()) if each.engine.active]
+        owners = [each for _, each in sorted(self._world.workers.items()) if each.engine.leaders]
         if not owners or len(self._world.workers) < WORKERS_MIN:
             await self.join()
             return
         worker = self._rng.choice(owners)
-        partition = self._rng.choice(sorted(worker.engine.active))
+        partition = self._rng.choice(sorted(worker.engine.leaders))
         worker.group_link.is_cut = True
         await asyncio.sleep(SESSION_S - self._rng.uniform(0, HEARTBEAT_S))
         worker.events_link.is_cut = True

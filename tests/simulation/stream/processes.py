@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import OwnerTasks, WorkerContext
-from controller.stream.worker.partition_decider import Duplicate, Fault
+from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Endpoint, Recorded
 from events.logs.tree_heads import Head, HeadSigner
 from projections.store.tree import TreeBehind
@@ -64,25 +65,22 @@ class WorkerProcess:
         connection of its own."""
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
         writer = f"w{number}"
-        duties = OwnerTasks(
-            WorkerContext(
-                partitions=world.partitions,
-                transport=lambda: self.engine.transport,
-                clock_ms=world.clock_ms,
-                new_request_id=Stamps(writer, world.clock_ms).new_request_id,
-                make_brokers=lambda partition: world.brokers_of(world.brokers, partition),
-                on_rejected=self._troubled,
-                on_failure=world.failures.append,
-                signer=_Signer(world),
-                signing_interval_s=SIGNED_EVERY_S,
-            )
+        context = WorkerContext(
+            transport=lambda: self.engine.transport,
+            clock_ms=world.clock_ms,
+            new_request_id=Stamps(writer, world.clock_ms).new_request_id,
+            make_brokers=lambda partition: world.brokers_of(world.brokers, partition),
+            on_rejected=self._troubled,
+            on_failure=world.failures.append,
+            signer=_Signer(world),
+            signing_interval_s=SIGNED_EVERY_S,
         )
         self.engine = Engine(
             data,
             world.kafka.topics,
             Identity(writer, RELEASE, world.settings()),
             connect=lambda: SimulatedTransport(self.link, self.events_link),
-            owner=duties,
+            lead=partial(PartitionLeader, context),
             watcher=self,
             clock=virtual_loop().time,
             clock_ms=world.clock_ms,
@@ -120,7 +118,7 @@ class WorkerProcess:
     def skipped(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
-    def duplicate(self, copy: Duplicate) -> None:
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
         self.world.done["copies"] += 1
 
     def lost(self, why: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
 from events.logs.log import EventLog
@@ -124,7 +124,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def _rests(world: StreamWorld) -> bool:
-    owned = [(number, worker) for worker in world.workers.values() for number in worker.engine.active]
+    owned = [(number, worker) for worker in world.workers.values() for number in worker.engine.leaders]
     gateways = world.gateways.values()
     return (
         sorted(number for number, _ in owned) == list(range(world.partitions))
@@ -144,13 +144,13 @@ def _check(world: StreamWorld) -> None:
     """Everybody had time: all that was put is decided, each partition has one owner, and all know the same."""
     assert not world.failures, f"{world.failures[:3]}"
     world.witness.look()
-    owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.active)
+    owned = Counter(partition for worker in world.workers.values() for partition in worker.engine.leaders)
     assert owned == Counter(range(world.partitions)), f"each partition is owned once: {dict(owned)}"
     for number, (commands, written) in enumerate(zip(world.kafka.commands, world.kafka.events, strict=True)):
         reader, events = _folded(number, written)
         assert reader.next_source == len(commands), f"partition {number}: commands wait that nobody decides"
         Lives().see_all([decode_event(offset, value) for offset, value in enumerate(events)])
-        (owner,) = [worker for worker in world.workers.values() if number in worker.engine.active]
+        (owner,) = [worker for worker in world.workers.values() if number in worker.engine.leaders]
         _check_same(f"worker of partition {number}", owner.engine._states[number].log, events)
         for name, gateway in world.gateways.items():
             assert gateway.node.failure is None, f"{name}: {gateway.node.failure!r}"

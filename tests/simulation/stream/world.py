@@ -13,7 +13,7 @@ from unittest import mock
 
 from controller.kafka.messages import Message
 from controller.stream.worker.driver_faust import FaustDriver
-from controller.stream.worker.partition_brokers import PartitionBrokers
+from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.catalog import Configs
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader

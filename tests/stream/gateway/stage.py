@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.controller_api import Reply
 from controller.machine.commands.commands import CreateTopic
-from controller.stream.gateway.follower import FollowedEvents, Record
+from controller.stream.gateway.kafka import Done, FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import (
     ANNOUNCEMENT_VERSION,
     Announcement,
@@ -21,7 +21,6 @@ from controller.stream.gateway.members import (
     encode_announcement,
 )
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.gateway.producer import Done, NotProduced
 from controller.stream.log.codec import decode_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics

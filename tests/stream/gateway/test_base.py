@@ -11,6 +11,8 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from events.logs.archive.manifest import read_manifest
+from events.logs.archive.store import Folder
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
@@ -72,8 +74,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
 
 def _delete_what_the_bases_have(kafka: ReferenceKafka, archive: Path) -> int:
     """Have Kafka delete the records before those that the older base goes on with, the first of which it returns."""
-    older = min((archive / "partition-00000" / "bases").glob("*.json"))
-    goes_on_at: int = json.loads(older.read_bytes())["kafka_offset"]
+    goes_on_at = read_manifest(Folder(archive / "partition-00000")).bases[0].kafka_offset
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for deleted in admin.delete_records([TopicPartition("bases.events", 0, goes_on_at)]).values():
         deleted.result(60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from controller.stream.gateway.follower import BATCH_BYTES, FollowedEvents, Follower
+from controller.stream.gateway.kafka import BATCH_BYTES, FollowedEvents, Follower
 
 EVENTS = "events"
 

@@ -13,10 +13,9 @@ from controller.http.paths.writes import BrokerControl
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.errors import ErrorCode
 from controller.stream.gateway.brokers import GatewayBrokers
-from controller.stream.gateway.follower import FollowedEvents, Record
+from controller.stream.gateway.kafka import FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, encode_announcement, node_id_of
 from controller.stream.gateway.node import GRACE_S
-from controller.stream.gateway.producer import NotProduced
 from events.catalog import Endpoint
 from events.logs.events_topic import Decided, encode_record
 from events.names import BrokerId, RequestId, TopicName

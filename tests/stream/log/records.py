@@ -6,11 +6,10 @@ from typing import Any
 
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker, UnfenceBroker
 from controller.machine.decide import decide
-from controller.stream.log.codec import encode_answers
 from controller.stream.log.partition import PartitionState
 from events.catalog import EVENT_VERSION, Cause, SettingsChanged
 from events.codec import encode_event
-from events.logs.events_topic import Decided, Fence, encode_record
+from events.logs.events_topic import Fence, encode_record
 from events.names import BrokerId, RequestId, TopicId, TopicName
 
 BORN_MS = 1_700_000_000_000
@@ -52,10 +51,7 @@ class Writing:
     def decide(self, *commands: AnyCommand) -> None:
         """Decide commands one after another, a record each."""
         for command in commands:
-            state, reader = self.partition.state, self.partition.reader
-            decision, source = decide(state, command), reader.next_source
-            cause = Cause(type(command).__name__, command.request_id)
-            values = tuple(encode_event(command.at_ms, cause, event) for event in decision.events)
-            self.partition.decided(source, command.at_ms, cause, decision.events, values)
-            answers = encode_answers(decision, state.topics)
-            self.topic.append(encode_record(Decided(reader.epoch, source, values, answers)))
+            source = self.partition.reader.next_source
+            decision = decide(self.partition.state, command)
+            self.partition.record_decision(command, decision.events, decision.answers)
+            self.topic.append(self.partition.end_record(source, decision.answers))

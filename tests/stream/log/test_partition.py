@@ -15,7 +15,7 @@ from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, Accep
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
 from events.codec import EventDecodeError, decode_event, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
-from events.logs.log import LogLocked
+from events.logs.log import Commit, LogLocked, read_one
 from events.names import RequestId, TopicName
 from projections.store import tree
 from projections.store.tree import HEAD, LogTree, TreeBehind, head_of
@@ -248,7 +248,7 @@ def test_a_cache_from_before_the_tree_gets_it_as_it_is_followed(
 def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, tmp_path: Path) -> None:
     gateway = opened(tmp_path / "gateway")
     read_all(gateway, writing.topic)
-    gateway.log.put_state({HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)})
+    gateway.log.write(Commit(own={HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)}))
     gateway.close()
     gateway = opened(tmp_path / "gateway")
     assert gateway.log.next_offset == 0
@@ -284,7 +284,7 @@ def test_an_event_that_does_not_fit_stops_the_reader(writing: Writing) -> None:
 
 
 def test_the_first_event_is_that_of_the_settings(writing: Writing) -> None:
-    assert isinstance(decode_event(0, writing.partition.log.read_one(0)).event, SettingsChanged)
+    assert isinstance(decode_event(0, read_one(writing.partition.log, 0)).event, SettingsChanged)
     assert writing.partition.last_ms == BORN_MS
 
 

@@ -18,15 +18,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from controller.stream.log import topics
-from controller.stream.log.topics import (
-    KafkaUnreachable,
-    RequiredTopics,
-    TopicGone,
-    TopicsMismatch,
-    TopicWatch,
-    prepare_topics,
-)
-from controller.stream.log.transport import Topics
+from controller.stream.log.topics import RequiredTopics, TopicGone, TopicsMismatch, TopicWatch, prepare_topics
+from controller.stream.log.transport import KafkaUnavailable, Topics
 from tests.support.reference_kafka import ReferenceKafka
 
 FOREVER = {"retention.ms": "-1"}
@@ -52,7 +45,7 @@ def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
     while True:
         try:
             return prepare_topics({"bootstrap.servers": kafka.bootstrap}, wanted, EMPTY)
-        except KafkaUnreachable:
+        except KafkaUnavailable:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from controller.engine.decider import DryRunner
-from controller.engine.stamps import Stamps
+from controller.engine.requests import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import MakeBrokers, OwnerTasks, PartitionHistory, WorkerContext
-from controller.stream.worker.partition_brokers import PartitionBrokers
-from controller.stream.worker.partition_decider import Duplicate, Fault
+from controller.stream.worker.owner_tasks import (
+    MakeBrokers,
+    PartitionBrokers,
+    PartitionHistory,
+    PartitionLeader,
+    WorkerContext,
+)
+from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.events_topic import partition_of
@@ -30,18 +35,18 @@ ALL = tuple(range(TOPICS.partitions))
 
 
 class Nothing:
-    """An owner that only decides."""
+    """A leader that only decides; also its own brokers."""
 
-    def begin(self, partition: PartitionState) -> None:
-        return None
+    def __init__(self, cluster: DryRunner | None, partition: PartitionState) -> None:
+        self.brokers, self.cluster, self.history = self, cluster, None
 
-    def immediate_commands(self, partition: PartitionState, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
+    def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()
 
-    def on_events(self, partition: PartitionState, records: Sequence[Recorded]) -> None:
+    def decided_further(self, records: Sequence[Recorded]) -> None:
         return None
 
-    async def end(self, partition: int) -> None:
+    async def end(self) -> None:
         return None
 
 
@@ -66,23 +71,23 @@ class Stage:
         self.kafka = kafka
         self.failing: list[str] = []
         self.faults: list[Fault] = []
-        self.copies: list[Duplicate] = []
+        self.copies: list[tuple[Sourced, RequestCommand]] = []
         self.losses: list[str] = []
         self.records: list[Recorded] = []
         self.now_ms = BORN_MS
         self.transports: list[MemoryTransport] = []
         self.failures: list[BaseException] = []
+        none: Any = partial(Nothing, cluster)
         self.engine = Engine(
             data / name,
             TOPICS,
             Identity(name, release, settings),
             connect=self._connect,
-            owner=self._watching(name, partial(brokers_of, brokers), history) if brokers else Nothing(),
+            lead=self._lead(name, partial(brokers_of, brokers), history) if brokers else none,
             watcher=self,
             clock=lambda: 0.0,
             clock_ms=lambda: self.now_ms,
             judge=judge,
-            cluster_of=lambda _: cluster,
             archive=archive,
         )
 
@@ -90,12 +95,12 @@ class Stage:
         self.transports.append(MemoryTransport(self.kafka, self.failing))
         return self.transports[-1]
 
-    def _watching(
+    def _lead(
         self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory | None]
-    ) -> OwnerTasks:
-        return OwnerTasks(
+    ) -> Callable[[PartitionState], PartitionLeader]:
+        return partial(
+            PartitionLeader,
             WorkerContext(
-                partitions=TOPICS.partitions,
                 transport=lambda: self.engine.transport,
                 clock_ms=lambda: self.now_ms,
                 new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
@@ -103,7 +108,7 @@ class Stage:
                 on_rejected=self.losses.append,
                 on_failure=self.failures.append,
                 history=history,
-            )
+            ),
         )
 
     # --- as a driver does
@@ -114,14 +119,14 @@ class Stage:
 
     async def work(self, partition: int | None = None, count: int = 1000) -> None:
         """Decide what is there, up to `count` commands of each partition."""
-        for each in sorted(self.engine.active) if partition is None else (partition,):
+        for each in sorted(self.engine.leaders) if partition is None else (partition,):
             await self.engine.handle(self.kafka.fetch(each, self.engine.next_source(each), count))
 
     async def settle(self) -> None:
         """Decide until nobody puts anything any more."""
         quiet = 0
         while quiet < 5:
-            behind = [p for p in self.engine.active if self.engine.next_source(p) < len(self.kafka.commands[p])]
+            behind = [p for p in self.engine.leaders if self.engine.next_source(p) < len(self.kafka.commands[p])]
             quiet = 0 if behind else quiet + 1
             await self.work()
             await asyncio.sleep(0.001)
@@ -149,8 +154,8 @@ class Stage:
     def skipped(self, fault: Fault) -> None:
         self.faults.append(fault)
 
-    def duplicate(self, copy: Duplicate) -> None:
-        self.copies.append(copy)
+    def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
+        self.copies.append((sourced, command))
 
     def lost(self, why: str) -> None:
         self.losses.append(why)

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from controller.cli.main import main
 from controller.serving import archiving
-from events.logs.archive.base import Base, bases, download_base, write_base
+from events.logs.archive.base import bases, download_base, write_base
+from events.logs.archive.manifest import Base, ManifestWriter, read_manifest
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.tree_heads import Head
+from events.logs.tree_heads import Head, HeadSigner
 from projections.store.tree import HEAD, STORED_LEVEL, head_of
 from tests.projections.archive.archives import open_any
 from tests.stream.worker.memory_kafka import TOPICS
@@ -86,7 +89,8 @@ class Changing:
     def put(self, change: Callable[[Pairs], object]) -> Base:
         pairs = dict(self._pairs)
         change(pairs)
-        return write_base(self.place, self.base, ordered(pairs))
+        writer = ManifestWriter(self.place, read_manifest(self.place).writer)
+        return write_base(writer, self.base, ordered(pairs))
 
     def put_with_another_tree(self) -> Head:
         """And the head as it was."""
@@ -128,10 +132,27 @@ async def test_verify_finds_what_is_changed_beside_the_tree(
         capsys.readouterr()
         assert main(["verify", url, "--partition", "0"]) == 1, what
         said = capsys.readouterr().out
-        assert changing.base.name in said, what
+        assert str(changing.base) in said, what
         assert words in said, what
     head = changing.put_with_another_tree()
     kept = tmp_path / "head.json"
     kept.write_bytes(msgspec.json.encode(head))
     assert main(["verify", url, "--partition", "0", "--head", str(kept)]) == 1
     assert f"the first {head.size} events are not those of the tree head" in capsys.readouterr().out
+
+
+async def test_verify_with_a_key_needs_a_signed_manifest(
+    partitions: Partitions, made_bases: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partitions.begin_as(made_bases)
+    place, key = partitions.place(), Ed25519PrivateKey.generate()
+    public = tmp_path / "public.pem"
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    command = ["verify", place.url, "--partition", "0", "--key", str(public)]
+    assert main(command) == 1
+    assert "manifest.json is not signed by that key" in capsys.readouterr().out
+    manifest = read_manifest(place)
+    ManifestWriter(place, manifest.writer, HeadSigner(key)).register(manifest)
+    assert main(command) == 1
+    assert "no event of the log holds a signed tree head" in (said := capsys.readouterr().out)
+    assert "is not signed by that key" not in said

@@ -90,7 +90,7 @@ def _record(offset: int) -> Any:
 @asynccontextmanager
 async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 1) -> AsyncIterator[Feeding]:
     """Faust's loop under way, without Kafka."""
-    engine: Any = SimpleNamespace(active={0}, data=Path())
+    engine: Any = SimpleNamespace(leaders={0}, data=Path())
     driver = FaustDriver(cast(Engine, engine), Group("127.0.0.1:1", "workers", HERE.topic, 1, 6000))
     app = driver._app = driver._make_app()
     consumer: FaustConsumer = app.consumer
@@ -168,7 +168,7 @@ class LosingEngine:
     """An engine that loses its partition at every hundredth command."""
 
     def __init__(self, one: Feeding) -> None:
-        self.active = {0}
+        self.leaders = {0}
         self.claims: list[set[int]] = []
         self._one = one
         self._lost_at = 0
@@ -177,10 +177,10 @@ class LosingEngine:
         return self._one.decided
 
     async def handle(self, commands: Sequence[Sourced]) -> None:
-        for command in commands if self.active else ():
+        for command in commands if self.leaders else ():
             if command.offset % 100 == 99 and command.offset > self._lost_at:
                 self._lost_at = command.offset
-                self.active = set()
+                self.leaders = set()
                 raise Lost("taken over")
             assert command.offset <= self._one.decided, f"{self._one.decided} expected, got {command.offset}"
             self._one.decided += command.offset == self._one.decided
@@ -189,7 +189,7 @@ class LosingEngine:
         self.claims.append(set(partitions))
         if len(self.claims) == 2:
             raise Lost("Kafka does not answer")
-        self.active = set(partitions)
+        self.leaders = set(partitions)
         return still()
 
 

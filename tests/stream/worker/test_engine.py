@@ -60,7 +60,7 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
         kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
         with pytest.raises(Lost, match=r"partition 0: expected command \d+, got \d+"):
             await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0) + 2))
-        assert worker.engine.active == set()
+        assert worker.engine.leaders == {}
         await worker.claim()
         await worker.work()
     assert len(worker.losses) == 3
@@ -109,7 +109,7 @@ async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: 
     worker = Stage(kafka, tmp_path)
     wanted = iter([True, True, True, False])
     assert not await worker.engine.claim((0, 1), lambda: next(wanted, False))
-    assert worker.engine.active == set()
+    assert worker.engine.leaders == {}
     await worker.close()
 
 
@@ -124,7 +124,7 @@ async def test_fenced_worker_notices(kafka: MemoryKafka, tmp_path: Path) -> None
     kafka.put(create("after", timeout_ms=0))
     with pytest.raises(Lost, match="taken over by heir"):
         await zombie.work()
-    assert zombie.engine.active == set()
+    assert zombie.engine.leaders == {}
     await heir.work()
     assert check_all_decided(kafka).counts["ignored"] == 1, "what the zombie wrote"
     await zombie.close()

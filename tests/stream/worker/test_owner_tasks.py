@@ -15,7 +15,7 @@ from controller.engine.reports import Reports
 from controller.machine.commands.commands import ConfirmMetadata, DeleteTopic, FenceBroker, UnfenceBroker
 from controller.machine.decide import _DECIDERS
 from controller.stream.log.transport import KafkaUnavailable
-from controller.stream.worker.partition_brokers import PartitionBrokers, dry_run_within_s
+from controller.stream.worker.owner_tasks import PartitionBrokers, dry_run_within_s
 from controller.stream.worker.partition_decider import Fault
 from controller.stream.worker.service import WorkerStatus
 from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady

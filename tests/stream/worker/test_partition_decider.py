@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.cluster.actions import PlannedCommand
+from controller.engine import decider
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import (
     AnyCommand,
@@ -23,9 +24,8 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
-from controller.stream.log import partition, recent_requests
+from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
-from controller.stream.worker import partition_decider
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict
 from events.names import BrokerId, RequestId, ShardKey, TopicName
@@ -54,7 +54,7 @@ async def test_poison_commands_are_recorded_and_skipped(
             raise ZeroDivisionError("no such luck")
         return decide_really(state, command)
 
-    monkeypatch.setattr(partition_decider, "decide", decide)
+    monkeypatch.setattr(decider, "decide", decide)
     here = home("bug")
     elsewhere = next(name for name in "abcdef" if home(name) != here)
     kafka.commands[here] += [b"", b"\x01?", encode_command(create(elsewhere))]
@@ -107,7 +107,7 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
             raise ZeroDivisionError("no such luck")
         return decide_really(state, command)
 
-    monkeypatch.setattr(partition_decider, "decide", decide)
+    monkeypatch.setattr(decider, "decide", decide)
     stamps: dict[str, Any] = {"request_id": RequestId("gone"), "at_ms": BORN_MS}
     gone = FenceBroker(**stamps, broker_id=BrokerId(1), reason="stopped")
     review = ReconcileTopics(**stamps, topics=tuple(map(TopicName, names)))
@@ -125,7 +125,7 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
 async def test_a_decision_that_no_record_holds_is_a_fault(
     kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 500)
+    monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 500)
     await worker.decide(create("large", num_partitions=100), create("small", num_partitions=1, timeout_ms=0))
     assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
     assert topic_of(worker, "small") is not None
@@ -136,7 +136,7 @@ async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have come to more than a record holds in steps. It can be deleted all the same, with its id as answer."""
-    monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 1000)
+    monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 1000)
     worker = Stage(kafka, tmp_path)
     stamps: dict[str, Any] = {"at_ms": BORN_MS, "topic": TopicName("t")}
     await worker.claim()
@@ -172,7 +172,7 @@ async def test_what_filters_found_counts_for_how_large_a_record_is(
     stamps: dict[str, Any] = {"request_id": RequestId("c"), "at_ms": BORN_MS}
     kafka.commands[0].append(encode_command(CreateAcls(acls=(allowed,), **stamps)))
     await worker.work()
-    monkeypatch.setattr(partition_decider, "RECORD_BYTES_MAX", partition_decider._ROOM_BYTES + 700)
+    monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 700)
     for count in (2, 1):
         kafka.commands[0].append(encode_command(DeleteAcls(filters=(AclFilter(),) * count, **stamps)))
     await worker.work()
@@ -316,7 +316,7 @@ async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_
     again = Stage(kafka, tmp_path, "first")
     await again.claim()
     await again.decide(command)
-    assert [[copy.offset for copy in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
+    assert [[sourced.offset for sourced, _ in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
     assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
     found = check_all_decided(kafka)
     assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
@@ -346,7 +346,7 @@ async def test_duplicate_deletion_spares_a_recreated_topic(worker: Stage) -> Non
     delete = DeleteTopic(request_id=command.request_id, at_ms=BORN_MS, topic=command.topic, api="DeleteTopics")
     other = replace(command, topic=TopicName("b"))
     await worker.decide(command, other, delete, replace(command, request_id=RequestId("later")), delete)
-    assert [copy.what for copy in worker.copies] == ["DeleteTopic"]
+    assert [command for _, command in worker.copies] == [delete]
     assert topic_of(worker, "a") is not None
     assert topic_of(worker, "b") is not None
 
@@ -360,9 +360,9 @@ async def test_duplicates_are_detected_by_a_new_owner(
     kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each request leaves three events here: of four the last three have one of the newest eight."""
-    for module in (recent_requests, partition):
+    for module in (codec, partition):
         monkeypatch.setattr(module, "RECENT_EVENTS", 8)
-    monkeypatch.setattr(recent_requests, "_FORGET_EVERY", 1)
+    monkeypatch.setattr(codec, "_FORGET_EVERY", 1)
     names = [name for n in range(20) if home(name := f"t{n}") == 0][:4]
     commands = [create(name, timeout_ms=0) for name in names]
     found = []

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -20,8 +21,18 @@ from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.worker.owner_tasks import PartitionHistory
-from events.logs.archive.base import Base, bases
-from events.logs.archive.manifest import ARCHIVE_KEY, ArchiveForeign, Writer, read_chain, write_object
+from events.logs.archive.base import bases
+from events.logs.archive.manifest import (
+    ARCHIVE_KEY,
+    MANIFEST,
+    ArchiveForeign,
+    Base,
+    Manifest,
+    ManifestWriter,
+    Writer,
+    find_manifest,
+    read_manifest,
+)
 from events.logs.archive.store import ArchiveStore, Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
@@ -77,15 +88,10 @@ class Partitions:
     def _history(self, name: str) -> Callable[[PartitionState], PartitionHistory]:
         def history(partition: PartitionState) -> PartitionHistory:
             place = self.archive(partition.partition)
-            writer = Writer(boot=name, where=name, since_ms=0)
-            return PartitionHistory(
-                partition, place, self.settings, writer, lambda: BORN_MS * 2, self.failed, KEPT_EVENTS
-            )
+            writer = ManifestWriter(place, Writer(boot=name, where=name, since_ms=0))
+            return PartitionHistory(partition, writer, self.settings, lambda: BORN_MS * 2, KEPT_EVENTS)
 
         return history
-
-    def failed(self, error: BaseException) -> None:
-        raise AssertionError from error
 
     async def create(self, worker: Stage, topics: int) -> None:
         self.kafka.put(*(create(f"t{number}") for number in range(self._created, self._created + topics)))
@@ -93,6 +99,8 @@ class Partitions:
         await worker.settle()
 
     def newest(self, partition: int = 0) -> Base | None:
+        if find_manifest(self.place(partition)) is None:
+            return None
         return next(bases(self.place(partition), TOPICS.cluster_id, TOPICS.events_id), None)
 
     async def until_base(self, worker: Stage, after: int = 0) -> None:
@@ -210,7 +218,7 @@ async def test_new_owner_continues_the_archive(partitions: Partitions) -> None:
 
 def assert_archived_once(place: Folder, whole: RocksDbLog) -> None:
     """The archive has the events from the first on, each once."""
-    values = [value for _, value in archived(place, read_chain(place)[1])]
+    values = [value for _, value in archived(place, read_manifest(place).segments)]
     assert len(values) >= 2 * SEGMENT
     assert values == [value for _, value in whole.read(0, len(values))]
 
@@ -221,17 +229,27 @@ def turn_a_byte(file: Path) -> None:
     file.write_bytes(content)
 
 
-def newest_file(partitions: Partitions, kind: str) -> Path:
-    return max((partitions.folder / "archive" / "partition-00000" / "bases").glob(f"*.{kind}"))
+def parts(partitions: Partitions, copies: str = "bases") -> list[Path]:
+    """The files of the bases or the snapshots of partition 0, in the order of their offsets."""
+    place = partitions.place()
+    found = getattr(read_manifest(place), copies)
+    return [Path(place.url) / copy.part_name(part) for copy in found for part in copy.parts]
+
+
+def change(partitions: Partitions, by: Callable[[Manifest], Manifest]) -> None:
+    """Another manifest of partition 0."""
+    place = partitions.place()
+    place.write(MANIFEST, msgspec.json.encode(by(read_manifest(place))))
+
+
+def _newer(manifest: Manifest) -> Manifest:
+    return replace(manifest, bases=(manifest.bases[0], replace(manifest.bases[1], event_version=99)))
 
 
 DAMAGED: dict[str, Callable[[Partitions], object]] = {
-    "a byte of a part turned": lambda one: turn_a_byte(newest_file(one, "part")),
-    "a part is missing": lambda one: newest_file(one, "part").unlink(),
-    "what it is cannot be read": lambda one: newest_file(one, "json").write_text("{"),
-    "it says another offset": lambda one: newest_file(one, "json").rename(
-        newest_file(one, "json").with_name(f"{9:020}.json")
-    ),
+    "a byte of a part turned": lambda one: turn_a_byte(parts(one)[-1]),
+    "a part is missing": lambda one: parts(one)[-1].unlink(),
+    "a newer release wrote it": lambda one: change(one, _newer),
 }
 
 
@@ -254,7 +272,7 @@ async def test_damaged_bases_are_skipped(partitions: Partitions, made_bases: Par
     kept = partitions.folder / "kept"
     with closing(partitions.gateway("whole", archive=False)) as whole:
         place = partitions.folder / "archive" / "partition-00000"
-        shutil.copytree(place / "bases", kept)
+        shutil.copytree(place, kept)
         offsets = [base.kafka_offset for base in bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)]
         assert len(offsets) == 2
         for what, damage in DAMAGED.items():
@@ -262,13 +280,16 @@ async def test_damaged_bases_are_skipped(partitions: Partitions, made_bases: Par
             with closing(partitions.gateway(f"fresh {what}")) as one:
                 assert partitions.began_at == offsets[1], what
                 assert state_of(one.log) == state_of(whole.log), what
-            shutil.rmtree(place / "bases")
-            shutil.copytree(kept, place / "bases")
-        for file in (place / "bases").glob("*.part"):
+            shutil.rmtree(place)
+            shutil.copytree(kept, place)
+        for file in parts(partitions):
             turn_a_byte(file)
         with closing(partitions.gateway("fresh")) as one:
             assert partitions.began_at == 0, "without a base Kafka is read from the first record on"
             assert state_of(one.log) == state_of(whole.log)
+        (place / MANIFEST).write_text("{")
+        with closing(partitions.gateway("fresh too")):
+            assert partitions.began_at == 0
 
 
 async def test_deleted_first_records_need_a_base(partitions: Partitions, made_bases: Partitions) -> None:
@@ -282,7 +303,7 @@ async def test_deleted_first_records_need_a_base(partitions: Partitions, made_ba
         FirstRecordsDeleted, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"
     ):
         partitions.gateway("none", archive=False, first_record=5)
-    turn_a_byte(newest_file(partitions, "part"))
+    turn_a_byte(parts(partitions)[-1])
     with closing(partitions.gateway("older", first_record=older.kafka_offset)):
         assert partitions.began_at == older.kafka_offset
     with pytest.raises(FirstRecordsDeleted, match="the newest is older"):
@@ -300,15 +321,19 @@ async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base
     await worker.close()
 
 
-@pytest.mark.parametrize("changed", [{"cluster_id": "cluster-2"}, {"topic_id": "events-2"}])
+OTHERS: dict[str, Callable[[Manifest], Manifest]] = {
+    "cluster-2": lambda one: replace(one, cluster_id="cluster-2"),
+    "events-2": lambda one: replace(one, bases=tuple(replace(base, topic_id="events-2") for base in one.bases)),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
 async def test_a_base_of_another_cluster_or_topic_is_refused(
-    partitions: Partitions, made_bases: Partitions, changed: dict[str, str]
+    partitions: Partitions, made_bases: Partitions, other: str
 ) -> None:
     partitions.begin_as(made_bases)
-    newest = partitions.newest()
-    assert newest is not None
-    write_object(partitions.place(), newest.name, replace(newest, **changed))
-    with pytest.raises(ArchiveForeign, match=f"{next(iter(changed.values()))}.*name another place"):
+    change(partitions, OTHERS[other])
+    with pytest.raises(ArchiveForeign, match=f"{other}.*name another place"):
         partitions.newest()
     with closing(partitions.gateway("fresh")):
         assert partitions.began_at == 0
@@ -318,10 +343,9 @@ async def test_an_empty_gateway_has_the_snapshots_of_who_archives(
     partitions: Partitions, made_bases: Partitions
 ) -> None:
     partitions.begin_as(made_bases)
-    place = partitions.folder / "archive" / "partition-00000" / "snapshots"
-    put = sorted(int(one.name[:20]) for one in place.glob("*.snapshot"))
+    put = [one.offset for one in read_manifest(partitions.place()).snapshots]
     assert len(put) > 1
-    turn_a_byte(min(place.glob("*.snapshot")))
+    turn_a_byte(parts(partitions, "snapshots")[0])
     with closing(partitions.gateway("fresh")) as one:
         snapshots = one.snapshots(10_000, partitions.archive(0))
         snapshots._thread.shutdown()  # once all is copied

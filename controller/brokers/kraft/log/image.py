@@ -20,12 +20,7 @@ from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import KRAFT_VERSION, KRAFT_VOTERS, Pair, RecordBatch, control_type
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from controller.brokers.kraft.log.projection import (
-    PARTITION_FIELDS,
-    UNCHANGED_LEADER,
-    broker_record_version,
-    partition_record_version,
-)
+from controller.brokers.kraft.log.projection import UNCHANGED_LEADER, broker_record_version, partition_record_version
 from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE, TOPICS
 
 R = TypeVar("R", bound=MetadataRecord)
@@ -283,9 +278,16 @@ def _removes(record: MetadataRecord) -> bool:
     return False
 
 
+_CHANGED_FIELDS: Final = (
+    "replicas", "isr", "removing_replicas", "adding_replicas", "directories", "eligible_leader_replicas",
+    "last_known_elr",
+)  # fmt: skip
+"""Fields of PartitionRecord that a PartitionChangeRecord replaces unless it has None there."""
+
+
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:
     """A partition after a change, as in `PartitionRegistration.merge`: epochs are implicit."""
-    values = {name: getattr(change, name) for name in PARTITION_FIELDS}
+    values = {name: getattr(change, name) for name in _CHANGED_FIELDS}
     changes = {name: value for name, value in values.items() if value is not None}
     if change.leader != UNCHANGED_LEADER:
         changes |= {"leader": change.leader, "leader_epoch": before.leader_epoch + 1}
@@ -304,13 +306,8 @@ def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:
 RECORDS_PER_BATCH = 500  # brokers read whole batches: a few hundred kilobytes
 
 
-def snapshot_bytes(image: MetadataImage, epoch: int) -> bytes:
-    """A snapshot as Kafka writes it."""
-    return b"".join(snapshot_batches(image, epoch))
-
-
 def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
-    """The batches of a snapshot. Offsets start at 0; the first batch holds the voters."""
+    """The batches of a snapshot as Kafka writes it. Offsets start at 0; the first batch holds the voters."""
     at = 0
     head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
     for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):

@@ -81,8 +81,6 @@ class RegisterBrokerRecord(MetadataRecord, frozen=True, tag=0):
 
 
 class UnregisterBrokerRecord(MetadataRecord, frozen=True, tag=1):
-    """A broker was unregistered."""
-
     broker_id: Int32 = 0
     broker_epoch: Int64 = 0
 

@@ -19,13 +19,13 @@ from typing import Final, TypeVar
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.record_kinds import CONFIGS, METADATA_VERSION_FEATURE, TOPICS, key_records
-from controller.kafka.messages.message import ZERO_UUID, Feature, Listener
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.access.bucket_map import differing as differing_keys
 from controller.machine.partitions.blocks import differing
-from controller.machine.partitions.changes import UNASSIGNED, replica_metadata_of
+from controller.machine.partitions.placement import UNASSIGNED, replica_metadata_of
 from controller.machine.state import Broker, Cluster, Topic
-from events.catalog import BrokerDetails, Endpoint, Partition, PartitionChanged, ReplicaMetadata, SupportedFeature
-from events.names import BrokerId, TopicId, TopicName
+from events.catalog import BrokerDetails, Endpoint, Partition, ReplicaMetadata, SupportedFeature
+from events.names import BrokerId, TopicId
 
 DIRECTORIES_SINCE: Final = 17
 ELR_SINCE: Final = 23
@@ -66,17 +66,6 @@ def partition_record_version(level: int) -> int:
     return (level >= DIRECTORIES_SINCE) + (level >= ELR_SINCE)
 
 
-PARTITION_FIELDS: Final = {
-    "replicas": "replicas",
-    "isr": "isr",
-    "removing_replicas": "removing",
-    "adding_replicas": "adding",
-    "directories": "directories",
-    "eligible_leader_replicas": "elr",
-    "last_known_elr": "last_known_elr",
-}
-"""The fields of PartitionRecord and PartitionChangeRecord, and their names in events. In changes None means
-unchanged."""
 _STEPS: Final = ((1, 0), (1, 1))
 """The increments of partition epoch and leader epoch that one change may have."""
 
@@ -172,26 +161,10 @@ def _changed(before: T, after: T) -> T | None:
     return None if before == after else after
 
 
-def partition_change(
-    topic: TopicName, index: int, before: Partition, after: Partition, reason: str
-) -> PartitionChanged | None:
-    """The event that changes a partition; None if one event cannot."""
+def is_one_record(before: Partition, after: Partition) -> bool:
+    """True if one PartitionChangeRecord changes a partition like this."""
     steps = _epoch_steps(before, after)
-    if steps not in _STEPS or (not steps[1] and before.leader != after.leader):
-        return None
-    record = _change_record(TopicId(ZERO_UUID), index, before, after, 0)
-    changes = {event_name: getattr(record, name) for name, event_name in PARTITION_FIELDS.items()}
-    return PartitionChanged(
-        topic,
-        index,
-        after.leader if steps[1] else None,
-        changes.pop("isr"),
-        after.leader_epoch,
-        after.partition_epoch,
-        reason,
-        recovering=None if record.leader_recovery_state < 0 else bool(record.leader_recovery_state),
-        **changes,
-    )
+    return steps in _STEPS and (bool(steps[1]) or before.leader == after.leader)
 
 
 # --- brokers

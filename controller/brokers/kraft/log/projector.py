@@ -71,7 +71,6 @@ _IDS: Final = uuid.UUID(int=2)
 
 
 def acl_ids(log: EventLog) -> AclIds:
-    """The stored ids."""
     decode = msgspec.msgpack.Decoder(Acl).decode
     return BucketMap({decode(value): key[len(ENTRY) :] for key, value in log.scan(ENTRY)})
 

@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 
     record: type[MetadataRecord]
     """The record that sets a value."""
-    held: Callable[[Cluster], Mapping[Any, Any]]
+    values: Callable[[Cluster], Mapping[Any, Any]]
     """Returns the values by key: one value, or pairs of name and value."""
     encode: Callable[[Any, str, Any], MetadataRecord]
     """Returns the record of a key, a name and a value."""
@@ -168,7 +168,7 @@ def _metadata_version_first(name: str) -> tuple[bool, str]:
 
 def kind_records(kind: Kind, before: Cluster, after: Cluster) -> Iterator[MetadataRecord]:
     """The records that change all values of a kind."""
-    old, new = kind.held(before), kind.held(after)
+    old, new = kind.values(before), kind.values(after)
     for key in sorted(differing(old, new), key=kind.order):
         yield from key_records(kind, key, old.get(key), new.get(key))
 

@@ -102,7 +102,6 @@ class QuorumClient:
         self._failures: dict[Address, str] = {}
 
     def close(self) -> None:
-        """Close all connections."""
         self._peers.close()
 
     def _on_failure(self, address: Address, reason: str | None) -> None:

@@ -260,8 +260,8 @@ class QuorumFiles:
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
         return self._snapshots.control_batches(self.snapshot) if self.snapshot else ()
 
-    def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        return self._snapshots.read(wanted, position, max_bytes)
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+        return self._snapshots.read(snapshot, position, max_bytes)
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:
         self._snapshots.begin(snapshot)

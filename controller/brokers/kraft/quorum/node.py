@@ -76,7 +76,6 @@ class QuorumNode:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def start(self) -> None:
-        """Start the consensus."""
         self._call(lambda now: self.quorum.start(now, self._now_ms()))
 
     async def stop(self) -> None:
@@ -163,7 +162,7 @@ class QuorumNode:
         finally:
             if not self.ended.done():
                 for effect in self.quorum.take_effects():
-                    self._carry_out(effect)
+                    self._perform(effect)
                 self._set_alarm()
 
     def _input(self, method: Callable[[float], None]) -> None:
@@ -189,7 +188,7 @@ class QuorumNode:
         self._ticked_at = self._loop.time()
         self._input(self.quorum.tick)
 
-    def _carry_out(self, effect: out.Effect) -> None:
+    def _perform(self, effect: out.Effect) -> None:
         match effect:
             case out.Send():
                 self._start_task(self._send(effect))

@@ -50,15 +50,14 @@ class SnapshotFiles:
         return self._known
 
     def path(self, snapshot: SnapshotId) -> Path:
-        """The path of a snapshot."""
         return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
-    def read(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+    def read(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
         """A snapshot's size, and up to `max_bytes` of it from byte `position`, empty beyond its end; None if it does
         not exist. Raises OSError."""
-        if wanted not in self._known:
+        if snapshot not in self._known:
             return None
-        with self.path(wanted).open("rb") as file:
+        with self.path(snapshot).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if not 0 <= position < size or max_bytes <= 0:  # an invalid request, which is no failure of the disk
                 return size, b""

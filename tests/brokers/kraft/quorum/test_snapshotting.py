@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import Pair, decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage, snapshot_bytes
+from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
@@ -23,7 +23,7 @@ from controller.brokers.kraft.quorum.raft.log import NeedsSnapshot, SnapshotId, 
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
-from tests.brokers.kraft.logs import access_history, log_of
+from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.brokers.kraft.quorum.logs import opened, snapshot
 from tests.kafka.server.listener import until
 

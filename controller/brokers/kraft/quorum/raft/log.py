@@ -131,7 +131,7 @@ class QuorumLog(Protocol):
     def snapshot_control_batches(self) -> Sequence[RecordBatch]:
         """The control batches of the newest snapshot: voters and kraft.version."""
 
-    def read_snapshot(self, wanted: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
         """A snapshot's size, and up to `max_bytes` of it from byte `position`; None if it does not exist."""
 
     def begin_snapshot(self, snapshot: SnapshotId) -> None:

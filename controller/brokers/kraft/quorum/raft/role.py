@@ -131,7 +131,7 @@ def start_election(replica: Replica) -> Transition:
 
 
 class RoleState:
-    """What a role does by default. Subclasses override what differs."""
+    """The default behaviour of a role, which subclasses override."""
 
     kind: ClassVar[Role]
     may_vote: ClassVar[bool] = False
@@ -317,7 +317,6 @@ def election_response(request: Message, leader: LeaderAndEpoch, code: int, *, vo
 
 
 def fetch_response(leader: LeaderAndEpoch, part: quorum.FetchPartitionData) -> quorum.FetchResponse:
-    """The response to Fetch."""
     current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
     part = msgspec.structs.replace(part, records=part.records or b"", current_leader=current)
     topic = quorum.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
@@ -325,7 +324,6 @@ def fetch_response(leader: LeaderAndEpoch, part: quorum.FetchPartitionData) -> q
 
 
 def snapshot_response(leader: LeaderAndEpoch, part: quorum.ResponsePartitionSnapshot) -> quorum.FetchSnapshotResponse:
-    """The response to FetchSnapshot."""
     current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
     part = msgspec.structs.replace(part, current_leader=current)
     topic = quorum.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))

@@ -29,7 +29,7 @@ CAUGHT_UP_S: Final = 3600.0
 
 
 class Leading(Protocol):
-    """What a change needs of the leader."""
+    """The part of the leader that a voter change uses."""
 
     progress: Progress
 

@@ -71,7 +71,6 @@ class VoterSet(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The voters' ids."""
         return tuple(self.by_id)
 
     @property
@@ -192,7 +191,6 @@ def voters_record(voters: VoterSet) -> Pair:
 
 
 def kraft_version_record(version: int) -> Pair:
-    """The control record of kraft.version."""
     return control_record(KRAFT_VERSION, kinds.KRaftVersion(k_raft_version=version))
 
 

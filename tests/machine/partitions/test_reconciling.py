@@ -1,4 +1,4 @@
-"""Leaders and in-sync sets: what AlterPartition is answered, what `is_reconciled` promises, how far a create came."""
+"""Leaders and in-sync sets: AlterPartition, `is_reconciled`, and the progress of a create."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given as hypothesis_given
 from msgspec.structs import replace
 
-from controller.machine.commands.commands import AlterPartition, ChangeSettings
+from controller.machine.commands.commands import ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.leadership import accept_isr, is_in_sync, is_reconciled, reconcile
+from controller.machine.partitions.reconciling import is_reconciled, reconcile
 from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
-from events.names import BrokerId, RequestId
+from events.names import BrokerId, RequestId, shard_key
 from tests.machine.audit.planted import ids
 from tests.machine.in_short import event_text
 from tests.machine.rig import topics_of
@@ -22,8 +22,8 @@ from tests.machine.walks import Walk, steps, walks
 
 REPORTS = """
 # the leader is 3, its epoch 1, the partition's epoch 2; replicas are 3.1.2, in sync are 3 and 1; 2 is fenced
-by=3 0:3.1:1:2     | nothing
-by=3 0:3:1:2       | isr(0: 3 of 3 e1/3)
+by=3 0:3.1:1:2     | NONE
+by=3 0:3:1:2       | changed(0: isr=3 e1/3)
 by=3 0:3.1:2:2     | NOT_CONTROLLER
 by=3 0:3.1:1:3     | NOT_CONTROLLER
 by=3 0:3.1:0:2     | FENCED_LEADER_EPOCH
@@ -50,17 +50,13 @@ LED = Partition(ids(3, 1, 2), ids(3, 1), BrokerId(3), leader_epoch=1, partition_
 def test_isr_reports(row: str) -> None:
     report, _, result = (part.strip() for part in row.partition("|"))
     rig = given("1 2! 3 4 has:t")
+    rig.state.topics.put(shard_key("t"), replace(rig.topic("t"), partitions=(LED,)))
     request = command(rig, f"isr t {report}")
-    assert isinstance(request, AlterPartition)
-    topic = replace(rig.topic("t"), partitions=(LED,))
-    outcome = accept_isr(topic, request.broker_id, request.reports[0], rig.state.cluster)
-    match outcome:
-        case None:
-            assert result == "nothing"
-        case ErrorCode():
-            assert outcome.name == result
-        case change:
-            assert event_text(change) == result
+    known = rig.state.cluster.brokers.get(request.broker_id)  # type: ignore[union-attr]
+    decision = decide(rig.state, replace(request, broker_epoch=known.broker_epoch if known else 0))
+    (answer,) = decision.answers[0].partitions
+    seen = " ".join(event_text(event) for event in decision.events) or ErrorCode(answer.code).name
+    assert seen == result
 
 
 @hypothesis_given(walks())
@@ -73,16 +69,6 @@ def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
             assert not (events and is_reconciled(topic, cluster)), f"{topic} is not settled: {events}"
             assert reconcile(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
             assert events or settled is topic, "nothing to do, yet another topic"
-
-
-def test_is_in_sync_needs_every_live_replica() -> None:
-    rig = given("1 2 3 has:t:1x3")
-    rig.put(command(rig, "fence 2"))
-    rig.reconcile()
-    partition = rig.topic("t").partitions[0]
-    assert is_in_sync(partition, rig.state.cluster.live)
-    rig.unfence(2)
-    assert not is_in_sync(partition, rig.state.cluster.live)
 
 
 def test_progress_text_counts_live_brokers_only() -> None:

@@ -1,0 +1,251 @@
+"""The requests of clients: their ids and times, the queue of their commands, and their answers.
+
+A request id has a number and a code that only this process can compute, so that no client can guess the id of another
+client's request.
+
+The time of a command is the wall clock's, and never goes back. While the wall clock is behind the newest stamp, because
+it was set back or the event was stamped by a clock that was ahead, stamps advance at half the pace of a clock that only
+goes forward: later stamps are higher, and the wall clock catches up. Timers do not use stamps.
+
+A pending request is one client request with a command for each of its topics. Its reply is complete when every command
+is answered. Answers come from decisions, after their events are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from math import inf
+from typing import Final
+
+from controller.controller_api import Reply
+from controller.machine.commands.commands import AnyCommand, ClientCommand
+from controller.machine.decision import Answer
+from controller.machine.errors import ErrorCode
+from events.names import RequestId, TopicName
+
+MS_MAX: Final = 2**31 - 1
+"""The longest timeout that a request can have."""
+STORAGE_FAILED = "The controller cannot write its log. It is unknown whether this was done. Try again later."
+CONTROLLER_FAILED = "The controller failed. It is unknown whether this was done. Its log has the cause."
+LEAD_LOST = "This controller lost leadership. It is unknown whether this was done. The new leader knows."
+ANOTHER_LEADS = "Another controller is the leader."
+CONTROLLER_STOPS = "This controller is stopping and accepts no more requests."
+STILL_JUDGED = "The create-topic policies have not returned a verdict in time. The topic may be created later."
+STILL_CARRIED_OUT = "The target cluster has not completed this in time. It may be done later."
+
+
+class PendingRequest:
+    """A request in flight. `future` gets the reply, with the answers in the order of the commands."""
+
+    __slots__ = ("_timer", "answers", "future", "index", "missing", "request_id", "throttled_until_s")
+
+    def __init__(self, commands: Sequence[ClientCommand]) -> None:
+        self.request_id = commands[0].request_id
+        self.index = {command.topic: number for number, command in enumerate(commands)}
+        assert len(self.index) == len(commands), "a request puts each topic once"
+        self.answers: list[Answer | None] = [None] * len(commands)
+        self.missing = len(commands)
+        self.future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self.throttled_until_s = 0.0
+
+    def unanswered(self) -> list[TopicName]:
+        """The topics that have no answer yet."""
+        return [topic for topic, number in self.index.items() if self.answers[number] is None]
+
+    def when_late(self, after_s: float, work: Callable[[], object]) -> None:
+        """Call `work` if the request is still in flight after this time."""
+        self._timer = asyncio.get_running_loop().call_later(after_s, work)
+
+    def left_s(self) -> float:
+        """Remaining time until `when_late` calls; infinite without it."""
+        return inf if self._timer is None else self._timer.when() - asyncio.get_running_loop().time()
+
+    def end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Replies:
+    """The requests in flight, by id."""
+
+    def __init__(self) -> None:
+        self._pending: dict[RequestId, PendingRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def expect(self, commands: Sequence[ClientCommand]) -> PendingRequest:
+        """Register the commands of one request; their topics must be distinct."""
+        pending = PendingRequest(commands)
+        self._pending[pending.request_id] = pending
+        return pending
+
+    def left_ms(self, request_id: RequestId) -> int:
+        """Remaining timeout of a request; 0 once it is answered."""
+        pending = self._pending.get(request_id)
+        return 0 if pending is None else int(max(0.0, min(pending.left_s() * 1000, MS_MAX)))
+
+    def throttle(self, request_id: RequestId, wait_ms: int) -> None:
+        """Set the throttle time of the reply, from now."""
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            until_s = asyncio.get_running_loop().time() + wait_ms / 1000
+            pending.throttled_until_s = max(pending.throttled_until_s, until_s)
+
+    def resolve(self, answer: Answer) -> None:
+        """Add an answer; the last one completes the request. Answers without a pending request are dropped: the client
+        is gone, or another process received the request."""
+        pending = self._pending.get(answer.request_id)
+        if pending is None:
+            return
+        number = pending.index.get(answer.topic_name)
+        if number is None or pending.answers[number] is not None:
+            return
+        pending.answers[number] = answer
+        pending.missing -= 1
+        if pending.missing == 0:
+            self._finish(pending)
+
+    def fail(self, pending: PendingRequest, code: ErrorCode, message: str) -> None:
+        """Give one error to every unanswered topic of a request."""
+        for topic in pending.unanswered():
+            self.resolve(Answer(pending.request_id, topic, int(code), message))
+
+    def fail_all(self, code: ErrorCode, message: str) -> None:
+        """Give one error to all requests in flight."""
+        for pending in list(self._pending.values()):
+            self.fail(pending, code, message)
+
+    def abandon_all(self) -> None:
+        """Cancel all requests in flight without an answer."""
+        for pending in self._pending.values():
+            pending.end()
+            pending.future.cancel()
+        self._pending.clear()
+
+    def _finish(self, pending: PendingRequest) -> None:
+        del self._pending[pending.request_id]
+        pending.end()
+        if not pending.future.done():
+            answers = tuple(answer for answer in pending.answers if answer is not None)
+            pending.future.set_result(Reply(answers, pending.throttled_until_s))
+
+
+PACE: Final = 0.5
+"""Pace of stamps, relative to real time, while the wall clock is behind them."""
+_VISIBLE_CHARACTERS: Final = 6
+"""Characters of the boot id in request ids. The others are secret."""
+_CODE_BYTES: Final = 5
+
+
+class Stamps:
+    """The stamps of one process. `boot_id` has 16 random bytes in hexadecimal, `clock_ms` is the wall clock, and
+    `last_ms` the time of the newest event of an earlier process. The clock that only goes forward is the loop's."""
+
+    def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: int = 0) -> None:
+        self._boot_id = boot_id[:_VISIBLE_CHARACTERS]
+        self._key = boot_id.encode()
+        self._clock_ms = clock_ms
+        self._clock_s: Callable[[], float] | None = None
+        self._base_ms = last_ms
+        """The newest stamp from the wall clock or a caller; `_base_s` is its time by the loop's clock."""
+        self._base_s = 0.0
+        self._requests = 0
+
+    def now_ms(self, at_least_ms: int = 0) -> int:
+        """The time in ms since the epoch. It never goes back, and is at least `at_least_ms`: the deadline of a timer
+        that fired although the wall clock has not reached it."""
+        if self._clock_s is None:
+            self._clock_s = asyncio.get_running_loop().time
+            self._base_s = self._clock_s()
+        now_s = self._clock_s()
+        due_ms = max(self._clock_ms(), at_least_ms)
+        slowly_ms = self._base_ms + int((now_s - self._base_s) * 1000 * PACE)
+        if due_ms < slowly_ms:
+            return slowly_ms
+        self._base_ms, self._base_s = due_ms, now_s
+        return due_ms
+
+    def new_request_id(self, origin: str = "") -> RequestId:
+        """A unique id that cannot be guessed, with `origin` as prefix."""
+        self._requests += 1
+        code = blake2b(b"%d" % self._requests, key=self._key, digest_size=_CODE_BYTES).hexdigest()
+        return RequestId(f"{origin}{'-' if origin else ''}{self._boot_id}-{self._requests}-{code}")
+
+
+class Inbox:
+    """Commands that were submitted and not decided."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+        """Set when `take` must return once the inbox is empty."""
+        self._commands: list[AnyCommand] = []
+        self._wake = asyncio.Event()
+        self.takes_without_yield = 0
+        """Consecutive `take` calls that did not yield to the event loop."""
+        self._interrupted = False
+        self._taken = self._ended = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def enqueue(self, commands: Iterable[AnyCommand]) -> None:
+        """Add commands at the end."""
+        self._commands.extend(commands)
+        self._wake.set()
+
+    async def take(self, most: int) -> list[AnyCommand]:
+        """Wait for the next commands; those of the last call count as decided. Returns none when closed, and after
+        `interrupt`."""
+        self._end()
+        self.takes_without_yield += 1
+        while not self._commands and not self.closed.is_set() and not self._interrupted:
+            self._wake.clear()
+            self.takes_without_yield = 0
+            await self._wake.wait()
+        self._interrupted = False
+        taken, self._commands = self._commands[:most], self._commands[most:]
+        self._taken = len(taken)
+        return taken
+
+    def return_to_head(self, commands: Sequence[AnyCommand]) -> None:
+        """Return undecided commands to the head of the queue."""
+        self._commands[:0] = commands
+        self._taken -= len(commands)
+
+    def drop_all(self) -> None:
+        """Drop all commands and release everyone who waits for them."""
+        self._commands.clear()
+        while self._waiting:
+            _release(self._waiting.popleft()[1])
+
+    def interrupt(self) -> None:
+        """Make `take` return with the commands that are there."""
+        self._interrupted = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Make `take` return no commands once the inbox is empty."""
+        self.closed.set()
+        self._wake.set()
+
+    async def decided(self) -> None:
+        """Wait until all commands enqueued so far are decided or dropped. Background work calls this between its
+        commands, so that it never floods the inbox."""
+        ahead = self._taken + len(self._commands)
+        if ahead:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append((self._ended + ahead, future))
+            await future
+
+    def _end(self) -> None:
+        self._ended, self._taken = self._ended + self._taken, 0
+        while self._waiting and self._waiting[0][0] <= self._ended:
+            _release(self._waiting.popleft()[1])
+
+
+def _release(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

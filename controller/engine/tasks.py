@@ -1,0 +1,258 @@
+"""Background tasks, and those of the owner of a log besides deciding: deadlines and reconciling.
+
+Deadlines are those of pending creates that have no client connection in this process. When one passes, an ExpireRequest
+command is submitted. Pending creates are part of the state, so the next owner of the state also has their deadlines.
+
+Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
+therefore walks through the topics in slices, submits ReconcileTopics for those that need it, and continues when that is
+durable. If the process dies during a sweep, the sweep at the next start completes it: the result depends on the state
+alone. That sweep uses at most half a core, because such a death is rare.
+
+KRaft brokers have an index of the topics with replicas on them, so their sweep visits only those. A simulated broker
+that comes back can only help topics that are under-replicated, offline or pending, which are indexed too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import chain
+
+from controller.brokers.port import CommandSink, EventTypes, stamp
+from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
+from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
+from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.state import Topic
+from controller.machine.topics import ELECTED_AT_ONCE_MAX
+from events import catalog
+from events.catalog import CreateAnswered, Recorded, TopicCreated
+from events.logs.log import LogClosed
+from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
+from projections.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices, unhealthy_slices
+
+
+class Deadlines:
+    """Deadlines of the topics in the store of `sink`, soonest first."""
+
+    handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
+
+    def __init__(self, sink: CommandSink) -> None:
+        self._sink = sink
+        self._due: list[tuple[float, int, RequestId, TopicName]] = []
+        """Heap of (due time by the loop's monotonic clock, deadline by the wall clock, request, topic)."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self, waiting: Iterable[ShardKey]) -> None:
+        """Replace all deadlines by those of these topics; passed deadlines are due at once."""
+        self._due.clear()
+        for key in waiting:
+            topic = self._sink.store.durable(key)
+            if topic is not None and topic.pending_create is not None:
+                self._add(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
+        self._set_timer()
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Add the deadlines of created topics, except those that the same events answer."""
+        first = self._due[0] if self._due else None
+        events = [record.event for record in records]
+        answered = {(event.request_id, event.topic) for event in events if type(event) is CreateAnswered}
+        for record, event in zip(records, events, strict=True):
+            if type(event) is not TopicCreated or event.deadline_ms <= record.at_ms:
+                continue
+            if (event.request_id, event.topic) not in answered:
+                self._add(event.deadline_ms, event.request_id, event.topic)
+        if self._due and self._due[0] is not first:
+            self._set_timer()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _add(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
+        wait_s = (deadline_ms - self._sink.now_ms(0)) / 1000
+        heappush(self._due, (asyncio.get_running_loop().time() + wait_s, deadline_ms, request_id, topic))
+
+    def _set_timer(self) -> None:
+        self.stop()
+        if self._due:
+            self._timer = asyncio.get_running_loop().call_at(self._due[0][0], self._expire_due)
+
+    def _expire_due(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        try:
+            while self._due and self._due[0][0] <= now_s:
+                _, deadline_ms, request_id, name = heappop(self._due)
+                if _is_pending(self._sink.store.durable(shard_key(name)), request_id):
+                    at_ms = self._sink.now_ms(deadline_ms)
+                    self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
+        except LogClosed:
+            pass  # the log is being recovered; `begin` follows
+        finally:
+            self._set_timer()  # also if the log could not be read: the other deadlines still pass
+
+
+def _is_pending(topic: Topic | None, request_id: RequestId) -> bool:
+    return topic is not None and topic.pending_create is not None and topic.pending_create.request_id == request_id
+
+
+class Background:
+    """Holds tasks until they end or are stopped. An exception in a task is a bug, reported to `on_failure`."""
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for their end."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_failure(error)
+
+
+_ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
+"""Configs that determine which replicas may lead."""
+_BROKER_EVENTS: EventTypes = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
+_ONE_KRAFT_BROKER: EventTypes = frozenset(
+    {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
+)
+_ALL_SIMULATED_BROKERS: EventTypes = frozenset(
+    {catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged}
+)
+_ALL_KRAFT_BROKERS: EventTypes = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
+_CONFIGS: EventTypes = frozenset({catalog.TopicConfigsChanged})
+
+
+class Reconciler:
+    """Runs one sweep at a time, and again from the beginning if brokers changed during it. It submits its commands to
+    `sink`, the controller of one log."""
+
+    handles: EventTypes = _ONE_KRAFT_BROKER.union(_ALL_SIMULATED_BROKERS, _ALL_KRAFT_BROKERS, _CONFIGS)
+
+    def __init__(self, sink: CommandSink) -> None:
+        self._sink = sink
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        self._low_priority = False
+        """A sweep of all topics at low priority: nothing is known to have changed."""
+        self._unhealthy = False
+        """Sweep the topics that are under-replicated, offline or pending."""
+        self._brokers: dict[BrokerId, None] = {}
+        """KRaft brokers that changed, in order."""
+        self._configured: dict[TopicName, None] = {}
+        """Large topics whose configs changed which replicas may lead or are eligible."""
+
+    def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
+        """Start a sweep if the events may affect other topics than their own."""
+        self._on_config_events(records)
+        if self._sink.store.durable_cluster.has_kraft_brokers:
+            self._on_kraft_broker_events(records)
+            return
+        kinds = {type(record.event) for record in records}
+        self._again = self._again or not kinds.isdisjoint(_ALL_SIMULATED_BROKERS)
+        self._unhealthy = self._unhealthy or catalog.BrokerUnfenced in kinds
+        if self._again or self._unhealthy:
+            self._begin()
+
+    def _on_config_events(self, records: Sequence[catalog.Recorded]) -> None:
+        for record in records:
+            if type(record.event) is catalog.TopicConfigsChanged and _may_elect(record.event):
+                topic = self._sink.store.durable_named(record.event.topic)
+                if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
+                    self._configured[topic.name] = None
+        if self._configured:
+            self._begin()
+
+    def _on_kraft_broker_events(self, records: Sequence[catalog.Recorded]) -> None:
+        for record in records:
+            event = record.event
+            if type(event) in _ONE_KRAFT_BROKER:
+                self._brokers[event.broker_id] = None  # type: ignore[union-attr]
+            elif type(event) in _ALL_KRAFT_BROKERS:
+                self._again = True
+        if self._again or self._brokers:
+            self._begin()
+
+    def sweep(self) -> None:
+        """Sweep all topics at low priority."""
+        self._low_priority = True
+        self._begin()
+
+    @property
+    def idle(self) -> bool:
+        """True if every topic has been reconciled since the last durable broker event."""
+        return self._task is None or self._task.done()
+
+    def _begin(self) -> None:
+        if self.idle:
+            self._task = self._sink.background(self._sweep())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _sweep(self) -> None:
+        while self._again or self._low_priority or self._unhealthy or self._brokers or self._configured:
+            brokers, self._brokers = self._brokers, {}
+            configured, self._configured = self._configured, {}
+            everything, is_low_priority, unhealthy = self._again or self._low_priority, not self._again, self._unhealthy
+            self._again = self._low_priority = self._unhealthy = False
+            slices = topic_slices(lambda: self._sink.store) if everything else self._of(brokers, configured, unhealthy)
+            try:
+                await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_low_priority)
+            except LogClosed:
+                return  # the log is being recovered; a sweep follows
+
+    async def _walk(self, parts: Iterable[Part], configured: Container[TopicName], is_low_priority: bool) -> None:
+        now_s = asyncio.get_running_loop().time
+        resumed_s = now_s()
+        for part in parts:
+            in_need = self._in_need(part, configured)
+            if in_need:
+                stamped = stamp(self._sink, "reconcile")
+                self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, span=part.span))
+            await asyncio.sleep(0)
+            await self._sink.decided()
+            if is_low_priority and not self._again:
+                await asyncio.sleep(now_s() - resumed_s)
+            resumed_s = now_s()
+
+    def _of(
+        self, brokers: Iterable[BrokerId], configured: Iterable[TopicName], unhealthy: bool
+    ) -> Iterator[list[Topic]]:
+        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. With
+        `unhealthy` also the under-replicated and offline ones."""
+        store = self._sink.store
+        keys = dict.fromkeys(map(shard_key, configured))
+        for broker_id in brokers:
+            keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
+        keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
+        keys.update(dict.fromkeys(store.durable_keys_waiting()))
+        some = store.durable_topics(keys, PARTITIONS_PER_SLICE)
+        return chain(some, unhealthy_slices(lambda: self._sink.store)) if unhealthy else some
+
+    def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
+        cluster = self._sink.store.durable_cluster
+        return tuple(
+            topic.name
+            for topic in part.topics
+            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, cluster, part.span)
+        )
+
+
+def _may_elect(change: catalog.TopicConfigsChanged) -> bool:
+    """True if the config change affects which replicas may lead."""
+    return change.before is None or any(name in _ELECT_BY for name, _ in set(change.configs) ^ set(change.before))
