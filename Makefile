@@ -58,7 +58,7 @@ cluster: tools
 
 # What starts no program and no server: nothing is fetched for it. `make test` has the rest.
 QUICK := access apis engine events http kafka machine policy projections settings
-SLOW := events/logs/test_rocksdb_failures.py events/logs/test_rocksdb_kill.py kafka/codec/test_lenient.py \
+SLOW := events/logs/test_rocksdb_failures.py events/logs/test_killed.py kafka/codec/test_lenient.py \
 	kafka/codec/test_oracles.py machine/partitions/test_changes.py machine/test_walks.py policy/test_serving.py
 
 quick: env

@@ -25,13 +25,12 @@ from controller.brokers.kraft.log.batches import encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.folder import PARTITION
 from tests.support import tools
-from tests.support.kafka_controller import KafkaController
+from tests.support.kafka_quorum import FIRST_ID, Controller, KafkaQuorum
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.quorum_cluster import describe
-from tests.support.real_brokers import until
+from tests.support.real_brokers import new_directory_id, until
 from tests.support.topicwright import COMMAND
 
 PARTITIONS: Final = 10
@@ -100,14 +99,14 @@ def append(partition: Path, count: int, changes: int) -> tuple[int, int]:
     return end, sum(each.stat().st_size for each in partition.glob("*.log"))
 
 
-class Kafka(KafkaController):
+class Kafka(KafkaQuorum):
     """Kafka's controller with a larger heap, and silent: it logs a line for each partition."""
 
-    def start(self) -> None:
+    def start(self, controller: Controller) -> None:
         """Start it; it leads some time after."""
-        properties = self.folder / "controller.properties"
+        properties = controller.folder / "controller.properties"
         argv = tools.java_command(tools.server_classpath(self.version), "kafka.Kafka", properties, heap=HEAP)
-        self.process = Process(argv, cwd=self.folder)
+        controller.process = Process(argv, cwd=controller.folder)
 
 
 def phases(process: Process, http: str, end: int) -> tuple[float, float, float]:
@@ -125,11 +124,11 @@ def phases(process: Process, http: str, end: int) -> tuple[float, float, float]:
     return at.get("log_end", at["votes"]), at.get("applied", at["votes"]), at["votes"]
 
 
-def _records_of(kafka: KafkaController) -> int:
+def _records_of(kafka: Controller) -> int:
     """Where the log is committed to, if Kafka's controller leads."""
     assert kafka.process is not None
     assert kafka.process.popen.poll() is None, kafka.process.output[-4000:]
-    shown = describe(f"127.0.0.1:{kafka.port}")
+    shown = describe(kafka.own_address)
     return 0 if shown is None else shown.high_watermark
 
 
@@ -158,13 +157,14 @@ def main() -> None:
     with TemporaryDirectory(prefix="topicwright-bench-") as name:
         folder = Path(name)
         port, own, http = free_ports(3)
-        kafka = Kafka(folder, port, tools.KAFKA_SERVER, 1)
-        kafka.format()
-        kafka.start()
+        kafka = Controller(FIRST_ID, port, folder / "kafka", new_directory_id())
+        quorum = Kafka(folder, tools.KAFKA_SERVER, 1, (kafka,))
+        quorum.format(kafka)
+        quorum.start(kafka)
         until(lambda: _records_of(kafka) > BEGUN, 300, "Kafka's controller has begun its log")
         kafka.kill()
         began = time.monotonic()
-        end, size = append(kafka.metadata / PARTITION, options.records, options.changes_per_partition)
+        end, size = append(kafka.metadata, options.records, options.changes_per_partition)
         print(f"{end:,} records, {size >> 20} MB, written in {time.monotonic() - began:.1f} s", flush=True)
         argv: list[str | Path] = [COMMAND, "join", "--bootstrap-controller", f"127.0.0.1:{port}"]
         argv += ["--data", folder / "voter", "--listen", f"127.0.0.1:{own}", "--http", f"127.0.0.1:{http}"]
@@ -172,7 +172,7 @@ def main() -> None:
             argv += ["--set", each]
         try:
             began = time.monotonic()
-            kafka.start()
+            quorum.start(kafka)
             until(lambda: _records_of(kafka) > end, 300, "Kafka's controller has read its log, and leads")
             shown: list[str | Path] = [COMMAND, "quorum", "--bootstrap-controller", f"127.0.0.1:{port}"]
             until(lambda: tools.run_quietly(shown).returncode == 0, 300, "it responds to whoever looks for it")

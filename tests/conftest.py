@@ -12,6 +12,7 @@ from hypothesis import HealthCheck
 from hypothesis.configuration import set_hypothesis_home_dir
 from pyspark.sql import SparkSession
 
+from controller.stream.gateway.members import NODE_IDS_FROM
 from projections.replay.spark.session import spark_session
 from projections.replay.spark.source import TopicwrightSource
 from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
@@ -102,34 +103,9 @@ def topicwright_without_auto(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def gateway_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """One of two gateways, with a worker behind them, over the real Kafka; simulated brokers and settings as above."""
-    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true"}
-    folder = tmp_path_factory.mktemp("stream") / "auto"
-    with stream(folder, kafka44.bootstrap, "auto", settings, gateways=2) as running:
-        yield running.gateways[0]
-
-
-@pytest.fixture(scope="session")
-def gateway_without_auto(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
-    """The same with one of each, but with auto.create.topics.enable=false."""
-    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "false"}
-    with stream(tmp_path_factory.mktemp("stream") / "no-auto", kafka44.bootstrap, "no-auto", settings) as running:
-        yield running.gateways[0]
-
-
-@pytest.fixture(params=["topicwright", "gateway"])
-def forbidding(request: pytest.FixtureRequest) -> Topicwright:
-    """Topicwright as a process of its own, then as a gateway of workers, with auto.create.topics.enable=false."""
-    name = "topicwright_without_auto" if request.param == "topicwright" else "gateway_without_auto"
-    server: Topicwright = request.getfixturevalue(name)
-    return server
-
-
-@pytest.fixture(scope="session")
 def cluster_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
     """Topicwright before the real Kafka, which carries its decisions out."""
-    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true", "node.id": "100"}
+    settings = {**TABLE_SETTINGS, "auto.create.topics.enable": "true", "node.id": str(NODE_IDS_FROM)}
     brokers = f"cluster:{kafka44.bootstrap}"
     with topicwright(tmp_path_factory.mktemp("before") / "cluster", settings, brokers=brokers) as server:
         yield server
@@ -147,16 +123,14 @@ def fleet_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFacto
 _SERVERS = {
     "kafka": "kafka44",
     "topicwright": "topicwright_server",
-    "gateway": "gateway_server",
-    "cluster": "cluster_server",
     "fleet": "fleet_server",
 }
 
 
 @pytest.fixture(params=list(_SERVERS))
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a real Kafka, of Topicwright, of a gateway of workers, and of the latter two over a real Kafka: what
-    holds of one must hold of the others."""
+    """HOST:PORT of a real Kafka, of Topicwright, and of a gateway of workers whose decisions a real Kafka carries out:
+    what holds of one must hold of the others."""
     server = request.getfixturevalue(_SERVERS[request.param])
     address: str = server.bootstrap
     return address

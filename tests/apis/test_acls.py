@@ -89,31 +89,6 @@ def replace_any(wanted: DeleteAclsFilter) -> DeleteAclsFilter:
     )
 
 
-async def test_acl_changes_need_alter_on_the_cluster() -> None:
-    async with guarded() as one:
-        assert await create(one, READS, READS, principal=BOB) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 2
-        deleted = await one.call(
-            ApiKey.DELETE_ACLS,
-            3,
-            DeleteAclsRequest(filters=(replace_any(DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1)),)),
-            BOB,
-        )
-        assert [each.error_code for each in deleted.filter_results] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
-        seen = await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, BOB)
-        assert (seen.error_code, seen.resources) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ())
-        alter = AclCreation(
-            resource_type=4,
-            resource_name="kafka-cluster",
-            principal=BOB,
-            host="*",
-            operation=7,
-            permission_type=3,
-        )
-        assert await create(one, alter) == [0]
-        assert await create(one, READS, principal=BOB) == [0]
-        assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, BOB)).error_code == 0, "alter implies describe"
-
-
 async def test_acls_without_an_authorizer_are_rejected() -> None:
     async with rig() as one:
         assert await create(one, READS) == [ErrorCode.SECURITY_DISABLED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -18,7 +19,10 @@ from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey, Message, access, configs
 from controller.kafka.messages import topics as topics_messages
 from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
+from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from controller.machine.access.acls import Acls
+from events.catalog import CreateRejected
+from events.codec import decode_event
 from tests.apis.rig import Rig, rig
 
 POLICY_VIOLATION = 44
@@ -28,78 +32,49 @@ MORE_PARTITIONS = "Excessively large number of additional partitions per request
 MANY = CHANGES_MAX + 1
 
 
-def topics(count: int, **more: Any) -> tuple[topics_messages.CreatableTopic, ...]:
+def topics(count: int, **more: Any) -> tuple[CreatableTopic, ...]:
     """Topics of one partition, or as said."""
     each = {"num_partitions": 1, "replication_factor": 1, **more}
-    return tuple(topics_messages.CreatableTopic(name=f"t{number}", **each) for number in range(count))
+    return tuple(CreatableTopic(name=f"t{number}", **each) for number in range(count))
+
+
+def asked(names: Iterable[str]) -> tuple[topics_messages.MetadataRequestTopic, ...]:
+    """Topics of a Metadata request."""
+    return tuple(topics_messages.MetadataRequestTopic(name=name) for name in names)
+
+
+def resources(kind: int, names: Iterable[str]) -> tuple[configs.AlterConfigsResource, ...]:
+    """Resources whose configs change, without a change."""
+    return tuple(configs.AlterConfigsResource(resource_type=kind, resource_name=name) for name in names)
+
+
+def described(names: Iterable[str]) -> tuple[configs.DescribeConfigsResource, ...]:
+    """Topics whose configs are described."""
+    return tuple(configs.DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
 
 
 CONFIG = topics_messages.CreatableTopicConfig(name="retention.ms", value="1")
+NUMBERS = tuple(map(str, range(MANY)))
+GROWN = tuple(topics_messages.CreatePartitionsTopic(name=name, count=5100) for name in ("there", "there.too"))
+OF_ONE = configs.AlterConfigsResource(
+    resource_type=2, resource_name="t", configs=(configs.AlterableConfig(name="a"),) * MANY
+)
+ACL = access.AclCreation(resource_type=2, operation=3, permission_type=3, resource_pattern_type=3)
+QUOTAS = access.EntryData(ops=(access.OpData(key="k"),) * MANY)
+SCRAM = tuple(access.ScramCredentialDeletion(name=number, mechanism=1) for number in NUMBERS)
 TOO_LARGE: list[tuple[ApiKey, int, Message, str]] = [
-    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(5001)), BATCH),
-    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(2, configs=(CONFIG,) * 5000)), BATCH),
-    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(2, num_partitions=5001)), PARTITIONS),
-    (ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(5001, num_partitions=-1)), PARTITIONS),
-    (ApiKey.DELETE_TOPICS, 5, topics_messages.DeleteTopicsRequest(topic_names=tuple(map(str, range(MANY)))), BATCH),
-    (
-        ApiKey.CREATE_PARTITIONS,
-        3,
-        topics_messages.CreatePartitionsRequest(
-            topics=tuple(
-                topics_messages.CreatePartitionsTopic(name=name, count=5100) for name in ("there", "there.too")
-            )
-        ),
-        MORE_PARTITIONS,
-    ),
-    (
-        ApiKey.ALTER_CONFIGS,
-        2,
-        configs.AlterConfigsRequest(
-            resources=tuple(configs.AlterConfigsResource(resource_type=2, resource_name=str(n)) for n in range(MANY))
-        ),
-        BATCH,
-    ),
-    (
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        1,
-        configs.IncrementalAlterConfigsRequest(
-            resources=(
-                configs.AlterConfigsResource(
-                    resource_type=2, resource_name="t", configs=(configs.AlterableConfig(name="a"),) * MANY
-                ),
-            )
-        ),
-        BATCH,
-    ),
-    (
-        ApiKey.CREATE_ACLS,
-        3,
-        access.CreateAclsRequest(
-            creations=(access.AclCreation(resource_type=2, operation=3, permission_type=3, resource_pattern_type=3),)
-            * MANY
-        ),
-        BATCH,
-    ),
-    (
-        ApiKey.DELETE_ACLS,
-        3,
-        access.DeleteAclsRequest(filters=(access.DeleteAclsFilter(),) * MANY),
-        BATCH,
-    ),
-    (
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        1,
-        access.AlterClientQuotasRequest(entries=(access.EntryData(ops=(access.OpData(key="k"),) * MANY),)),
-        BATCH,
-    ),
-    (
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        0,
-        access.AlterUserScramCredentialsRequest(
-            deletions=tuple(access.ScramCredentialDeletion(name=str(n), mechanism=1) for n in range(MANY))
-        ),
-        BATCH,
-    ),
+    (ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(5001)), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(2, configs=(CONFIG,) * 5000)), BATCH),
+    (ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(2, num_partitions=5001)), PARTITIONS),
+    (ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(5001, num_partitions=-1)), PARTITIONS),
+    (ApiKey.DELETE_TOPICS, 5, topics_messages.DeleteTopicsRequest(topic_names=NUMBERS), BATCH),
+    (ApiKey.CREATE_PARTITIONS, 3, topics_messages.CreatePartitionsRequest(topics=GROWN), MORE_PARTITIONS),
+    (ApiKey.ALTER_CONFIGS, 2, configs.AlterConfigsRequest(resources=resources(2, NUMBERS)), BATCH),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, configs.IncrementalAlterConfigsRequest(resources=(OF_ONE,)), BATCH),
+    (ApiKey.CREATE_ACLS, 3, access.CreateAclsRequest(creations=(ACL,) * MANY), BATCH),
+    (ApiKey.DELETE_ACLS, 3, access.DeleteAclsRequest(filters=(access.DeleteAclsFilter(),) * MANY), BATCH),
+    (ApiKey.ALTER_CLIENT_QUOTAS, 1, access.AlterClientQuotasRequest(entries=(QUOTAS,)), BATCH),
+    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, access.AlterUserScramCredentialsRequest(deletions=SCRAM), BATCH),
 ]
 
 
@@ -110,13 +85,8 @@ async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
     key: ApiKey, version: int, request_: Message, message: str
 ) -> None:
     async with rig({"num.partitions": "3"}) as served:
-        there = topics_messages.CreateTopicsRequest(
-            topics=tuple(
-                topics_messages.CreatableTopic(name=name, num_partitions=n, replication_factor=1)
-                for name, n in (("there", 99), ("there.too", 99))
-            )
-        )
-        await served.call(ApiKey.CREATE_TOPICS, 7, there)
+        there = (CreatableTopic(name=each.name, num_partitions=99, replication_factor=1) for each in GROWN)
+        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=tuple(there)))
         before = served.log.durable_offset
         answer = await served.call(key, version, request_)
         assert served.log.durable_offset == before, "something was made of it"
@@ -129,9 +99,7 @@ async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
 async def test_scanned_acls_are_limited(pattern_type: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "ACLS_SCANNED_MAX", 1000)
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
-        entry = access.AclCreation(
-            resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
-        )
+        entry = msgspec.structs.replace(ACL, principal="User:a", host="*")
         created = tuple(msgspec.structs.replace(entry, resource_name=f"t{number}") for number in range(100))
         await served.call(ApiKey.CREATE_ACLS, 3, access.CreateAclsRequest(creations=created))
         filters = tuple(
@@ -155,7 +123,7 @@ def test_every_mutating_api_has_a_limit() -> None:
 
 async def test_request_at_kafkas_limit_is_accepted() -> None:
     async with rig() as served:
-        answer = await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(4000)))
+        answer = await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(4000)))
         assert {topic.error_code for topic in answer.topics} == {0}
         wanted = tuple(topics_messages.CreatePartitionsTopic(name=f"t{number}", count=3) for number in range(4000))
         grown = await served.call(ApiKey.CREATE_PARTITIONS, 3, topics_messages.CreatePartitionsRequest(topics=wanted))
@@ -164,9 +132,8 @@ async def test_request_at_kafkas_limit_is_accepted() -> None:
 
 async def test_describe_configs_merges_equal_resources() -> None:
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(1)))
-        resource = configs.DescribeConfigsResource(resource_type=2, resource_name="t0")
-        request = configs.DescribeConfigsRequest(resources=(resource,) * 50_000)
+        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(1)))
+        request = configs.DescribeConfigsRequest(resources=described(["t0"] * 50_000))
         answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
         assert len(answer.results) == 1
         assert len(answer.results[0].configs) > 20
@@ -175,17 +142,17 @@ async def test_describe_configs_merges_equal_resources() -> None:
 async def test_describe_configs_response_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RESPONSE_BYTES_MAX", 20_000)
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(100)))
+        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(100)))
         names = [f"t{number}" for number in range(100)]
-        resources = tuple(configs.DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
-        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, configs.DescribeConfigsRequest(resources=resources))
+        request = configs.DescribeConfigsRequest(resources=described(names))
+        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
         frame = codec.encode_response(ApiKey.DESCRIBE_CONFIGS, 4, 1, answer)
         _, read = codec.decode_response(ApiKey.DESCRIBE_CONFIGS, 4, frame[4:])
         results = read.results  # type: ignore[attr-defined]
         assert [each.resource_name for each in results] == names
-        described = sum(not each.error_code for each in results)
-        assert 0 < described < 30
-        assert all("describe fewer resources" in each.error_message for each in results[described:])
+        count = sum(not each.error_code for each in results)
+        assert 0 < count < 30
+        assert all("describe fewer resources" in each.error_message for each in results[count:])
 
 
 async def turns_taken(served: Rig, key: ApiKey, version: int, request: Message) -> int:
@@ -205,44 +172,15 @@ async def turns_taken(served: Rig, key: ApiKey, version: int, request: Message) 
 
 
 NAMES = tuple(f"n{number}" for number in range(20_000))
+PAGES = tuple(topics_messages.TopicRequest(name=name) for name in NAMES)
+USERS = tuple(access.UserName(name=name) for name in NAMES)
+BROKERS = resources(4, map(str, range(10, CHANGES_MAX)))
 LONG: list[tuple[ApiKey, int, Message]] = [
-    (
-        ApiKey.METADATA,
-        12,
-        topics_messages.MetadataRequest(
-            topics=tuple(topics_messages.MetadataRequestTopic(name=name) for name in NAMES),
-            allow_auto_topic_creation=False,
-        ),
-    ),
-    (
-        ApiKey.DESCRIBE_CONFIGS,
-        4,
-        configs.DescribeConfigsRequest(
-            resources=tuple(configs.DescribeConfigsResource(resource_type=2, resource_name=name) for name in NAMES)
-        ),
-    ),
-    (
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        0,
-        topics_messages.DescribeTopicPartitionsRequest(
-            topics=tuple(topics_messages.TopicRequest(name=name) for name in NAMES)
-        ),
-    ),
-    (
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        0,
-        access.DescribeUserScramCredentialsRequest(users=tuple(access.UserName(name=name) for name in NAMES)),
-    ),
-    (
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        1,
-        configs.IncrementalAlterConfigsRequest(
-            resources=tuple(
-                configs.AlterConfigsResource(resource_type=4, resource_name=str(number))
-                for number in range(10, CHANGES_MAX)
-            )
-        ),
-    ),
+    (ApiKey.METADATA, 12, topics_messages.MetadataRequest(topics=asked(NAMES), allow_auto_topic_creation=False)),
+    (ApiKey.DESCRIBE_CONFIGS, 4, configs.DescribeConfigsRequest(resources=described(NAMES))),
+    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, topics_messages.DescribeTopicPartitionsRequest(topics=PAGES)),
+    (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, access.DescribeUserScramCredentialsRequest(users=USERS)),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, configs.IncrementalAlterConfigsRequest(resources=BROKERS)),
 ]
 
 
@@ -269,9 +207,7 @@ async def test_describe_many_quotas_does_not_block_the_loop() -> None:
 
 async def test_describe_many_acls_does_not_block_the_loop() -> None:
     async with rig(authorizer=StandardAuthorizer(Acls, super_users=["User:ANONYMOUS"])) as served:
-        entry = access.AclCreation(
-            resource_type=2, principal="User:a", host="*", operation=3, permission_type=3, resource_pattern_type=3
-        )
+        entry = msgspec.structs.replace(ACL, principal="User:a", host="*")
         names = [f"t{number:04}" for number in range(5000)]
         created = tuple(msgspec.structs.replace(entry, resource_name=name) for name in names)
         await served.call(ApiKey.CREATE_ACLS, 3, access.CreateAclsRequest(creations=created))
@@ -287,9 +223,7 @@ async def test_describe_many_acls_does_not_block_the_loop() -> None:
 
 async def test_cursor_beyond_the_last_partition() -> None:
     async with rig() as served:
-        await served.call(
-            ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(3, num_partitions=9))
-        )
+        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(3, num_partitions=9)))
 
         async def page(index: int) -> list[tuple[str, int]]:
             cursor = topics_messages.Cursor(topic_name="t0", partition_index=index)
@@ -304,8 +238,8 @@ async def test_cursor_beyond_the_last_partition() -> None:
 
 async def test_metadata_of_a_repeated_topic_is_returned_once() -> None:
     async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, topics_messages.CreateTopicsRequest(topics=topics(1)))
-        wanted = tuple(topics_messages.MetadataRequestTopic(name=f"t{number % 2}") for number in range(1001))
+        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(1)))
+        wanted = asked(f"t{number % 2}" for number in range(1001))
         request = topics_messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         answer = await served.call(ApiKey.METADATA, 12, request)
         frame = codec.encode_response(ApiKey.METADATA, 12, 1, answer)
@@ -317,9 +251,7 @@ async def test_metadata_of_a_repeated_topic_is_returned_once() -> None:
 
 async def test_auto_creations_of_one_request_are_limited() -> None:
     async with rig({"auto.create.topics.enable": "true"}) as served:
-        wanted = tuple(
-            topics_messages.MetadataRequestTopic(name=f"auto{number}") for number in range(CREATED_AT_ONCE_MAX + 500)
-        )
+        wanted = asked(f"auto{number}" for number in range(CREATED_AT_ONCE_MAX + 500))
         await served.call(ApiKey.METADATA, 12, topics_messages.MetadataRequest(topics=wanted))
         await served.controller.decided()
         assert served.controller.store.durable_counts.topics == CREATED_AT_ONCE_MAX
@@ -350,3 +282,42 @@ async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.Monkey
         assert list(codes) == ["u34", *users[:34]], "in the order in which they are first named"
         assert {user: code for user, code in codes.items() if code} == {"u34": 91, "u3": 92}, "in whatever parts"
         assert {user for user, _ in one.api.cluster.scram} == set(users) - {"u3", "u34"}
+
+
+PLAIN = CreatableTopic(name="plain", num_partitions=1, replication_factor=1)
+ASSIGNED_TWICE = CreatableTopic(
+    name="both",
+    num_partitions=1,
+    replication_factor=1,
+    assignments=(CreatableReplicaAssignment(partition_index=0, broker_ids=(1,)),),
+)
+
+
+def rejected(a: Rig) -> list[tuple[str, str]]:
+    events = (decode_event(*pair).event for pair in a.log.read())
+    return [(event.topic, event.rule) for event in events if isinstance(event, CreateRejected)]
+
+
+@pytest.mark.parametrize(
+    ("topics", "logged"),
+    [
+        ((PLAIN, PLAIN), [("plain", "validation:duplicate")]),
+        ((ASSIGNED_TWICE,), [("both", "validation:counts-and-assignment")]),
+        ((PLAIN, ASSIGNED_TWICE), [("both", "validation:counts-and-assignment")]),
+    ],
+)
+async def test_version_0_disconnects_after_an_invalid_request(
+    topics: tuple[CreatableTopic, ...], logged: list[tuple[str, str]]
+) -> None:
+    async with rig() as a:
+        with pytest.raises(Disconnect, match="InvalidRequest: topic "):
+            await a.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+        assert rejected(a) == logged
+        assert a.api.store.durable_named("plain") is None, "nothing of such a request is created"
+
+
+async def test_later_versions_reject_only_the_invalid_topic() -> None:
+    async with rig() as a:
+        request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
+        answer = await a.call(ApiKey.CREATE_TOPICS, 1, request)
+        assert {topic.name: topic.error_code for topic in answer.topics} == {"plain": 0, "both": 42}

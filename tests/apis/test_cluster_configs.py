@@ -1,5 +1,5 @@
 """Configs of brokers before a cluster: a request goes to the broker that it is about, with permission, and comes back
-in its place among what is answered here."""
+in its place among what is answered here. And configs of groups, with simulated brokers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
 )
 from controller.kafka.session import Session
+from controller.machine.configs.changes import OpType
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS
 from tests.apis.rig import Rig, rig
 from tests.apis.test_permissions import BOB, Granted
 
@@ -105,3 +110,45 @@ async def test_unreachable_broker_fails_only_its_own_resources() -> None:
         rows, (_, failed) = await described(a, brokers, (TOPIC, "missing"), (BROKER, "1"))
         assert rows == [("missing", 3, 0), ("1", 7, 0)]
         assert failed.error_message == "The broker did not respond: nobody there"
+
+
+KEY = "consumer.session.timeout.ms"
+OF_GROUP, STATIC, DEFAULT = 8, 4, 5
+
+
+async def group_configs(a: Rig, name: str, *keys: str, principal: str = "User:ANONYMOUS") -> Any:
+    resource = DescribeConfigsResource(resource_type=GROUPS, resource_name=name, configuration_keys=keys or None)
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
+    (result,) = (await a.call(ApiKey.DESCRIBE_CONFIGS, 4, request, principal)).results
+    return result
+
+
+async def altered(a: Rig, name: str, value: str, principal: str = "User:ANONYMOUS") -> tuple[int, str | None]:
+    config = AlterableConfig(name=KEY, config_operation=OpType.SET, value=value)
+    resource = AlterConfigsResource(resource_type=GROUPS, resource_name=name, configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,))
+    (done,) = (await a.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, principal)).responses
+    return done.error_code, done.error_message
+
+
+async def test_describe_group_configs_with_sources() -> None:
+    async with rig() as a:
+        found = await group_configs(a, "g")
+        assert [each.name for each in found.configs] == [
+            name for name, row in GROUP_CONFIGS.items() if not row.internal
+        ]
+        assert {each.name for each in found.configs if not each.documentation or each.read_only} == set()
+        a.api.static_configs = {f"group.{KEY}": "46000"}
+        assert await altered(a, "g", " 50000") == (0, None)
+        (own,), (other,) = (await group_configs(a, "g", KEY)).configs, (await group_configs(a, "h", KEY)).configs
+        chain = [("50000", OF_GROUP), ("46000", STATIC), ("45000", DEFAULT)]
+        assert (own.value, own.config_source) == ("50000", OF_GROUP)
+        assert [(each.value, each.source) for each in own.synonyms] == chain
+        assert (other.value, other.config_source) == ("46000", STATIC)
+
+
+async def test_group_configs_need_a_name() -> None:
+    async with rig() as a:
+        found = await group_configs(a, "")
+        assert (found.error_code, found.error_message) == (42, "Group name must not be empty")
+        assert (await altered(a, "", "50000"))[0] == 42

@@ -59,11 +59,7 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
 
 
 def test_only_client_apis_are_forwarded() -> None:
-    assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody).keys() == {
-        FIND_COORDINATOR,
-        JOIN_GROUP,
-        LIST_GROUPS,
-    }
+    assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody).keys() == {FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS}
     assert not BETWEEN_BROKERS & BY_IDENTITY
 
 

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.access import (
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResult,
-    UserName,
-)
 from controller.kafka.messages.clients import (
     DescribeGroupsRequest,
     DescribeLogDirsRequest,
@@ -27,9 +22,7 @@ from controller.kafka.messages.topics import (
     CreatePartitionsTopic,
     CreateTopicsRequest,
     DeleteTopicsRequest,
-    DeleteTopicState,
     DescribeTopicPartitionsRequest,
-    ListPartitionReassignmentsRequest,
     MetadataRequest,
     MetadataRequestTopic,
     TopicRequest,
@@ -64,15 +57,6 @@ def create(*names: str, validate_only: bool = False) -> CreateTopicsRequest:
 async def codes_of_create(a: Rig, *names: str, version: int = 7) -> dict[str, int]:
     answer = await a.call(ApiKey.CREATE_TOPICS, version, create(*names), BOB)
     return {topic.name: topic.error_code for topic in answer.topics}
-
-
-async def test_create_topics_needs_create_on_cluster_or_topic() -> None:
-    async with rig(authorizer=Granted()) as a:
-        assert await codes_of_create(a, "mine") == {"mine": DENIED}
-    async with rig(authorizer=Granted(("Create", "Topic", "mine"))) as a:
-        assert await codes_of_create(a, "mine", "other") == {"mine": 0, "other": DENIED}
-    async with rig(authorizer=Granted(("Create", "Cluster", "kafka-cluster"))) as a:
-        assert await codes_of_create(a, "mine", "other") == {"mine": 0, "other": 0}
 
 
 async def test_denied_create_is_recorded_with_rule_authorizer() -> None:
@@ -113,49 +97,6 @@ async def test_denied_principal_cannot_probe_topic_existence() -> None:
         assert len({(each.error_code, each.topic_id, each.partitions) for each in shown.topics}) == 1
 
 
-async def test_denied_principal_cannot_resolve_topic_ids() -> None:
-    async with rig(authorizer=Granted()) as a:
-        made = await a.call(ApiKey.CREATE_TOPICS, 7, create("there"))
-        by_id = DeleteTopicsRequest(topics=(DeleteTopicState(topic_id=made.topics[0].topic_id),))
-        (answer,) = (await a.call(ApiKey.DELETE_TOPICS, 6, by_id, BOB)).responses
-        assert (answer.name, answer.error_code) == (None, DENIED)
-
-
-async def test_metadata_lists_only_describable_topics() -> None:
-    async with rig(authorizer=Granted(("Describe", "Topic", "open"))) as a:
-        await a.call(ApiKey.CREATE_TOPICS, 7, create("open", "secret"))
-        everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        assert len((await a.call(ApiKey.METADATA, 12, everything)).topics) == 2
-        assert len((await a.call(ApiKey.METADATA, 12, everything, BOB)).topics) == 1
-        paged = await a.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, DescribeTopicPartitionsRequest(), BOB)
-        assert [topic.name for topic in paged.topics] == ["open"]
-
-
-async def test_create_topics_returns_configs_with_describe_configs() -> None:
-    async with rig(authorizer=Granted(("Create", "Topic", "mine"))) as a:
-        (made,) = (await a.call(ApiKey.CREATE_TOPICS, 7, create("mine"), BOB)).topics
-        assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, DENIED, -1)
-        assert made.configs == (), "none, as from Kafka, and not null"
-
-
-async def test_describe_scram_needs_describe_on_the_cluster() -> None:
-    async with rig(authorizer=Granted()) as a:
-        for names in ((), ("ann",), ("ann", "ben", "ann")):
-            request = DescribeUserScramCredentialsRequest(users=tuple(UserName(name=name) for name in names))
-            answer = await a.call(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request, BOB)
-            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert answer.error_code == code
-            assert answer.results == (DescribeUserScramCredentialsResult(error_code=code),) * len(names)
-
-
-async def test_auto_creation_needs_create() -> None:
-    async with rig(authorizer=Granted(("Describe", "Topic", "mine"))) as a:
-        request = MetadataRequest(topics=(MetadataRequestTopic(name="mine"),), allow_auto_topic_creation=True)
-        await a.call(ApiKey.METADATA, 12, request, BOB)
-        await a.controller.decided()
-        assert a.api.store.durable_named("mine") is None
-
-
 async def test_offsets_and_groups_need_describe() -> None:
     async with rig(authorizer=Granted(("Describe", "Topic", "mine"), ("Describe", "Group", "ours"))) as a:
         await a.call(ApiKey.CREATE_TOPICS, 7, create("mine", "other"))
@@ -175,9 +116,3 @@ async def test_offsets_and_groups_need_describe() -> None:
         assert [each.error_code for each in described.groups] == [0, ErrorCode.GROUP_AUTHORIZATION_FAILED]
         dirs = await a.call(ApiKey.DESCRIBE_LOG_DIRS, 5, DescribeLogDirsRequest(), BOB)
         assert dirs.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-
-async def test_reassignments_need_describe_on_the_cluster() -> None:
-    async with rig(authorizer=Granted()) as a:
-        answer = await a.call(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, ListPartitionReassignmentsRequest(), BOB)
-        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

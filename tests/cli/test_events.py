@@ -1,19 +1,27 @@
-"""`topicwright events`: which are shown, how, and as they happen."""
+"""`topicwright events`, `requests`, `explain`, `brokers` and `settings`: what happened, as lines and as it happens, who
+wanted what, why it went so, and who decides."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import msgspec
 import pytest
 
+from controller.cli.output import Style
 from controller.cli.reads import event_lines
-from projections.views.events import EventView
-from tests.cli.commands import Run
+from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
+from projections.views import lines as in_lines
+from projections.views.events import STEPS_FIRST, CauseView, EventView, ExplanationView, StepView
+from projections.views.lines import outcome_mark
+from tests.cli.commands import Run, columns
 from tests.http.service import service
 
 
@@ -118,3 +126,230 @@ def test_following_needs_a_running_service(run: Run, stopped: Path) -> None:
     outcome = run("events", "--follow", "--data", stopped)
     assert (outcome.code, outcome.out) == (2, "")
     assert "--follow needs a running service" in outcome.err
+
+
+AT = "2026-07-17T10:00:00.000Z"
+
+
+def event(offset: int, kind: str, command: str = "ReconcileTopics", text: str = "…", **fields: Any) -> EventView:
+    return EventView(offset, AT, 0, kind, text, CauseView(command, f"review-{command}"), fields)
+
+
+def change(offset: int, leader: int = 1, **fields: Any) -> EventView:
+    known: dict[str, Any] = {"topic": "t", "partition": offset, "reason": "live brokers changed"}
+    return event(offset, "PartitionChanged", **known | {"before": {"leader": 1}, "after": {"leader": leader}} | fields)
+
+
+def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
+    stop = event(0, "BrokerFenced", "FenceBroker", "broker 3 is fenced (stopped)", broker_id=3)
+    moved = [change(n, 2 if n % 3 == 0 else 1, topic=f"t{n % 2}") for n in range(1, 101)]
+    after = event(101, "BrokerUnfenced", "UnfenceBroker", "broker 3 is live (started)", broker_id=3)
+    lines = list(folded([stop, *moved, after]))
+    assert [line.place for line in lines] == ["0", "1-100", "101"]
+    assert lines[1].text == (
+        "100 partitions of 2 topics changed in 100 events; 33 leader changes (live brokers changed); -o wide shows each"
+    )
+    assert lines[1].topic == "(2)"
+
+
+def test_few_changes_and_those_of_other_causes_stay_apart() -> None:
+    few = [change(n) for n in range(3)]
+    assert list(folded(few)) == [line_of(one) for one in few]
+    two_causes = [change(n) for n in range(5)] + [change(n, reason="reported by the leader") for n in range(5, 10)]
+    assert [line.place for line in folded(two_causes)] == ["0-4", "5-9"]
+    one_topic = next(iter(folded([change(n) for n in range(5)])))
+    assert (one_topic.topic, one_topic.text.startswith("5 partitions of t changed in 5 events (")) == ("t", True)
+
+
+def test_columns_stay_where_they_are() -> None:
+    names = ["a", "a" * 20, "b" * 35, "c"]
+    lines = [line_of(event(n, "TopicReady", text="ready", topic=name, request_id=name)) for n, name in enumerate(names)]
+    shown = list(in_columns(lines, Style()))
+    assert {line.rindex("ready") for line in shown[1:]} == {shown[0].index("WHAT")}
+    assert next(in_columns(iter(lines), Style(), 0)).index("WHAT") < shown[0].index("WHAT"), "followed: as they come"
+
+
+def refusal(offset: int, kind: str, **fields: Any) -> EventView:
+    known = {"topic": "t", "request_id": "r", "error_code": 36, "message": "it is there"}
+    return event(offset, kind, "CreateTopic", f"t is refused: {known['message']}", **{**known, **fields})
+
+
+def test_a_refusal_is_said_once() -> None:
+    rejected, answered = refusal(1, "CreateRejected", rule="x"), refusal(2, "CreateAnswered", waited_ms=7)
+    (line,) = folded([rejected, answered])
+    assert (line.place, line.text) == ("1", "t is refused: it is there (answered after 7 ms)")
+    assert line.request == "r"
+    other = refusal(2, "CreateAnswered", waited_ms=7, request_id="s")
+    assert list(folded([rejected, other])) == [line_of(rejected), line_of(other)]
+    assert list(folded([rejected])) == [line_of(rejected)]
+    assert list(folded([rejected, rejected])) == [line_of(rejected)] * 2
+
+
+def test_lines_fit_a_terminal_and_are_whole_elsewhere() -> None:
+    text = "words " * 40
+    lines = [line_of(event(n, "TopicCreated", "CreateTopic", text.strip(), topic="t")) for n in range(3)]
+    for width in (80, 100, 120, 200):
+        shown = list(in_columns(lines, Style(width)))
+        assert max(map(len, shown)) <= width
+        assert " ".join(" ".join(shown).split()).count("words") == 120
+        assert "TopicCreated" not in "".join(shown)
+    whole = list(in_columns(lines, Style()))
+    assert len(whole) == 4
+    assert whole[0].split() == ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"]
+    assert all(line.endswith(text.strip()) for line in whole[1:])
+
+
+def test_what_is_followed_is_folded_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_lines, "HELD_S", 60.0)
+    monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
+    may_end = Event()
+
+    def source() -> Iterator[EventView]:
+        yield event(0, "BrokerFenced", "FenceBroker", broker_id=3)
+        yield from (change(n) for n in range(1, 101))
+        yield event(101, "BrokerUnfenced", "UnfenceBroker", broker_id=3)
+        may_end.wait(60)
+        raise OSError("the service has stopped")
+
+    lines = in_format(Namespace(output="table", follow=True), source())
+    assert [next(lines).split()[0] for _ in range(4)] == ["OFFSET", "0", "1-100", "101"], "while more may come"
+    may_end.set()
+    with pytest.raises(OSError, match="stopped"):
+        next(lines)
+
+
+def test_what_is_followed_is_not_held_for_ever() -> None:
+    more = Event()
+
+    def source() -> Iterator[int]:
+        yield from range(3)
+        more.wait(60)
+        yield from range(3, 5)
+
+    some = event_lines.bursts(source(), lambda _: True)
+    shown = next(some)
+    more.set()
+    assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "the first before all had come"
+
+
+def test_a_burst_ends_where_nothing_belongs_to_it_or_where_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_lines, "HELD_S", 60.0)
+    monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
+    assert list(event_lines.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
+    monkeypatch.setattr(event_lines, "BURST_MAX", 2)
+    assert list(event_lines.bursts(range(5), lambda _: True)) == [[0, 1], [2, 3], [4]]
+    monkeypatch.setattr(event_lines, "HELD_S", 0.0)
+    assert list(event_lines.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
+
+
+def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Path) -> None:
+    listed = json.loads(run("requests", "--json", "--data", stopped).out)["requests"]
+    times = [one["requested_offset"] for one in listed]
+    assert times == sorted(times, reverse=True)
+    ids = run("requests", "-o", "name", "--data", stopped).out.splitlines()
+    assert ids == [one["request_id"] for one in listed]
+    header, *rows = columns(run("requests", "--data", stopped).out)
+    assert header == ["REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED", "BY"]
+    assert [row[0] for row in rows] == ids
+    rejected = json.loads(run("requests", "--outcome", "rejected", "--json", "--data", stopped).out)["requests"]
+    assert [(one["topics"], one["rules"]) for one in rejected] == [(["u"], ["validation:exists"])]
+    by_rule = run("requests", "--rule", "validation:exists", "-o", "name", "--data", stopped).out.split()
+    assert by_rule == [one["request_id"] for one in rejected]
+    shown = run("requests", by_rule[0], "--data", stopped).out
+    assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
+    assert "TOPIC_ALREADY_EXISTS" in shown
+    assert run("requests", "--limit", 1, "-o", "name", "--data", stopped).out.split() == ids[:1]
+    assert run("requests", "--since", "2099-01-01", "--data", stopped).out.startswith("No request matches")
+    gone = run("requests", "none", "--data", stopped)
+    assert (gone.code, gone.out) == (1, "")
+    assert "no request 'none' is in the log" in gone.err
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "mark"),
+    [
+        ({"created": 3}, "good"),
+        ({"created": 1, "timed-out": 1}, "warning"),
+        ({"waiting": 1}, "warning"),
+        ({"timed-out": 1, "rejected": 1}, "bad"),
+        ({"failed": 1}, "bad"),
+    ],
+)
+def test_an_outcome_that_is_not_good_is_not_green(outcomes: dict[str, int], mark: str) -> None:
+    assert outcome_mark(outcomes) == mark
+
+
+def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
+    outcome = run("explain", "u", "--data", stopped)
+    assert outcome.code == 0
+    first, blank, header, *steps = outcome.out.splitlines()
+    assert first.startswith("topic u: ready, 2 partitions, created 20")
+    assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
+    assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
+    assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
+    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
+    assert run("explain", request, "--data", stopped).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
+    assert json.loads(run("explain", request, "--data", stopped, "--json").out)["kind"] == "request"
+    unknown = run("explain", "nonesuch", "--data", stopped)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err == "topicwright: no topic and no request 'nonesuch' is in the log (RESOURCE_NOT_FOUND)\n"
+
+
+def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped: Path) -> None:
+    steps = tuple(
+        StepView(
+            offset=number,
+            at="2026-07-17T10:00:00.000Z",
+            at_ms=0,
+            after_ms=number * 60_000,
+            event="PartitionChanged",
+            text=f"step {number}",
+            because="broker 3 is fenced" if number < 2 else "",
+            cause=CauseView("ReconcileTopics", "r"),
+        )
+        for number in range(STEPS_FIRST + 2)
+    )
+    chain = ExplanationView(subject="t", kind="topic", summary="topic t", steps=steps, omitted=7)
+    lines = [line.strip() for line in in_lines.explanation(chain)]
+    assert [line for line in lines if line.startswith("…")] == [
+        "… 7 steps are left out; `topicwright events` shows all …"
+    ]
+    gap = lines.index("… 7 steps are left out; `topicwright events` shows all …")
+    assert lines[gap - 1].endswith(f"step {STEPS_FIRST - 1}")
+    assert lines[gap + 1].endswith(f"step {STEPS_FIRST}")
+    assert sum(line.startswith("because") for line in lines) == 1
+    assert any("1.0 min  step 1" in line for line in lines)
+
+
+def test_explanations_end_at_a_moment(run: Run, stopped: Path) -> None:
+    events = [json.loads(line) for line in run("events", "--topic", "v", "--json", "--data", stopped).out.splitlines()]
+    born = next(one for one in events if one["type"] == "TopicCreated")
+    then = run("explain", "v", "--at", born["offset"], "--data", stopped).out
+    assert then.splitlines()[-1].split()[0] == str(born["offset"])
+    assert "deletes" not in then
+    assert "deletes v" in run("explain", "v", "--data", stopped).out
+    request = born["fields"]["request_id"]
+    assert (
+        run("explain", request, "--at", born["offset"], "--data", stopped).out.splitlines()[-1] == then.splitlines()[-1]
+    )
+    early = run("explain", request, "--at", 0, "--data", stopped)
+    assert (early.code, early.out) == (1, "")
+
+
+def test_brokers_and_settings_are_shown_now_and_then(run: Run, stopped: Path) -> None:
+    header, *rows = columns(run("brokers", "--data", stopped).out)
+    assert header == ["BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS"]
+    assert [row[:2] for row in rows] == [["1", "live"], ["2", "live"], ["3", "live"]]
+    assert run("brokers", "2", "-o", "name", "--data", stopped).out == "2\n"
+    assert run("brokers", "--at", 1, "-o", "name", "--data", stopped).out == "1\n"
+    nobody = run("brokers", 7, "--data", stopped)
+    assert (nobody.code, nobody.out, nobody.err) == (
+        1,
+        "",
+        "topicwright: broker 7 is not registered; registered are: 1,2,3\n",
+    )
+    settings = json.loads(run("settings", "num.*", "--json", "--data", stopped).out)
+    assert settings["settings"] == {"num.partitions": "2"}
+    none = run("settings", "none", "--data", stopped)
+    assert none.code == 1
+    assert "no setting matches 'none'; there are: default.replication.factor" in none.err

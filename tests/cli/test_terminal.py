@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pty
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -103,26 +105,37 @@ def test_what_a_client_has_sent_does_nothing_to_a_terminal(text: str) -> None:
     assert "\x1b" not in harmless(red)
 
 
-def on_terminal(*words: str, **environment: str) -> str:
-    """What a command shows on a terminal of 80 columns."""
+ON_TERMINAL = """
+import json, os, sys
+from controller.cli.main import main
+
+environment = dict(os.environ)
+for words, more in json.loads(sys.argv[1]):
+    os.environ.clear()
+    os.environ.update(environment | more)
+    main(words)
+    print(end="\\0", flush=True)
+"""
+"""Runs commands one after another, each with variables of its own."""
+
+
+def on_terminal(*runs: tuple[tuple[str, ...], dict[str, str]]) -> list[str]:
+    """What each command shows on a terminal of 80 columns."""
     leader, follower = pty.openpty()
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **environment}
-    env.pop("NO_COLOR", None) if "NO_COLOR" not in environment else None
-    argv = [sys.executable, "-m", "controller.cli", *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    env.pop("NO_COLOR", None)
+    argv = [sys.executable, "-c", ON_TERMINAL, json.dumps(runs)]
     with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, env=env) as process:
         os.close(follower)
         shown = b""
-        while True:
-            try:
-                some = os.read(leader, 65536)
-            except OSError:  # it has ended
-                break
-            if not some:
-                break
-            shown += some
+        with suppress(OSError):  # it has ended
+            while some := os.read(leader, 65536):
+                shown += some
         process.wait(60)
     os.close(leader)
-    return shown.decode().replace("\r\n", "\n")
+    *each, rest = shown.decode().replace("\r\n", "\n").split("\0")
+    assert rest == ""
+    return each
 
 
 @pytest.fixture
@@ -134,37 +147,36 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path / "data")
 
 
-def test_colour_and_a_fitting_width_on_a_terminal_alone(folder: str) -> None:
-    words = ("events", "--data", folder)
-    shown = on_terminal(*words, PAGER="cat")
-    assert "\x1b[1m" in shown
-    plain = on_terminal(*words, PAGER="cat", NO_COLOR="1")
-    assert "\x1b" not in plain
-    assert max(map(len, plain.splitlines())) <= 80
-    assert "\x1b" not in on_terminal(*words, PAGER="cat", TERM="dumb")
-    done = subprocess.run(
-        [sys.executable, "-m", "controller.cli", *words],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-        cwd=ROOT,
-    )
-    assert "\x1b" not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) > 80, "what goes to a file is whole"
-
-
-def test_the_pager_is_used_on_a_terminal_unless_it_is_not_wanted(folder: str, tmp_path: Path) -> None:
+def test_colour_a_fitting_width_and_the_pager_on_a_terminal_alone(
+    folder: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\necho through the pager $LESS; cat\n")
     pager.chmod(0o700)
     words = ("events", "--data", folder)
-    shown = on_terminal(*words, PAGER=str(pager), LESS="")
-    assert "through the pager" in shown
-    assert "alice" in shown
-    assert "through" not in on_terminal(*words, "--no-pager", PAGER=str(pager))
-    assert "alice" in on_terminal(*words, PAGER=""), "no pager at all"
-    assert "alice" in on_terminal(*words, PAGER="/nowhere/less"), "a pager that is not there"
+    shown, plain, dumb, paged, unpaged, empty, missing = on_terminal(
+        (words, {"PAGER": "cat"}),
+        (words, {"PAGER": "cat", "NO_COLOR": "1"}),
+        (words, {"PAGER": "cat", "TERM": "dumb"}),
+        (words, {"PAGER": str(pager), "LESS": ""}),
+        ((*words, "--no-pager"), {"PAGER": str(pager)}),
+        (words, {"PAGER": ""}),
+        (words, {"PAGER": "/nowhere/less"}),
+    )
+    assert "\x1b[1m" in shown
+    assert "\x1b" not in plain + dumb
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "through the pager" in paged
+    assert "alice" in paged
+    assert "through" not in unpaged
+    assert "alice" in unpaged
+    assert "alice" in empty, "no pager at all"
+    assert "alice" in missing, "a pager that is not there"
+    capfd.readouterr()
+    assert main(list(words)) == 0
+    to_file = capfd.readouterr().out
+    assert "\x1b" not in to_file
+    assert max(map(len, to_file.splitlines())) > 80, "what goes to a file is whole"
 
 
 def test_contexts_are_kept_used_and_forgotten(

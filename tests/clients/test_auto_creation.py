@@ -83,9 +83,11 @@ def test_a_topic_is_created_for_a_consumer_that_allows_it(consumer: str, bootstr
 
 
 @every_consumer
-def test_no_topic_is_created_where_the_cluster_forbids(consumer: str, forbidding: Topicwright, topic: str) -> None:
-    CONSUMERS[consumer](forbidding.kafka, (topic, True), seconds=SHORTLY_S)
-    assert not exists(forbidding.kafka, topic)
+def test_no_topic_is_created_where_the_cluster_forbids(
+    consumer: str, topicwright_without_auto: Topicwright, topic: str
+) -> None:
+    CONSUMERS[consumer](topicwright_without_auto.kafka, (topic, True), seconds=SHORTLY_S)
+    assert not exists(topicwright_without_auto.kafka, topic)
 
 
 @pytest.fixture(scope="module")

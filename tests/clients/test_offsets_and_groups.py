@@ -1,15 +1,32 @@
-"""What clients read of offsets and groups from simulated brokers, which keep no records."""
+"""What clients read of offsets, groups and configs from brokers that keep no records; and KIP-4's routing: given one
+broker alone, clients find the controller by themselves."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
+from tests.clients.seen import check, parse_output
+from tests.clients.test_python_clients import test_kafka_python as kafka_python_scenario
 from tests.support import tools
-from tests.support.topicwright import Topicwright
+from tests.support.kafka_tools import kafka_tools
+from tests.support.real_brokers import until
+from tests.support.topicwright import Topicwright, topicwright
+from tests.support.wire import Wire
 
 WITHIN_S = 60
 """An answer comes at once; this is for a machine that is busy."""
@@ -57,3 +74,101 @@ def test_librdkafka_groups(topicwright_server: Topicwright, topic: str) -> None:
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), WITHIN_S) == (0, 0)
     finally:
         consumer.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+    """A server whose simulated brokers have listeners of their own."""
+    settings = {"simulated.broker.listeners": "true"}
+    with topicwright(tmp_path_factory.mktemp("listeners") / "server", settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brokers(server: Topicwright) -> tuple[str, ...]:
+    """HOST:PORT of every broker that is not the controller."""
+    with Wire(server.kafka) as wire:
+        body = wire.call("Metadata", 12, topics=[])
+    addresses = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}
+    assert addresses.pop(body["controller_id"]) == server.kafka
+    assert len(addresses) == 3
+    assert server.kafka not in addresses.values()
+    return tuple(addresses.values())
+
+
+@pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_OLD])
+def test_java(version: str, brokers: tuple[str, ...], topic: str) -> None:
+    check(parse_output(kafka_tools(version).output("Scenario", brokers[-1], topic)))
+
+
+def test_franz_go(brokers: tuple[str, ...], topic: str) -> None:
+    done = tools.run_quietly([tools.cached("franz/scenario"), brokers[-1], topic])
+    assert done.returncode == 0, done.stderr
+    check(parse_output(done.stdout))
+
+
+def test_kafka_python(brokers: tuple[str, ...], topic: str) -> None:
+    kafka_python_scenario(brokers[-1], topic)
+
+
+CLEANER = "log.cleaner.backoff.ms"
+"""Nobody else's tests depend on it."""
+SESSION = "consumer.session.timeout.ms"
+OF_GROUP, DEFAULT = 8, 5
+"""Kafka's numbers of where a config comes from."""
+
+
+def described(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, Any]:
+    (future,) = admin.describe_configs([ConfigResource(kind, name)]).values()
+    found: dict[str, Any] = future.result(60)
+    return found
+
+
+def altered(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str | None) -> None:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(key, value or "", incremental_operation=operation)
+    (future,) = admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=[entry])]).values()
+    future.result(60)
+
+
+def until_is(admin: AdminClient, kind: ResourceType, name: str, key: str, value: str, source: int) -> None:
+    """A real Kafka answers before its broker goes by it."""
+
+    def has_it() -> bool:
+        one = described(admin, kind, name)[key]
+        return (one.value, one.source) == (value, source)
+
+    until(has_it, 120, f"{key}={value} of {name}, from {source}")
+
+
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
+def test_configs_of_brokers(bootstrap: str) -> None:
+    admin, kind = AdminClient({"bootstrap.servers": bootstrap}), ResourceType.BROKER
+    of_one = described(admin, kind, "1")
+    assert len(of_one) >= 340
+    assert (of_one["num.partitions"].value, of_one["num.partitions"].is_read_only) == ("2", True)
+    assert of_one["num.partitions"].source == ConfigSource.STATIC_BROKER_CONFIG.value
+    with pytest.raises(KafkaException, match="Cannot update these configs dynamically"):
+        altered(admin, kind, "1", "num.partitions", "3")
+    altered(admin, kind, "1", CLEANER, "14000")
+    until_is(admin, kind, "1", CLEANER, "14000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
+    altered(admin, kind, "1", CLEANER, None)
+    until_is(admin, kind, "1", CLEANER, "15000", ConfigSource.DEFAULT_CONFIG.value)
+
+
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
+def test_configs_of_groups(bootstrap: str) -> None:
+    admin, kind = AdminClient({"bootstrap.servers": bootstrap}), ResourceType.GROUP
+    assert {SESSION, "share.auto.offset.reset", "streams.num.standby.replicas"} <= described(
+        admin, kind, "readers"
+    ).keys()
+    until_is(admin, kind, "readers", SESSION, "45000", DEFAULT)
+    altered(admin, kind, "readers", SESSION, "50000")
+    until_is(admin, kind, "readers", SESSION, "50000", OF_GROUP)
+    assert described(admin, kind, "others")[SESSION].value == "45000"
+    for bad in ("x", "1000"):
+        with pytest.raises(KafkaException) as refused:
+            altered(admin, kind, "readers", SESSION, bad)
+        assert refused.value.args[0].name() == "INVALID_CONFIG"
+    altered(admin, kind, "readers", SESSION, None)
+    until_is(admin, kind, "readers", SESSION, "45000", DEFAULT)

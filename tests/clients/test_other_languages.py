@@ -31,7 +31,6 @@ def test_kafkajs(bootstrap: str, topic: str) -> None:
     check(parse_output(kafkajs("scenario.js", bootstrap, topic)), message=False)
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "fleet"], indirect=True)
 def test_kafkajs_leaves_the_counts_to_the_cluster(bootstrap: str, topic: str) -> None:
     counts = json.loads(kafkajs("defaults.js", bootstrap, topic))
     assert counts == {"partitions": 2, "factor": 1}, "num.partitions, default.replication.factor"
@@ -84,7 +83,7 @@ def test_kafka_topics(bootstrap: str, topic: str) -> None:
     assert gone.lines[0] == f"Error while executing topic command : Topic '{topic}' does not exist as expected"
 
 
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright", "gateway"], indirect=True)
+@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
 def test_kafka_configs_of_brokers(bootstrap: str) -> None:
     brokers = ["--entity-type", "brokers"]
     of_all, of_one = [*brokers, "--entity-default"], [*brokers, "--entity-name", "1"]

@@ -1,7 +1,11 @@
-"""Canonical bytes of events: every event round-trips, invalid bytes are rejected, and secrets are hidden."""
+"""Events: a catalog that is described, frozen and never changed but by fields at the end; canonical bytes, which
+round-trip, are rejected when invalid and hide secrets; and golden logs, which are read as they always were."""
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,15 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from events import access, catalog
 from events.catalog import (
     EVENT_TYPES,
     EVENT_VERSION,
     Cause,
     Event,
+    Partition,
     PartitionChanged,
     Recorded,
     ResourceConfigsChanged,
     TopicReady,
+    Verdict,
 )
 from events.codec import (
     IDLE,
@@ -31,8 +38,13 @@ from events.codec import (
     value_without_secrets,
     without_secrets,
 )
-from events.names import Offset, RequestId, TopicName
+from events.names import BrokerId, Offset, RequestId, TopicName, is_placeholder, shard_key
+from events.values import Fact
 from projections.text.wording import event_text
+from tests.events.golden import ADOPTED, BAD, FOLDER, FOLLOWED, HISTORIES, OLDER, hash_of, lines_of, state_hash
+from tests.machine.audit.auditor import audit
+from tests.machine.audit.lifecycle import Lives
+from tests.machine.audit.real_auditor import RealAuditor
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -210,3 +222,128 @@ def test_what_is_no_secret_is_shown_as_it_is() -> None:
     event = changed(("log.retention.ms", "5"), ("listener.name.out.ssl.keystore.location", "/k"))
     assert without_secrets(event) is event
     assert "listener.name.out.ssl.keystore.location=/k" in event_text(event)
+
+
+RECORDED = Path(__file__).parents[1] / "golden" / "events" / "catalog.txt"
+FACTS = sorted(
+    {
+        kind
+        for module in (access, catalog)
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, Fact) and kind is not Fact
+    },
+    key=lambda kind: kind.__name__,
+)
+
+facts = pytest.mark.parametrize("kind", FACTS, ids=lambda kind: kind.__name__)
+
+
+def _rows() -> dict[str, str]:
+    return {kind.__name__: ", ".join(f"{name} {of}" for name, of in kind.__annotations__.items()) for kind in FACTS}
+
+
+def test_what_is_written_is_still_read() -> None:
+    """A field may be added at the end, with a default; else a new event version and an upcast are needed.
+
+    After such a change `tests/golden/events/catalog.txt` is to be brought up to date by hand.
+    """
+    version, *rows = RECORDED.read_text().splitlines()
+    assert version == f"version {EVENT_VERSION}"
+    recorded = dict(row.split(": ", 1) for row in rows)
+    assert recorded == _rows()
+
+
+@facts
+def test_a_fact_is_frozen_and_an_array(kind: type[Fact]) -> None:
+    config = kind.__struct_config__
+    assert (config.frozen, config.array_like, config.forbid_unknown_fields) == (True, True, True)
+    assert (kind in EVENT_TYPES) <= (config.tag == kind.__name__), "an event is tagged with its own name"
+
+
+@facts
+def test_a_fact_is_described(kind: type[Fact]) -> None:
+    assert inspect.getdoc(kind) != inspect.getdoc(Fact), f"{kind.__name__} says nothing of what it means"
+
+
+def test_facts_cannot_be_changed() -> None:
+    verdict = Verdict("allowed")
+    with pytest.raises(AttributeError, match="immutable type"):
+        verdict.outcome = "refused"  # type: ignore[misc]
+
+
+def test_facts_are_compared_by_value() -> None:
+    alone = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1))
+    one, same = (PartitionChanged(TopicName("t"), 0, alone, alone, "") for _ in range(2))
+    assert (one, hash(one)) == (same, hash(same))
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("a", "a"), ("a.b", "a_b"), ("a_b", "a_b"), ("a.b_c.d", "a_b_c_d"), ("a-b", "a-b")]
+)
+def test_names_that_collide_share_a_shard(name: str, key: str) -> None:
+    assert shard_key(name) == key
+
+
+def test_placeholders_are_negative() -> None:
+    assert [one for one in (-2, -1, 0, 1) if is_placeholder(one)] == [-2, -1]
+
+
+good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED, FOLLOWED])
+
+
+def _read(name: str) -> list[Recorded]:
+    return [decode_event(offset, value) for offset, value in enumerate(lines_of(name))]
+
+
+@good
+def test_it_folds_to_the_recorded_state(name: str) -> None:
+    assert state_hash(_read(name)) == hash_of(name)
+
+
+@good
+def test_its_bytes_are_canonical(name: str) -> None:
+    assert [encode_event(r.at_ms, r.cause, r.event) for r in _read(name)] == lines_of(name)
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_what_an_older_release_wrote_is_the_same_history(name: str) -> None:
+    assert _read(f"{name}-0.1") == _read(name)
+
+
+@pytest.mark.parametrize("name", [*HISTORIES, FOLLOWED])
+def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
+    records = _read(name)
+    assert audit(records, of=RealAuditor) == []
+    Lives().see_all(records)
+
+
+def test_every_type_of_event_is_in_some_golden_log() -> None:
+    found = {type(record.event) for name in (*HISTORIES, ADOPTED, FOLLOWED) for record in _read(name)}
+    assert found == set(EVENT_TYPES)
+
+
+MUST_FAIL = {
+    "unknown-event": "event at offset 3: unknown event type 'TopicRenamed'",
+    "newer-version": "event at offset 3: written in event version 2; this release reads up to 1",
+    "newer-field": "event at offset 3: malformed event of type 'BrokerRegistered': Expected `array` of at most",
+    "cut": "event at offset 3: not an event: Input data was truncated",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_it_must_not_be_read(name: str) -> None:
+    lines = lines_of(name)
+    for offset, value in enumerate(lines[:-1]):
+        decode_event(offset, value)
+    with pytest.raises(EventDecodeError, match=re.escape(MUST_FAIL[name])):
+        decode_event(len(lines) - 1, lines[-1])
+
+
+def test_every_file_is_tested() -> None:
+    assert {path.stem for path in FOLDER.glob("*.log")} == {
+        *HISTORIES,
+        ADOPTED,
+        FOLLOWED,
+        *(f"{name}-0.1" for name in OLDER),
+        *BAD,
+    }

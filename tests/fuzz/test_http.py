@@ -1,4 +1,4 @@
-"""Some hundred fuzzed HTTP requests; FUZZ_SEED repeats a failure. Endless: `python -m tests.fuzz.http_door`."""
+"""Fuzzed HTTP requests; FUZZ_SEED repeats a failure. Endless: `python -m tests.fuzz.http_door`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.fuzz.http_door import fuzz
 
-ANSWERS = 400
+ANSWERS = 120
 MEMORY_MAX = 256 << 20
 
 

@@ -60,19 +60,6 @@ async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
         assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
 
 
-async def test_pages_of_requests_have_each_once(one: Service) -> None:
-    made = [(await one.create(f"t{number}"))["request_id"] for number in range(5)]
-    seen: list[str] = []
-    cursor: str | None = None
-    for _ in range(10):
-        page = await one.get("/v1/requests?limit=2" + ("" if cursor is None else f"&cursor={cursor}"))
-        seen += [each["request_id"] for each in page["requests"]]
-        cursor = page["next_cursor"]
-        if cursor is None:
-            break
-    assert seen == made[::-1]
-
-
 async def test_a_summary_says_what_to_look_at_first() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         before = (await one.get("/v1/brokers"))["as_of"]["offset"]
@@ -199,36 +186,6 @@ async def test_topics_of_a_kind(one: Service) -> None:
             break
         cursor = f"&cursor={page['next_cursor']}"
     assert paged == ["log.a", "pay.a"]
-
-
-async def test_topics_that_are_not_as_they_should_be_are_found_by_their_index(one: Service) -> None:
-    for number in range(5):
-        await one.create(f"t{number}", replication_factor=1, num_partitions=3)
-    await one.request("POST", "/v1/simulated/brokers/3/stop")
-    await one.live(1, 2)
-    everything = (await one.get("/v1/topics"))["topics"]
-    for status in ("offline", "under-replicated", "ready"):
-        expected = [each for each in everything if each["status"] == status]
-        assert (await one.get(f"/v1/topics?status={status}"))["topics"] == expected
-    offline = sum(each["offline_partitions"] for each in everything)
-    assert offline > 0
-    assert (await one.get("/v1/summary"))["offline_partitions"] == offline
-
-
-async def test_the_newest_topics_come_first(one: Service) -> None:
-    for name in ("b", "c", "a", "d"):
-        await one.create(name)
-    await one.request("DELETE", "/v1/topics/c")
-    page = await one.get("/v1/topics?order=newest")
-    assert [each["name"] for each in page["topics"]] == ["d", "a", "b"]
-    seen, cursor = [], ""
-    for _ in range(9):
-        page = await one.get(f"/v1/topics?order=newest&limit=1{cursor}")
-        seen += [each["name"] for each in page["topics"]]
-        if page["next_cursor"] is None:
-            break
-        cursor = f"&cursor={page['next_cursor']}"
-    assert seen == ["d", "a", "b"]
 
 
 async def test_events_newest_first_of_a_type_and_as_of_a_moment(one: Service) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from events.catalog import EVENT_VERSION
+from controller.policy.interface import PolicyInForce
 from events.logs.log import read_one
-from events.logs.rocksdb_log import RocksDbLog
 from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
-from tests.http.service import Service, service
+from tests.http.service import POLICY, Judge, Service, owned, service
+from tests.http.test_permissions import Half
 
 
 def _check_times(shape: Any) -> None:
@@ -102,83 +100,20 @@ def _partition(one: Service, name: str) -> Any:
     return topic.partitions[0]
 
 
-@pytest.mark.parametrize("kind", ["memory", "rocksdb"])
-async def test_every_moment_of_a_life_can_be_seen_by_offset_and_by_time(kind: str, tmp_path: Path) -> None:
-    log = None
-    if kind == "rocksdb":
-        log = RocksDbLog.open(
-            tmp_path / "data",
-            cluster_id="AAAAAAAAAAAAAAAAAAAAAA",
-            event_version=EVENT_VERSION,
-            new_cluster_id=lambda: "AAAAAAAAAAAAAAAAAAAAAA",
-        )
-    async with service(log=log) as one:
-        await one.create("a.t", num_partitions=1)
-        await one.create("b", num_partitions=2)
-        await one.request("DELETE", "/v1/topics/b")
-        await one.create("c")
-        end = one.log.durable_offset
-        for offset in range(end):
-            await _check_moment(one, offset)
-        now = await one.get("/v1/topics")
-        assert now == await one.get("/v1/topics", at=end - 1), "the present is the last moment"
-        assert await one.get("/v1/topics/a.t") == await one.get("/v1/topics/a.t", at=end - 1)
-        assert await one.get("/v1/brokers") == await one.get("/v1/brokers", at=end - 1)
-        assert (await one.get("/v1/topics", at="2001-01-01"))["topics"] == []
-        assert (await one.get("/v1/topics", at="2001-01-01"))["as_of"] == {"offset": -1, "at": None, "at_ms": None}
-    if log is not None:
-        log.close()
-
-
-async def _check_moment(one: Service, offset: int) -> None:
-    listed = await one.get("/v1/topics", at=offset)
-    assert listed["as_of"]["offset"] == offset
-    names = [topic["name"] for topic in listed["topics"]]
-    assert names == _alive(one, offset), f"at offset {offset}"
-    for name in ("a.t", "b", "c"):
-        answer = await one.client.get(f"/v1/topics/{name}", params={"at": offset})
-        assert (answer.status_code == 200) == (name in names), f"{name} at offset {offset}"
-    at = listed["as_of"]["at"]
-    by_time = await one.get("/v1/topics", at=at)
-    assert by_time["as_of"]["at"] == at, "the last event of that millisecond"
-    assert await one.get("/v1/topics", at=f"{listed['as_of']['at_ms']}ms") == by_time
-
-
-def _alive(one: Service, offset: int) -> list[str]:
-    alive: set[str] = set()
-    for record in one.query.parts[0].events(0, offset + 1, offset + 1).records:
-        kind, name = type(record.event).__name__, getattr(record.event, "topic", "")
-        if kind == "TopicCreated":
-            alive.add(name)
-        elif kind == "TopicDeleted":
-            alive.discard(name)
-    return sorted(alive)
-
-
-async def test_topics_come_in_pages(one: Service) -> None:
-    names = [f"t{number:02}" for number in range(13)]
-    for name in names:
-        await one.create(name, num_partitions=1, timeout_ms=0, expect=202)
-    for at in ({}, {"at": one.log.durable_offset - 1}):
-        seen: list[str] = []
-        after: dict[str, Any] = {}
-        while True:
-            page = await one.get("/v1/topics", limit=5, **after, **at)
-            seen += [topic["name"] for topic in page["topics"]]
-            assert len(page["topics"]) <= 5
-            if page["next_after"] is None:
-                break
-            after = {"after": page["next_after"]}
-        assert seen == names
-    exactly = await one.get("/v1/topics", limit=13)
-    assert (len(exactly["topics"]), exactly["next_after"]) == (13, None)
-
-
-async def test_many_topics_are_listed_a_slice_at_a_time(one: Service) -> None:
-    made = [one.create(f"t{number:03}", num_partitions=30, timeout_ms=0, expect=202) for number in range(130)]
-    await asyncio.gather(*made)
-    page = await one.get("/v1/topics", limit=1000)
-    assert [topic["name"] for topic in page["topics"]] == [f"t{number:03}" for number in range(130)]
+async def test_the_present_is_the_last_moment(one: Service) -> None:
+    await one.create("a.t", num_partitions=1)
+    await one.create("b")
+    await one.request("DELETE", "/v1/topics/b")
+    end = one.log.durable_offset
+    for path in ("/v1/topics", "/v1/topics/a.t", "/v1/brokers"):
+        assert await one.get(path) == await one.get(path, at=end - 1)
+    as_of = (await one.get("/v1/topics", at=end - 4))["as_of"]
+    assert as_of["offset"] == end - 4
+    by_time = await one.get("/v1/topics", at=as_of["at"])
+    assert by_time["as_of"]["at"] == as_of["at"], "the last event of that millisecond"
+    assert await one.get("/v1/topics", at=f"{as_of['at_ms']}ms") == by_time
+    early = await one.get("/v1/topics", at="2001-01-01")
+    assert (early["topics"], early["as_of"]) == ([], {"offset": -1, "at": None, "at_ms": None})
 
 
 async def test_a_request_shows_its_outcome(one: Service) -> None:
@@ -242,17 +177,6 @@ async def test_events_come_in_pages_and_by_topic_and_by_request(one: Service) ->
     assert created["fields"]["topic_id"] == made["topic_id"]
     assert created["fields"]["partitions"][0]["replicas"] == [3, 1, 2]
     assert (await one.get("/v1/topics/none/events", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-async def test_a_topic_and_a_request_are_explained(one: Service) -> None:
-    made = await one.create("t", num_partitions=1)
-    for subject, kind in (("t", "topic"), (made["request_id"], "request")):
-        explanation = await one.get(f"/v1/explain/{subject}")
-        _check_times(explanation)
-        assert (explanation["subject"], explanation["kind"], explanation["omitted"]) == (subject, kind, 0)
-        assert [step["event"] for step in explanation["steps"]][:2] == ["CreateRequested", "TopicCreated"]
-        assert explanation["steps"][-1]["event"] == "CreateAnswered"
-    assert (await one.get("/v1/explain/nonesuch", 404))["error"] == "RESOURCE_NOT_FOUND"
 
 
 # path | status, and how the message begins
@@ -376,3 +300,53 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(monkeypatch: pytes
             assert pages > 1
             assert whole == sorted(set(whole))
         assert whole == [record.offset for record in one.query.parts[0].request_events(made["request_id"])]
+
+
+async def test_configs_say_where_they_come_from() -> None:
+    async with service(settings={"log.retention.ms": "7200000"}) as one:
+        made = await one.create("t", configs={"cleanup.policy": "compact"})
+        before = (await one.get("/v1/topics/t"))["as_of"]["offset"]
+        await one.request("PATCH", "/v1/topics/t", json={"configs": {"retention.ms": 5, "cleanup.policy": None}})
+
+        async def shown(name: str, path: str = "/v1/topics/t/configs") -> tuple[str | None, str, str | None]:
+            (found,) = (each for each in (await one.get(path))["configs"] if each["name"] == name)
+            assert not found["sensitive"]
+            return found["value"], found["source"], found["default"]
+
+        then = f"/v1/topics/t/configs?at={before}"
+        assert await shown("retention.ms") == ("5", "DYNAMIC_TOPIC_CONFIG", "604800000")
+        assert await shown("retention.ms", then) == ("7200000", "STATIC_BROKER_CONFIG", "604800000")
+        assert await shown("cleanup.policy") == ("delete", "DEFAULT_CONFIG", "delete")
+        assert await shown("cleanup.policy", then) == ("compact", "DYNAMIC_TOPIC_CONFIG", "delete")
+        assert made["configs"] == {"cleanup.policy": "compact"}
+        assert "was ever created" in (await one.get("/v1/topics/none/configs", 404))["message"]
+    async with service(authorizer=Half()) as one:
+        assert (await one.get("/v1/topics/open/configs", 403))["message"] == "DescribeConfigs on topic 'open' is needed"
+
+
+async def test_policies_in_force_and_whom_they_refused() -> None:
+    async with service(settings=POLICY, judge=Judge(owned)) as one:
+        before = (await one.get("/v1/brokers"))["as_of"]["offset"]
+        await one.create("orphan", 403)
+        await one.create("orphan-2", 403)
+        one.api.policies = (PolicyInForce("tests.Owned"),)
+        shown = await one.get("/v1/policies")
+        assert (shown["class_names"], shown["policies"]) == (["tests.Owned"], [{"name": "tests.Owned", "rules": []}])
+        (refused,) = shown["refused"]
+        assert (refused["count"], refused["by"]) == (2, [{"principal": "User:ANONYMOUS", "count": 2}])
+        then = await one.get(f"/v1/policies?at={before}")
+        assert (then["class_names"], then["policies"], then["refused"]) == (["tests.Owned"], None, [])
+
+
+async def test_requests_are_found_by_address(one: Service) -> None:
+    await one.create("t")
+    assert len((await one.get("/v1/requests?host=127.0.0.1"))["requests"]) == 1
+    assert (await one.get("/v1/requests?host=192.0.2.1"))["requests"] == []
+
+
+async def test_a_topic_that_is_called_as_a_request_does_not_hide_it(one: Service) -> None:
+    made = await one.create("t")
+    await one.create(made["request_id"])
+    for of, kind in (("", "topic"), ("?of=topic", "topic"), ("?of=request", "request")):
+        assert (await one.get(f"/v1/explain/{made['request_id']}{of}"))["kind"] == kind, of
+    await one.get("/v1/explain/none?of=topic", 404)

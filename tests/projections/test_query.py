@@ -1,20 +1,30 @@
-"""Questions about a log: what is, what was at every offset, and which events made it so."""
+"""Questions about a log: what is, what was at every offset, and which events made it so; moments as people write them,
+and where in a log they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State, Topic
-from events.catalog import CreateAnswered, Recorded
+from events.catalog import Cause, CreateAnswered, Recorded, SettingsChanged
+from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
-from projections.queries.query import NoTopic, NotThere, Query, QueryClosed
+from events.names import RequestId
+from projections.queries import differences
+from projections.queries.differences import TopicDifference, change_of, topic_differences
+from projections.queries.query import Ends, NoTopic, NotThere, Query, QueryClosed, Questions, everything
+from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.views.requests import request_view
 from projections.views.rows import TopicRow
+from tests.events.golden import history
+from tests.http.service import service
 from tests.machine.rig import Rig, topics_of
 from tests.machine.tables import command
 from tests.machine.walks import NAMES, Walk, walked, walks
@@ -197,3 +207,158 @@ def test_a_closed_query_lets_go_of_a_long_fold() -> None:
     query.close()
     with pytest.raises(QueryClosed):
         query.cluster_at(query.end())
+
+
+def test_topics_of_any_moment_are_those_of_the_folds() -> None:
+    log = history("cluster")
+    query = query_of(log)
+    for end in range(1, len(log) + 1):
+        state = State(DictTopics())
+        for record in log[:end]:
+            apply(state, record)
+        found = [row.name for row in query.topics_at(end, "", 100).rows]
+        assert found == [topic.name for topic in topics_of(state)], f"before offset {end}"
+
+
+def test_a_topic_that_was_found_has_a_row_now() -> None:
+    query = questions_of(history("cluster")[:-2])
+    rows = query.rows(query.newest(None, 100))
+    assert [(row.name, row.created_by, len(row.partitions)) for row in rows] == [("d", None, 2)]
+
+
+def test_requests_are_answered_when_their_change_is_carried_out() -> None:
+    log = history("cluster")
+
+    def fared(request_id: str) -> list[tuple[str, int | None, str]]:
+        row = request_view(r for r in log if getattr(r.event, "request_id", None) == request_id)
+        assert row is not None, request_id
+        return [(topic.status, topic.code, topic.rule) for topic in row.topics]
+
+    assert fared("q1") == [("rejected", 44, "cluster")]
+    assert fared("q2") == [("failed", 44, "")]
+    assert fared("q3") == [("partitions-added", 0, "")]
+    assert fared("q4") == [("rejected", 40, "cluster")]
+    assert fared("q5") == [("deleted", 0, "")]
+
+
+FAR, NEAR = 0, 20_000
+
+
+def listed(query: Questions, end: int) -> dict[str, TopicRow]:
+    return {row.name: row for row in query.parts[0].topics_at(end, "", 1000).rows}
+
+
+def by_lists(query: Questions, start: int, end: int) -> set[TopicDifference]:
+    before, after = listed(query, start), listed(query, end)
+    both = ((name, before.get(name), after.get(name)) for name in before.keys() | after.keys())
+    return {one for one in both if one[1] != one[2]}
+
+
+def paged(query: Questions, start: Ends, end: Ends, limit: int) -> list[TopicDifference]:
+    found: list[TopicDifference] = []
+    after = ""
+    while True:
+        page, reached = topic_differences(query, start, end, after, limit, everything)
+        found += page
+        if reached is None:
+            return found
+        assert reached > after, "each page goes on"
+        after = reached
+
+
+@pytest.mark.parametrize("scanned_max", [FAR, NEAR])
+async def test_differences_are_those_of_two_lists(scanned_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "SCANNED_MAX", scanned_max)
+    monkeypatch.setattr(differences, "PASSED_MAX", 4)
+    monkeypatch.setattr(differences, "FOLDED_MAX", 3)
+    async with service() as one:
+        for name in ("a.b", "c", "d", "e_f", "g", "h", "i"):
+            await one.create(name, num_partitions=1)
+        for name, again in (("a.b", "a_b"), ("c", "c"), ("e_f", "e.f"), ("h", None)):
+            await one.request("DELETE", f"/v1/topics/{name}")
+            await one.create(again or "refused", num_partitions=1)
+        await one.create("d", 409)
+        await one.request("PATCH", "/v1/topics/g", json={"num_partitions": 3})
+        query, end = one.query, one.log.durable_offset
+        moments = range(0, end, 3)
+        changes = set()
+        for start in moments:
+            for until in (end, end - 7):
+                found = paged(query, (start,), (until,), limit=2)
+                names = [name for name, _, _ in found]
+                assert len(names) == len(set(names)), f"from {start} to {until}"
+                assert set(found) == (by_lists(query, start, until) if until > start else set()), f"{start} to {until}"
+                changes |= {change_of(before, after) for _, before, after in found}
+        assert changes == {"created", "deleted", "recreated", "changed"}
+
+
+# what is written | the offset, or the time in ms since the epoch
+WRITTEN = """
+0                                | 0
+ 17                              | 17
+2026-07-17T10:00:00Z             | 1784282400000ms
+2026-07-17T10:00:00              | 1784282400000ms
+2026-07-17 10:00:00              | 1784282400000ms
+2026-07-17T10:00:00.123Z         | 1784282400123ms
+2026-07-17T12:00:00+02:00        | 1784282400000ms
+2026-07-17T12:00:00 02:00        | 1784282400000ms
+2026-07-17T12:00:00.500 0200     | 1784282400500ms
+20260717T100000Z                 | 1784282400000ms
+2026-07-17                       | 1784246400000ms
+1784282400123ms                  | 1784282400123ms
+"""
+
+
+@pytest.mark.parametrize("line", WRITTEN.strip().splitlines())
+def test_a_moment_is_an_offset_or_a_time(line: str) -> None:
+    written, _, meant = line.partition("|")
+    moment = parse_moment(written)
+    shown = str(moment) if isinstance(moment, int) else f"{round(moment.timestamp() * 1000)}ms"
+    assert shown == meant.strip()
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "ms", "-5ms", "2026-13-01", "99999999999999999ms", "٣", "1e3"])
+def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
+    with pytest.raises(BadMoment, match=r"is not a valid point in time: use an offset \(1234\), an ISO-8601 time"):
+        parse_moment(text)
+
+
+def _log(times: list[int], durable: int | None = None) -> InMemoryLog:
+    log = InMemoryLog("times")
+    for number, at_ms in enumerate(times):
+        if number == durable:
+            log.flush()
+        value = encode_event(at_ms, Cause("ChangeSettings", RequestId("s")), SettingsChanged((), "1"))
+        log.write(Commit((Entry(value),)))
+    if durable is None:
+        log.flush()
+    return log
+
+
+@given(st.lists(st.integers(0, 50)).map(sorted), st.integers(0, 60))
+def test_the_state_at_a_time_has_every_event_up_to_it(times: list[int], at_ms: int) -> None:
+    end = end_at(_log(times), parse_moment(f"{at_ms}ms"))
+    assert end == sum(1 for one in times if one <= at_ms), f"{times} at {at_ms}"
+
+
+def test_the_state_at_an_offset_has_that_event() -> None:
+    log = _log([5, 6, 7])
+    assert [end_at(log, parse_moment(text)) for text in ("0", "1", "2")] == [1, 2, 3]
+
+
+def test_an_offset_that_is_not_reached_is_refused_and_so_is_one_that_is_not_durable() -> None:
+    with pytest.raises(BadMoment, match="offset 3 is not reached yet: the newest event is at offset 2"):
+        end_at(_log([5, 6, 7]), parse_moment("3"))
+    with pytest.raises(BadMoment, match="the newest event is at offset 1"):
+        end_at(_log([5, 6, 7], durable=2), parse_moment("2"))
+    with pytest.raises(BadMoment, match="the log is empty"):
+        end_at(_log([]), parse_moment("0"))
+
+
+def test_the_time_of_a_state_is_that_of_its_last_event() -> None:
+    log = _log([5, 6, 7])
+    assert [time_at(log, end) for end in range(4)] == [None, 5, 6, 7]
+
+
+def test_times_are_shown_in_utc_to_the_millisecond() -> None:
+    assert iso(1784282400007) == "2026-07-17T10:00:00.007Z"

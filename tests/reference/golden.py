@@ -1,6 +1,7 @@
-"""What a real Kafka answered to the differential table, as a text that people read and tests compare with.
+"""What a real Kafka 4.4 answered, in `tests/golden`: to the differential table, as a text that people read; about
+permissions and configs of brokers, as JSON; and the metadata log of a new cluster of three brokers.
 
-`python -m tests.reference.golden` sends it to a real Kafka again and rewrites `tests/golden/kafka-4.4-answers.txt`.
+`python -m tests.reference.golden` sends all of it to real Kafkas again and rewrites the files.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.reference.cases import Case, Row, in_version
 from tests.reference.table import CASES, KAFKA_IS_SILENT, Answers, send_all
@@ -18,6 +20,8 @@ from tests.support.reference_kafka import reference_kafka
 from tests.support.tools import ROOT
 
 FILE = ROOT / "tests/golden/kafka-4.4-answers.txt"
+_MORE = ROOT / "tests/golden/kafka-4.4-more-answers.json"
+METADATA_LOG = ROOT / "tests/golden/kafka-4.4-metadata.log"
 _TITLE = """\
 What Apache Kafka 4.4.0 answered to the differential table (tests/reference). Written by tests/reference/golden.py.
 Three nodes with racks rack-a to rack-c, num.partitions=2, default.replication.factor=1, auto.create.topics.enable=true
@@ -115,13 +119,39 @@ def _parse_row(line: str, facts: tuple[str, ...]) -> Row:
     return Row(json.loads(found[1]), found[2], json.loads(found[3]), inline + facts)
 
 
+def recorded(name: str) -> Any:
+    """The answers that one of the other tests of this folder compares with."""
+    return json.loads(_MORE.read_text(encoding="utf-8"))[name]
+
+
 def main() -> int:
-    """Send the table to a real Kafka and rewrite the file."""
-    with tempfile.TemporaryDirectory() as folder, reference_kafka(Path(folder) / "kafka") as kafka:
-        text = render(send_all(kafka.brokers, silent=KAFKA_IS_SILENT))
-    FILE.write_text(text, encoding="utf-8")
-    print(f"wrote {FILE.relative_to(ROOT)}")
+    """Send everything to real Kafkas and rewrite the files."""
+    from tests.reference import test_access_table, test_broker_configs, test_fenced_broker
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with reference_kafka(folder / "table") as kafka:
+            METADATA_LOG.write_bytes(_whole_batches((kafka.metadata / f"{0:020d}.log").read_bytes()))
+            answers = send_all(kafka.brokers, silent=KAFKA_IS_SILENT)
+        with reference_kafka(folder / "down") as kafka:  # some of the table's topics keep a broker from being stopped
+            answers = {**answers, **test_fenced_broker.answers_of_kafka(kafka)}
+        more = {
+            "permissions": test_access_table.answers_of_kafka(folder / "access"),
+            "configs of brokers": test_broker_configs.answers_of_kafka(folder / "configs"),
+        }
+    FILE.write_text(render(answers, (*CASES, *test_fenced_broker.CASES)), encoding="utf-8")
+    _MORE.write_text(json.dumps(more, indent=0) + "\n", encoding="utf-8")
     return 0
+
+
+def _whole_batches(data: bytes) -> bytes:
+    """The complete part of a log: its writer is running, and has preallocated space."""
+    end = 0
+    while end + 12 <= len(data) and (length := int.from_bytes(data[end + 8 : end + 12], "big")):
+        if end + 12 + length > len(data):
+            break
+        end += 12 + length
+    return data[:end]
 
 
 if __name__ == "__main__":

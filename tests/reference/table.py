@@ -44,14 +44,15 @@ Answers = Mapping[tuple[str, int], tuple[Row, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One case in one version, with its own topic name."""
+    """One case in one version, with its own topic name; `mark` is of all names, where servers share a cluster."""
 
     case: Case
     version: int
+    mark: str
 
     @property
     def own(self) -> str:
-        return slug(self.case, self.version)
+        return slug(self.case, self.version) + self.mark
 
 
 def send_all(
@@ -60,13 +61,14 @@ def send_all(
     *,
     prepared: Callable[[], None] = lambda: None,
     silent: str = "",
+    mark: str = "",
 ) -> Answers:
     """Take a server through the table; `brokers` are the addresses by node id.
 
     `prepared` is called when all that the cases need is there, before the first of them is sent; `silent` is the id of
-    a case to which no answer is due.
+    a case to which no answer is due; `mark` ends the names of topics.
     """
-    requests = [Request(case, version) for case in cases for version in case.versions]
+    requests = [Request(case, version, mark) for case in cases for version in case.versions]
     ids = _create_before(brokers, requests)
     _barrier(brokers)
     prepared()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.reference.access_answers import Row
-from tests.reference.access_quotas import Step, take_steps
-from tests.reference.access_servers import Answers, kafka_with_users, send_all, topicwright_with_users
-from tests.reference.access_table import USERS
+from tests.reference.access_servers import kafka_with_users, logged_in, send_all, topicwright_with_users
+from tests.reference.access_table import ADMIN, USERS
+from tests.reference.answers import code_name
+from tests.reference.golden import recorded
 
-Both = tuple[Answers, Answers]
-Steps = tuple[tuple[Step, ...], tuple[Step, ...]]
+Both = tuple[dict[str, Any], dict[str, Any]]
 
 OTHER_CONFIGS = re.compile(r"16 .*")
 """Configs of client metrics: Topicwright has none, and says so to those who may know."""
@@ -21,39 +24,121 @@ OF_ALL_BROKERS = "4 "
 Topicwright has those that somebody set."""
 
 
+USER, CLIENT = "everything", "limited"
+RATE = 0.05
+"""Partitions per second: a bucket of 0.55, which refills so slowly that no step of a test waits for it."""
+
+
+Step = tuple[str, str, bool]
+"""What was requested, the error's name, and whether the answer throttles the client for a while."""
+
+
+def take_steps(address: str) -> tuple[Step, ...]:
+    """Steps of a user with a mutation quota (KIP-599): it is set, then requests come in versions that know its error
+    and in versions that do not."""
+    entity = [{"entity_type": "user", "entity_name": USER}, {"entity_type": "client-id", "entity_name": CLIENT}]
+    ops = [{"key": "controller_mutation_rate", "value": RATE, "remove": False}]
+    with logged_in(address, ADMIN) as admin:
+        response = admin.call("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
+        assert response["entries"][0]["error_code"] == 0, response
+        _wait_for_quota(admin)
+    return tuple(_steps(address))
+
+
+def _wait_for_quota(admin: Any) -> None:
+    while not admin.call("DescribeClientQuotas", 1, components=[], strict=False)["entries"]:
+        pass
+
+
+def _steps(address: str) -> Iterator[Step]:
+    yield _create(address, 7, "quota.a", 4, "another")
+    yield _create(address, 7, "quota.dry", 1, CLIENT, dry=True)
+    yield _create(address, 7, "quota.b", 4)
+    yield _create(address, 7, "quota.c", 1)
+    yield _create(address, 7, "quota.dry", 1, CLIENT, dry=True)
+    yield _create(address, 7, "quota.a", 1)
+    yield _create(address, 6, "quota.c", 1)
+    yield _create(address, 5, "quota.c", 1)
+    yield _create(address, 2, "quota.d", 1)
+    yield _create(address, 7, "quota.e", 1)
+    yield _grow(address, 3, "quota.a", 5)
+    yield _grow(address, 2, "quota.a", 5)
+    yield _delete(address, 5, "quota.c")
+    yield _delete(address, 4, "quota.c")
+    yield _create(address, 7, "quota.f", 1, "another")
+
+
+def _create(address: str, version: int, name: str, partitions: int, client: str = CLIENT, *, dry: bool = False) -> Step:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "assignments": [], "configs": []}
+    response = _call(address, client, "CreateTopics", version, topics=[topic], timeout_ms=20_000, validate_only=dry)
+    code = response["topics"][0]["error_code"]
+    return f"create {name} v{version} as {client}", code_name(code), response["throttle_time_ms"] > 0
+
+
+def _grow(address: str, version: int, name: str, count: int) -> Step:
+    topic = {"name": name, "count": count, "assignments": None}
+    response = _call(
+        address, CLIENT, "CreatePartitions", version, topics=[topic], timeout_ms=20_000, validate_only=False
+    )
+    return f"grow {name} v{version}", code_name(response["results"][0]["error_code"]), response["throttle_time_ms"] > 0
+
+
+def _delete(address: str, version: int, name: str) -> Step:
+    response = _call(address, CLIENT, "DeleteTopics", version, topic_names=[name], timeout_ms=20_000)
+    return (
+        f"delete {name} v{version}",
+        code_name(response["responses"][0]["error_code"]),
+        response["throttle_time_ms"] > 0,
+    )
+
+
+def _call(address: str, client: str, api: str, version: int, **body: Any) -> Any:
+    """On a connection of its own, because one that is throttled is not read from."""
+    with logged_in(address, USER, client) as wire:
+        return wire.call(api, version, **body)
+
+
+def _answers(address: str) -> dict[str, Any]:
+    """A server taken through the table, and then through the steps of quotas."""
+    rows = {f"{user}: {request}": found for (user, request), found in send_all(address).items()}
+    answers: dict[str, Any] = json.loads(json.dumps({**rows, "quotas": take_steps(address)}))
+    return answers
+
+
+def answers_of_kafka(folder: Path) -> dict[str, Any]:
+    with kafka_with_users(folder) as address:
+        return _answers(address)
+
+
 @pytest.fixture(scope="module")
-def taken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Both, Steps]:
-    """Both servers taken through the table, and then through the steps of quotas."""
-    folder = tmp_path_factory.mktemp("access")
-    with kafka_with_users(folder / "kafka") as kafka:
-        of_kafka = send_all(kafka), take_steps(kafka)
-    with topicwright_with_users(folder / "topicwright") as topicwright:
-        of_topicwright = send_all(topicwright), take_steps(topicwright)
-    return (of_kafka[0], of_topicwright[0]), (of_kafka[1], of_topicwright[1])
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """The answers of Kafka and of Topicwright."""
+    with topicwright_with_users(tmp_path_factory.mktemp("access")) as address:
+        return recorded("permissions"), _answers(address)
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_user_gets_the_codes_that_kafka_gives(taken: tuple[Both, Steps], user: str) -> None:
-    kafka, topicwright = taken[0]
-    mine = [key for key in kafka if key[0] == user]
+def test_a_user_gets_the_codes_that_kafka_gives(taken: Both, user: str) -> None:
+    kafka, topicwright = taken
+    mine = [name for name in kafka if name.startswith(f"{user}: ")]
     assert mine, "the table has requests of this user"
-    assert {key: topicwright[key] for key in mine} == {
-        key: tuple(_as_topicwright(key[1], row) for row in kafka[key]) for key in mine
+    assert {name: topicwright[name] for name in mine} == {
+        name: [_as_topicwright(name, row) for row in kafka[name]] for name in mine
     }
 
 
-def _as_topicwright(request: str, row: Row) -> Row:
+def _as_topicwright(request: str, row: list[str]) -> list[str]:
     """Kafka's row, but for configs that Topicwright does not have."""
     subject, code, _ = row
     if subject == OF_ALL_BROKERS and code in ("NONE", "INVALID_CONFIG"):
-        return subject, "NONE", ""
+        return [subject, "NONE", ""]
     if "Configs" in request and OTHER_CONFIGS.fullmatch(subject) and code in ("NONE", "INVALID_CONFIG"):
-        return subject, "INVALID_REQUEST", ""
+        return [subject, "INVALID_REQUEST", ""]
     return row
 
 
-def test_a_mutation_quota_stops_whom_it_stops_in_kafka(taken: tuple[Both, Steps]) -> None:
-    kafka, topicwright = taken[1]
+def test_a_mutation_quota_stops_whom_it_stops_in_kafka(taken: Both) -> None:
+    kafka, topicwright = (each["quotas"] for each in taken)
     assert topicwright == kafka
     seen = {(code, is_silenced) for _, code, is_silenced in kafka}
     assert {("NONE", False), ("NONE", True), ("THROTTLING_QUOTA_EXCEEDED", True)} <= seen, "the steps go over the quota"

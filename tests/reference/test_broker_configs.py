@@ -3,22 +3,28 @@ sources and synonyms afterwards, for brokers and for topics."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from tests.conftest import TABLE_SETTINGS
 from tests.reference.answers import code_name
 from tests.reference.cases import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC
+from tests.reference.golden import recorded
 from tests.support.reference_kafka import reference_kafka
 from tests.support.topicwright import topicwright
 from tests.support.wire import Wire
 
 Body = dict[str, Any]
 Step = tuple[str, int, str | None]
+Both = tuple[dict[str, Any], dict[str, Any]]
 
 GIVEN = {"num.partitions": "3", "log.retention.hours": "24", "compression.type": "lz4"}
 """The settings of both."""
@@ -79,7 +85,7 @@ CHANGES: tuple[Step, ...] = (
 
 
 class Server:
-    """One of the two, and what it is requested."""
+    """A server, and what it is requested."""
 
     def __init__(self, address: str) -> None:
         self._wire = Wire(address, timeout_s=120)
@@ -134,32 +140,66 @@ def _outcome(body: Body) -> tuple[str, str]:
     )
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
-    folder = tmp_path_factory.mktemp("broker-configs")
+def _answers(server: Server) -> Iterator[tuple[str, Any]]:
+    """All configs of a broker; then the outcome of each change, and what is described after it; each by a name. Topics
+    of Kafka go by what is set of the very broker that shows them, so that nothing is, while all brokers change."""
+    server.settle()
+    of_one = server.described(BROKER, "1", docs=True)
+    yield (
+        "all configs",
+        {
+            name: {**each, "documentation": crc32((each["documentation"] or "").encode())}
+            for name, each in of_one.items()
+        },
+    )
+    for resource in ("", "1"):
+        for step in CHANGES:
+            name = f"{step} of {resource!r}"
+            code, message = server.alter(resource, step)
+            yield name, [code, message]
+            if code == "NONE":
+                server.settle()
+                yield f"of all brokers after {name}", server.described(BROKER, "")
+                yield f"of broker 1 after {name}", _without_pool(server.described(BROKER, "1", SHOWN))
+                if resource == "":
+                    yield f"of a topic after {name}", server.described(TOPIC, "watched", OF_TOPICS)
+    for configs in ({"log_retention_ms": "9000", "compression_type": "gzip"}, {}):  # the older request replaces all
+        yield f"replaced by {configs}", list(server.replace("1", **configs))
+        server.settle()
+        yield f"of broker 1 after {configs}", _without_pool(server.described(BROKER, "1", SHOWN))
+    yield "defaults of topics", list(server.alter("", ("log.retention.ms", SET, "8000")))
+    server.settle()
+    yield "created", [each for each in server.create("shown")["configs"] if each["name"] != ELIGIBLE]
+
+
+def _without_pool(configs: dict[str, Body]) -> dict[str, Body]:
+    """Without the source of a setting that only Kafka was given, so that both begin with as many threads."""
+    return {name: each for name, each in configs.items() if name != "num.io.threads"}
+
+
+def answers_of_kafka(folder: Path) -> dict[str, Any]:
     given = {**GIVEN, "num.io.threads": "8", "num.network.threads": "3"}
-    kafkas = {key.replace(".", "_"): text for key, text in given.items()}
-    ours = {**TABLE_SETTINGS, **GIVEN}
     with (
-        reference_kafka(folder / "kafka", nodes=1, **kafkas) as kafka,
-        topicwright(folder / "topicwright", ours, brokers="simulated:1") as own,
+        reference_kafka(folder, nodes=1, **{key.replace(".", "_"): text for key, text in given.items()}) as kafka,
+        closing(Server(kafka.bootstrap)) as server,
     ):
-        both = Server(kafka.bootstrap), Server(own.kafka)
-        yield both
-        for each in both:
-            each.close()
+        return dict(_answers(server))
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_set_of_the_broker_itself(servers: tuple[Server, Server]) -> None:
-    """Topics of Kafka go by what is set of the very broker that shows them; here by what is set of all brokers."""
-    for each in servers:
-        assert each.replace("1") == ("NONE", "")
-        each.settle()
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """The answers of Kafka and of Topicwright."""
+    with (
+        topicwright(
+            tmp_path_factory.mktemp("broker-configs"), {**TABLE_SETTINGS, **GIVEN}, brokers="simulated:1"
+        ) as own,
+        closing(Server(own.kafka)) as server,
+    ):
+        return recorded("configs of brokers"), json.loads(json.dumps(dict(_answers(server))))
 
 
-def test_the_keys_are_kafkas_with_their_types_defaults_and_documentation(servers: tuple[Server, Server]) -> None:
-    kafka, own = (each.described(BROKER, "1", docs=True) for each in servers)
+def test_the_keys_are_kafkas_with_their_types_defaults_and_documentation(both: Both) -> None:
+    kafka, own = (each["all configs"] for each in both)
     assert own.keys() == kafka.keys()
     differ = set()
     for name, theirs in kafka.items():
@@ -175,42 +215,12 @@ def test_the_keys_are_kafkas_with_their_types_defaults_and_documentation(servers
         assert own[name] == kafka[name], "a static config"
 
 
-@pytest.mark.parametrize("name", ["", "1"])
-def test_changes_come_to_the_same(servers: tuple[Server, Server], name: str) -> None:
-    for step in CHANGES:
-        (code, message), (our_code, ours) = (each.alter(name, step) for each in servers)
-        assert (our_code, ours[: len(message)]) == (code, message), f"{name!r} {step}"
-        if code == "NONE":
-            for each in servers:
-                each.settle()
-            for kind, resource, keys in ((BROKER, "", None), (BROKER, "1", SHOWN)):
-                theirs, own = (_without_pool(each.described(kind, resource, keys)) for each in servers)
-                assert own == theirs, f"{resource!r} after {step} of {name!r}"
-            if name == "":
-                theirs, own = (each.described(TOPIC, "watched", OF_TOPICS) for each in servers)
-                assert own == theirs, f"a topic after {step}"
-
-
-def _without_pool(configs: dict[str, Body]) -> dict[str, Body]:
-    """Without the source of a setting that only Kafka was given, so that both begin with as many threads."""
-    return {name: each for name, each in configs.items() if name != "num.io.threads"}
-
-
-def test_the_older_request_replaces_all_in_both(servers: tuple[Server, Server]) -> None:
-    for configs in ({"log_retention_ms": "9000", "compression_type": "gzip"}, {}):
-        outcomes = [each.replace("1", **configs) for each in servers]
-        assert outcomes == [("NONE", "")] * 2
-        for each in servers:
-            each.settle()
-        theirs, own = (_without_pool(each.described(BROKER, "1", SHOWN)) for each in servers)
-        assert own == theirs
-
-
-def test_a_created_topic_shows_the_same_defaults(servers: tuple[Server, Server]) -> None:
-    for each in servers:
-        assert each.alter("", ("log.retention.ms", SET, "8000"))[0] == "NONE"
-        each.settle()
-    theirs, own = (
-        [each for each in server.create("shown")["configs"] if each["name"] != ELIGIBLE] for server in servers
-    )
-    assert own == theirs
+def test_changes_come_to_the_same(both: Both) -> None:
+    kafka, own = both
+    assert own.keys() == kafka.keys(), "a change that one refuses has nothing after it"
+    for name, theirs in kafka.items():
+        ours = own[name]
+        if isinstance(theirs, list) and isinstance(theirs[0], str):
+            assert (ours[0], ours[1][: len(theirs[1])]) == tuple(theirs), name
+        elif name != "all configs":
+            assert ours == theirs, name

@@ -14,8 +14,7 @@ from tests.conftest import TABLE_SETTINGS
 from tests.reference.cases import Case, Row, assigned, case, topic
 from tests.reference.differences import Difference, agrees, expected
 from tests.reference.table import Answers, send_all
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
-from tests.support.stream import stream
+from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import topicwright
 
 DOWN = 3
@@ -88,30 +87,22 @@ DIFFERENCES = (
 )
 
 
+def answers_of_kafka(kafka: ReferenceKafka) -> Answers:
+    """After it answered to the table."""
+    live = {node: address for node, address in kafka.brokers.items() if node != DOWN}
+    return send_all(live, CASES, prepared=lambda: kafka.stop_broker(DOWN))
+
+
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    with reference_kafka(tmp_path_factory.mktemp("fenced") / "kafka") as cluster:
-        live = {node: address for node, address in cluster.brokers.items() if node != DOWN}
-        return send_all(live, CASES, prepared=lambda: cluster.stop_broker(DOWN))
-
-
-@pytest.fixture(scope="module", params=["embedded", "gateway"])
-def ours(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Topicwright's answers as a process of its own, and as a gateway of workers."""
-    folder = tmp_path_factory.mktemp("fenced") / "topicwright"
-    if request.param == "embedded":
-        with topicwright(folder, TABLE_SETTINGS) as server:
-            return send_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
-    kafka44: ReferenceKafka = request.getfixturevalue("kafka44")
-    with stream(folder, kafka44.bootstrap, "fenced", TABLE_SETTINGS) as running:
-        gateway = running.gateways[0]
-        return send_all({1: gateway.kafka}, CASES, prepared=lambda: gateway.stop_broker(DOWN))
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    with topicwright(tmp_path_factory.mktemp("fenced"), TABLE_SETTINGS) as server:
+        return send_all({1: server.kafka}, CASES, prepared=lambda: server.stop_broker(DOWN))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_answers_as_kafka_does(case: Case, kafka: Answers, ours: Answers) -> None:
+def test_answers_as_kafka_does(case: Case, kafka_answers: Answers, ours: Answers) -> None:
     for version in case.versions:
-        wanted = expected(kafka[case.id, version], case, version, "simulated")
+        wanted = expected(kafka_answers[case.id, version], case, version, "simulated")
         for each in DIFFERENCES:
             if each.touches(case, version, "simulated"):
                 wanted = each.change(wanted, case, version)

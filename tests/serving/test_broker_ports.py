@@ -35,10 +35,16 @@ def brokers_of(server: Topicwright) -> dict[int, str]:
     return {node["node_id"]: f"{node['host']}:{node['port']}" for node in nodes if node["node_id"] != 0}
 
 
-def create(address: str, name: str, timeout_ms: int = 5000, factor: int = -1) -> int:
-    topic = {"name": name, "num_partitions": 1, "replication_factor": factor, "assignments": [], "configs": []}
+def create(address: str, name: str, timeout_ms: int = 5000, version: int = 7, factor: int = -1) -> int:
+    topic = {
+        "name": name,
+        "num_partitions": 1,
+        "replication_factor": 1 if version < 4 else factor,
+        "assignments": [],
+        "configs": [],
+    }
     with Wire(address) as wire:
-        answer = wire.call("CreateTopics", 7, topics=[topic], timeout_ms=timeout_ms, validate_only=False)
+        answer = wire.call("CreateTopics", version, topics=[topic], timeout_ms=timeout_ms, validate_only=False)
     return int(answer["topics"][0]["error_code"])
 
 
@@ -71,7 +77,9 @@ def test_a_broker_shows_topics_and_sends_creates_away(server: Topicwright) -> No
     assert create(server.kafka, "here") == 0
     for address in brokers.values():
         assert known(address, "here")
-        assert create(address, "elsewhere") == 41, "NOT_CONTROLLER"
+        for version in range(8):
+            assert create(address, "elsewhere", version=version) == 41, "NOT_CONTROLLER"
+    assert not known(server.kafka, "elsewhere")
 
 
 def test_a_broker_does_not_know_what_it_has_not_applied(server: Topicwright) -> None:

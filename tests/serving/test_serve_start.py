@@ -136,27 +136,27 @@ def test_a_voter_is_not_named_by_default(tmp_path: Path, capsys: pytest.CaptureF
     assert not (tmp_path / "voter").exists()
 
 
-def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(tmp_path: Path) -> None:
-    def serve(*arguments: str) -> Process:
-        places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
-        return Process([COMMAND, "serve", *places, *arguments], cwd=tmp_path)
-
+@pytest.mark.usefixtures("_signals")
+def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
     kraft = ("--brokers", "kraft")
     level = ("--set", "kraft.version=1", "--metadata-version")
-    with serve(*kraft, *level, "25") as process:
+    with Process([COMMAND, "serve", *places, *kraft, *level, "25"], cwd=tmp_path) as process:
         process.wait_for_line('"event":"QuorumEpochBegun",.*"epoch":1', within_s=240)
         process.wait_for_line("^ready", within_s=240)
         assert process.stop() == 0
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)
     rejected = {
         (): "the data folder belongs to KRaft brokers",
         kraft: "kraft.version=0: the cluster has 1, which cannot be lowered",
         (*kraft, *level, "24"): "--metadata-version 24: the cluster has 25, which cannot be lowered",
     }
     for arguments, why in rejected.items():
-        with serve(*arguments) as process:
-            process.wait_for_line(why, within_s=240)
-            assert process.wait(240) == 2
-    with serve(*kraft, "--set", "kraft.version=1") as process:
+        assert main(["serve", *places, *arguments]) == 2
+        assert why in capsys.readouterr().err
+    with Process([COMMAND, "serve", *places, *kraft, "--set", "kraft.version=1"], cwd=tmp_path) as process:
         process.wait_for_line('"event":"QuorumEpochBegun",.*"epoch":2', within_s=240)
         process.wait_for_line("^ready", within_s=240)
 

@@ -1,14 +1,148 @@
-"""A short soak: a voter of ours beside two of Kafka's controllers, and a broker. `make soak` is half an hour of all."""
+"""The rules by which a soak fails: a leak is found, what fills a cache is not one; when a group stands still, and when
+by a known fault of its client: lines as librdkafka 2.16.0 wrote them. And a short soak: a voter of ours beside two of
+Kafka's controllers, and a broker. `make soak` is half an hour of all."""
 
 from __future__ import annotations
 
+import logging
+import math
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from tests.soak.figures import Disk, Sample
+from tests.soak.rules import RSS_MIB_MAX, grows, too_large, too_many
 from tests.soak.soak import Plan, soak
+from tests.soak.standstills import STILL_LOOKS, Progress, fault_of_client
+from tests.support.churn import LINES, Said
+
+Curve = Callable[[float], float]
+
+
+def _life(rss_mib: Curve, *, minutes: float = 15, pid: int = 1, begin_s: float = 0) -> list[Sample]:
+    return [
+        Sample(begin_s + at, pid, rss_mib(at / 60) + at % 7, 60, 10)  # with some noise
+        for at in range(0, int(minutes * 60), 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rss_mib", "leaks"),
+    [
+        (lambda minute: 120.0, False),
+        (lambda minute: 120 + 0.5 * minute, False),
+        (lambda minute: 120 + 80 * (1 - math.exp(-minute / 3)), False),
+        (lambda minute: 120 + (100 if 9 < minute < 9.5 else 0), False),
+        (lambda minute: 120 + 3 * minute, True),
+        (lambda minute: 120 + 60 * (1 - math.exp(-minute)) + 2 * minute, True),
+        (lambda minute: 120 + minute**2 / 4, True),
+    ],
+    ids=[
+        "flat",
+        "below what counts",
+        "a cache that fills",
+        "a peak",
+        "a leak",
+        "a leak after a ramp",
+        "worse and worse",
+    ],
+)
+def test_memory_that_grows_on_is_a_leak_and_a_cache_that_fills_is_not(rss_mib: Curve, leaks: bool) -> None:
+    assert bool(grows("voter", _life(rss_mib))) is leaks
+
+
+def test_each_process_is_judged_from_its_own_start() -> None:
+    def sawtooth(minute: float) -> float:
+        return 120 + 3 * minute
+
+    short = [each for n in range(5) for each in _life(sawtooth, minutes=9, pid=n, begin_s=540 * n)]
+    assert grows("worker", short) == [], "none of them lived long enough"
+    (found,) = grows("worker", [*short, *_life(sawtooth, minutes=15, pid=9, begin_s=2700)])
+    assert found.startswith("worker: memory grows by 3."), found
+
+
+def test_no_process_may_ever_be_larger_than_the_limit() -> None:
+    (found,) = grows("gateway", _life(lambda minute: RSS_MIB_MAX + 1, minutes=1))
+    assert "are allowed" in found
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "threads", "named"), [(60, 10, ""), (356, 18, ""), (357, 10, "descriptors"), (60, 19, "threads")]
+)
+def test_descriptors_and_threads_may_be_some_more_at_the_end(descriptors: int, threads: int, named: str) -> None:
+    first, last = [Sample(0, 1, 100, 60, 10)] * 3, [Sample(900, 2, 100, descriptors, threads)] * 3
+    found = too_many("voter", first, last)
+    assert [named in each for each in found] == ([True] if named else []), found
+
+
+def test_a_folder_is_held_against_its_limit_at_every_look() -> None:
+    disks = [Disk(0, 5, {"log": 4, ".": 1}), Disk(10, 30, {"log": 29, ".": 1}), Disk(20, 6, {"log": 5, ".": 1})]
+    assert too_large("voter", disks, {"": 30, "log": 29, "absent": 0}) == []
+    assert too_large("voter", disks, {"": 29, "log": 28}) == [
+        "voter: its folder took 30.0 MiB; 29.0 are allowed",
+        "voter: log took 29.0 MiB; 28.0 are allowed",
+    ]
+
+
+ASKED = "METADATA [rdkafka#consumer-1] [thrd:main]: GroupCoordinator/1: Request metadata for 1 topic(s): broker down"
+NONE = "METADATA [rdkafka#consumer-1] [thrd:main]: 127.0.0.1:1/1: 0 brokers, 1 topics"
+ONE = "METADATA [rdkafka#consumer-1] [thrd:main]: 127.0.0.1:1/1: 1 brokers, 1 topics"
+LATER = 'CGRPQUERY [rdkafka#consumer-1] [thrd:main]: Group "g": no broker available for coordinator query: intervaled'
+REFUSED, ANSWERED = (
+    f"OFFFETCH [rdkafka#consumer-4] [thrd:main]: GroupCoordinator/1: OffsetFetch for {what}"
+    for what in (
+        "0/0 partition(s) (0 unstable partition(s)) returned Broker: Not coordinator",
+        "3/3 partition(s) (0 unstable partition(s)) returned Success",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ([], ""),
+        ([ASKED, ONE, LATER], ""),
+        ([ONE, ASKED, NONE, LATER], "only broker"),
+        ([NONE, ASKED, ONE], ""),
+        ([ONE, ANSWERED, REFUSED, LATER], "offsets"),
+        ([ONE, REFUSED, ANSWERED], ""),
+    ],
+    ids=["nothing", "a broker", "no broker", "a broker again", "offsets refused", "offsets after all"],
+)
+def test_the_last_that_a_client_heard_tells_its_fault(said: list[str], fault: str) -> None:
+    found = fault_of_client(said)
+    assert bool(found) is bool(fault), found
+    assert fault in found
+
+
+def _stands_still(looks: list[tuple[dict[int, int], dict[int, int]]]) -> int | None:
+    """At which look."""
+    progress = Progress()
+    return next((at for at, (acked, read) in enumerate(looks) if progress.stands_still(acked, read)), None)
+
+
+def test_it_stands_still_where_one_partition_is_written_and_not_read() -> None:
+    assert _stands_still([({0: at, 1: at}, {0: at, 1: min(at, 5)}) for at in range(100)]) == STILL_LOOKS + 5
+
+
+def test_it_does_not_where_nothing_is_written_or_something_is_read() -> None:
+    down = [({0: 7}, {0: 5})] * 100
+    slow = [({0: at}, {0: at // (STILL_LOOKS - 1)}) for at in range(100)]
+    assert (_stands_still(down), _stands_still(slow)) == (None, None)
+
+
+def test_what_a_client_says_again_and_again_leaves_room_for_what_came_before() -> None:
+    said = Said()
+    for text in (ASKED, *(f"{number}" for number in range(LINES)), ONE, *(NONE, LATER) * LINES, ONE):
+        said.handle(logging.LogRecord("member", logging.DEBUG, "", 0, text, None, None))
+    last = [line.split(" ", 2)[2] for line in said.lines]
+    assert len(last) == LINES
+    assert last[-4:] == [f"{LINES - 1}", NONE, LATER, ONE]
 
 
 def test_nothing_is_lost_in_a_short_soak(tmp_path: Path) -> None:
-    outcome = soak(tmp_path, Plan(minutes=1, seed=3, brokers=1, workers=0), print)
+    outcome = soak(tmp_path, Plan(minutes=0.5, seed=3, brokers=1, workers=0), print)
     print(outcome.table)
     assert outcome.wrong == [], "\n".join(outcome.wrong)
     assert outcome.faults > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import signal
 import socket
@@ -16,7 +15,7 @@ from tests.support.kafka_tools import kafka_tools
 from tests.support.network import Network
 from tests.support.ports import free_ports
 from tests.support.processes import Process
-from tests.support.real_brokers import CLUSTER_ID, until
+from tests.support.real_brokers import CLUSTER_ID, new_directory_id, until
 
 FIRST_ID = 3001
 
@@ -143,7 +142,7 @@ def kafka_quorum(
     it."""
     ports = free_ports(count)
     controllers = tuple(
-        Controller(FIRST_ID + n, port, folder / f"controller{n}", _uuid()) for n, port in enumerate(ports)
+        Controller(FIRST_ID + n, port, folder / f"controller{n}", new_directory_id()) for n, port in enumerate(ports)
     )
     if network is not None:
         for each in controllers:
@@ -159,7 +158,3 @@ def kafka_quorum(
         for each in controllers:
             if each.process is not None:
                 each.process.kill()
-
-
-def _uuid() -> str:
-    return base64.urlsafe_b64encode(b"\x5a" + os.urandom(15)).decode().rstrip("=")

@@ -207,9 +207,12 @@ def write_properties(broker: RealBroker, controller: str) -> None:
 def format_directory(data: Path, broker_id: int) -> None:
     """What Kafka's storage tool writes into an empty log directory."""
     data.mkdir(parents=True, exist_ok=True)
-    directory_id = base64.urlsafe_b64encode(b"\x5a" + os.urandom(15)).decode().rstrip("=")
-    lines = ("version=1", f"cluster.id={CLUSTER_ID}", f"node.id={broker_id}", f"directory.id={directory_id}")
+    lines = ("version=1", f"cluster.id={CLUSTER_ID}", f"node.id={broker_id}", f"directory.id={new_directory_id()}")
     (data / "meta.properties").write_text("\n".join(lines) + "\n")
+
+
+def new_directory_id() -> str:
+    return base64.urlsafe_b64encode(b"\x5a" + os.urandom(15)).decode().rstrip("=")
 
 
 def until(condition: Callable[[], T], within_s: float, what: str) -> T:

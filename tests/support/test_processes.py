@@ -1,15 +1,21 @@
-"""What other tests trust: a process that ends leaves nothing behind, and an absent tool is never overlooked."""
+"""What other tests trust: a process that ends leaves nothing behind, an absent tool is never overlooked, and in a
+network that can be cut, what waits comes late, nothing is lost, and only the cut direction waits."""
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import tools
+from tests.support.network import Network
 from tests.support.processes import Process, ProcessFailure
+from tests.support.tools import cached
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -62,3 +68,55 @@ def test_an_absent_tool_skips_the_test_here_and_fails_it_in_ci(monkeypatch: pyte
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="no-such-program"):
         tools.program("no-such-program")
+
+
+def test_a_test_is_skipped_and_a_benchmark_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no-such-tool is not here: run `make tools`"):
+        cached("no-such-tool")
+    monkeypatch.delenv("PYTEST_VERSION")
+    with pytest.raises(SystemExit, match="no-such-tool is not here: run `make tools`"):
+        cached("no-such-tool")
+
+
+OTHER, SELF = 1, 2
+"""A server, and this very process."""
+
+
+def _echo(server: socket.socket) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with connection:
+            while data := connection.recv(100):
+                connection.sendall(data + b"!")
+
+
+@pytest.mark.parametrize("node", [OTHER, SELF])
+@pytest.mark.parametrize(("into", "out_of"), [(True, False), (False, True), (True, True)])
+def test_what_is_cut_waits(node: int, into: bool, out_of: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, Network() as network:
+        threading.Thread(target=_echo, args=(server,), daemon=True).start()
+        port = network.way_to(OTHER, server.getsockname()[1], lambda: None)
+        network.way_to(SELF, 1, os.getpid)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"a")
+            assert client.recv(10) == b"a!"
+            network.cut(node, into=into, out_of=out_of)
+            client.sendall(b"b")
+            client.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                client.recv(10)
+            network.mend(node)
+            client.settimeout(60)
+            assert client.recv(10) == b"b!"
+        server.close()
+
+
+def test_a_node_that_is_not_there_closes() -> None:
+    with Network() as network:
+        port = network.way_to(OTHER, 1, lambda: None)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert client.recv(10) == b""

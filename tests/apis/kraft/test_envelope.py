@@ -45,10 +45,7 @@ class Deleting:
 
 
 def answer(handler: Any, data: bytes, principal: bytes | None = ANN, *, allowed: bool = True) -> EnvelopeResponse:
-    table = {
-        int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, handler),
-        int(ApiKey.METADATA): ApiHandler(0, 13, handler),
-    }
+    table = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, handler), int(ApiKey.METADATA): ApiHandler(0, 13, handler)}
     envelope = EnvelopeHandler(table, lambda _: allowed)
     request = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=b"\x7f\0\0\x01")
     return asyncio.run(envelope(BROKER, request))

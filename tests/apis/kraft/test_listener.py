@@ -30,7 +30,7 @@ from events.catalog import Endpoint
 from tests.support.tools import KAFKA_SERVER, server_classpath
 
 NOT_OFFERED = {
-    41: "DescribeDelegationToken",  # answered by brokers; Kafka's controller says UNKNOWN_SERVER_ERROR
+    41: "DescribeDelegationToken"  # answered by brokers; Kafka's controller says UNKNOWN_SERVER_ERROR
 }
 ADDED = {ApiKey.DESCRIBE_CLIENT_QUOTAS}
 """Kafka leaves it to brokers."""

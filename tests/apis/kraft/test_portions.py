@@ -136,9 +136,7 @@ def test_assign_replicas_to_dirs_in_portions() -> None:
     topic = cluster.AssignReplicasTopic(topic_id=api.topic.topic_id, partitions=parts)
     directory = cluster.AssignReplicasDirectory(id_=b"d" * 16, topics=(topic,))
     request = cluster.AssignReplicasToDirsRequest(
-        broker_id=1,
-        broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch,
-        directories=(directory,),
+        broker_id=1, broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch, directories=(directory,)
     )
     handler = AssignReplicasToDirsHandler(api, epochs)  # type: ignore[arg-type]
     response = answer(handler, ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request)

@@ -1,12 +1,31 @@
-"""Requests to the target cluster: their size, and the broker that they go to."""
+"""The link to the target cluster: requests, shared calls, actions, and a start without the cluster."""
 
 from __future__ import annotations
 
-import pytest
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
-from controller.brokers.cluster.link import ClusterLink, split_by_limit
+import pytest
+import structlog
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
+from structlog import get_logger
+from structlog.testing import capture_logs
+
+from controller.brokers.cluster.actions import ActionRunner, AddPartitions, Create, Delete, SetConfigs
+from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
 from controller.brokers.cluster.security import Security
+from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
+from controller.brokers.cluster.watch import ClusterWatch
+from controller.cli import main
+from controller.machine.errors import ErrorCode
+from controller.serving import log_lines
+from controller.serving.reach_cluster import reach_as
+from events.catalog import Cause, Partition, Recorded, TopicDeleted
+from events.logs.archive.store import ArchiveAway
+from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
+from tests.simulation.virtual_time import on_virtual_time
 from tests.support.reference_kafka import ReferenceKafka
 
 
@@ -51,3 +70,202 @@ async def test_the_broker_that_was_named_as_the_controller_dies(kafka: Reference
     finally:
         kafka.start_broker(3)
         link.close()
+
+
+class Source:
+    """Counts its calls. Answers with the count, or an error, when released."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gate = asyncio.Semaphore(0)
+        self.wrong: set[int] = set()
+
+    async def __call__(self) -> int:
+        self.count += 1
+        number = self.count
+        await self.gate.acquire()
+        if number in self.wrong:
+            raise OSError(number)
+        return number
+
+
+async def _settled() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_callers_during_a_call_share_the_next_answer() -> None:
+    source = Source()
+    shared = SharedCall(source)
+    first = [asyncio.create_task(shared.answer()) for _ in range(3)]
+    await _settled()
+    later = [asyncio.create_task(shared.answer()) for _ in range(3)]
+    await _settled()
+    assert source.count == 1, "one at a time"
+    source.gate.release()
+    assert await asyncio.gather(*first) == [1, 1, 1]
+    source.gate.release()
+    assert await asyncio.gather(*later) == [2, 2, 2], "never of a call made before they came"
+    source.gate.release()
+    assert await shared.answer() == 3
+
+
+async def test_a_failure_reaches_only_its_callers() -> None:
+    source = Source()
+    source.wrong = {1}
+    shared = SharedCall(source)
+    first = [asyncio.create_task(shared.answer()) for _ in range(2)]
+    await _settled()
+    later = asyncio.create_task(shared.answer())
+    for _ in range(2):
+        source.gate.release()
+    for each in first:
+        with pytest.raises(OSError, match="1"):
+            await each
+    assert await later == 2
+
+
+async def test_a_cancelled_caller_does_not_cancel_the_others() -> None:
+    source = Source()
+    shared = SharedCall(source)
+    gives_up, waits = (asyncio.create_task(shared.answer()) for _ in range(2))
+    await _settled()
+    gives_up.cancel()
+    await _settled()
+    source.gate.release()
+    assert await waits == 1
+    assert gives_up.cancelled()
+
+
+async def test_a_failure_without_callers_is_not_logged() -> None:
+    source = Source()
+    source.wrong = {1}
+    shared = SharedCall(source)
+    only = asyncio.create_task(shared.answer())
+    await _settled()
+    only.cancel()
+    source.gate.release()
+    await _settled()
+    source.gate.release()
+    assert await shared.answer() == 2
+
+
+PARTITION = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0, 0)
+EXISTS = Refusal(int(ErrorCode.TOPIC_ALREADY_EXISTS), "there")
+
+
+class Link:
+    """A cluster that accepts everything once, and raises for topics called `bad`."""
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+
+    async def create(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
+        came = {topic.topic: EXISTS if topic.topic in self.there else None for topic in topics}
+        self.there |= came.keys() - {"bad"}
+        _raise_on("bad" in came)
+        return came
+
+    async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
+        _raise_on("bad" in names)
+        return dict.fromkeys(names)
+
+    async def add_partitions(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
+        _raise_on(topics[0].topic == "bad")
+        return {topics[0].topic: None}
+
+    async def configs(self, names: Sequence[str]) -> dict[str, Any]:
+        _raise_on("bad" in names)
+        return dict.fromkeys(names, ())
+
+
+def _raise_on(wanted: bool) -> None:
+    if wanted:
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+
+class Listener:
+    """The results of actions by topic: an error code, 0 for success."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def finished(self, action: Any, refusal: Refusal | None) -> None:
+        self.seen[action.topic] = 0 if refusal is None else refusal.code
+
+    def topic(self, name: TopicName) -> None:
+        return None
+
+
+def action(kind: type[Any], name: str) -> Any:
+    topic, more = TopicName(name), {"topic_id": TopicId(bytes(16)), "request_id": RequestId("q"), "first": 1}
+    more |= {"partitions": (PARTITION,), "configs": ()}
+    return kind(topic=topic, **{key: value for key, value in more.items() if key in kind.__struct_fields__})
+
+
+@on_virtual_time
+async def test_an_action_that_raises_is_refused_alone() -> None:
+    for kind in (Create, Delete, AddPartitions, SetConfigs):
+        listener = Listener()
+        runner = ActionRunner(Link(), listener, get_logger())  # type: ignore[arg-type]
+        with capture_logs() as lines:
+            running = asyncio.create_task(runner.run())
+            for name in ("a", "bad", "b"):
+                runner.enqueue(action(kind, name))
+            await asyncio.sleep(60)
+            assert listener.seen == {"a": 0, "bad": -1, "b": 0}, kind
+            runner.enqueue(action(kind, "c"))
+            await asyncio.sleep(1)
+            assert listener.seen["c"] == 0
+            assert runner.pending.total() == 0
+            assert [(line["event"], line["action"], line["topic"]) for line in lines] == [
+                ("action failed", kind.__name__, "bad")
+            ]
+        running.cancel()
+
+
+class _Sink:
+    """A controller without topics."""
+
+    background = staticmethod(asyncio.ensure_future)
+
+    def has_pending_creates(self) -> bool:
+        return False
+
+
+async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unfinished changes may be in the archive only."""
+    went: list[str] = []
+
+    def history(shard: ShardKey) -> Iterable[Recorded]:
+        went.append(shard)
+        if len(went) < 3:
+            raise ArchiveAway("the archive is away")
+        return ()
+
+    async def look(_: ClusterWatch) -> None:
+        return None
+
+    monkeypatch.setattr(ClusterWatch, "scan", look)
+    monkeypatch.setattr(ClusterWatch, "scan_configs", look)
+    missing: Any = None
+    deleted = TopicDeleted(RequestId("r"), TopicName("t"), TopicId(b"i" * 16), "User:a", None, missing)
+    recent = (Recorded(Offset(0), 0, Cause("DeleteTopic", RequestId("r")), deleted),)
+    brokers = TargetCluster(
+        missing, history, WatchTimes(topics_ms=1), structlog.get_logger(), recent=lambda: recent, shared=True
+    )
+    brokers.start(_Sink())  # type: ignore[arg-type]
+    await asyncio.wait_for(brokers.first_scan(), 10)
+    assert went == ["t", "t", "t"]
+    await brokers.stop()
+
+
+def test_a_start_without_the_cluster_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reach_as.__kwdefaults__ is not None, "it has a limit"
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # they are of the whole process
+    monkeypatch.setitem(reach_as.__kwdefaults__, "within_s", 1.0)
+    places = ["--data", str(tmp_path), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    assert main.main(["serve", *places, "--brokers", "cluster:127.0.0.1:1", "--set", "node.id=100"]) == 2
+    assert "the cluster at 127.0.0.1:1 cannot be reached within 1 s" in capsys.readouterr().err

@@ -22,12 +22,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
+from controller.cli.main import main
 from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
+from controller.serving import log_lines
 from events.names import TopicId, TopicName
 from tests.brokers.cluster.served import SETTINGS, create, in_front_of, now_ms, record, replicas, seen, types, until
-from tests.support.processes import ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import Topicwright, topicwright
+from tests.support.topicwright import Topicwright
 
 
 def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
@@ -176,14 +177,16 @@ def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, server: T
 
 
 def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    """The process died after the decision, before the cluster applied it."""
+    """The process died after its decisions: the cluster had applied one of them, and none of the others."""
     there = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    made, grown, gone = f"{name}-made", f"{name}-grown", f"{name}-gone"
+    made, grown, gone, done = (f"{name}-{each}" for each in ("made", "grown", "gone", "done"))
     with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
-        assert (create(admin, grown, 1)[0], create(admin, gone, 1)[0]) == (0, 0)
+        assert [create(admin, each, 1)[0] for each in (grown, gone, done)] == [0, 0, 0]
+    there.delete_topics([done])[done].result(30)
+    until(lambda: done not in there.list_topics(timeout=10).topics)
     requests: list[dict[str, Any]] = [
-        {"request_id": f"dead-{number}", "dry_run": DryRunResult()} for number in range(3)
+        {"request_id": f"dead-{number}", "dry_run": DryRunResult()} for number in range(4)
     ]
     record(
         server.data,
@@ -192,26 +195,15 @@ def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka,
         ),
         CreatePartitions(**requests[1], at_ms=now_ms(), topic=TopicName(grown), count=3),
         DeleteTopic(**requests[2], at_ms=now_ms(), topic=TopicName(gone)),
+        DeleteTopic(**requests[3], at_ms=now_ms(), topic=TopicName(done)),
     )
     with in_front_of(kafka, tmp_path) as again:
-        until(lambda: types(again, gone)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
+        for each in (gone, done):
+            until(lambda: types(again, each)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])  # noqa: B023
         until(lambda: types(again, grown)[-2:] == ["PartitionsAdded", "ChangeCarriedOut"])
         until(lambda: seen(again, f"/v1/topics/{made}")["status"] == "ready")
         until(lambda: gone not in there.list_topics(timeout=30).topics)
         assert (len(replicas(there, made)), len(replicas(there, grown))) == (2, 3)
-
-
-def test_applied_changes_never_reported_are_closed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
-    """The process died after the cluster applied the change: the next start records it, although nothing differs."""
-    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    with in_front_of(kafka, tmp_path) as server:
-        assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
-    there.delete_topics([name])[name].result(30)
-    until(lambda: name not in there.list_topics(timeout=10).topics)
-    request: dict[str, Any] = {"request_id": "dead", "dry_run": DryRunResult()}
-    record(server.data, DeleteTopic(**request, at_ms=now_ms(), topic=TopicName(name)))
-    with in_front_of(kafka, tmp_path) as again:
-        until(lambda: types(again, name)[-2:] == ["TopicDeleted", "ChangeCarriedOut"])
 
 
 @pytest.mark.parametrize(
@@ -223,12 +215,16 @@ def test_applied_changes_never_reported_are_closed(kafka: ReferenceKafka, tmp_pa
     ],
 )
 def test_settings_that_conflict_with_the_cluster(
-    kafka: ReferenceKafka, tmp_path: Path, settings: dict[str, str], error: str
+    kafka: ReferenceKafka,
+    tmp_path: Path,
+    settings: dict[str, str],
+    error: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    brokers = f"cluster:{kafka.bootstrap}"
-    with (
-        pytest.raises(ProcessFailure, match="ended with 2") as failure,
-        topicwright(tmp_path, SETTINGS | settings, brokers=brokers),
-    ):
-        pass
-    assert error in str(failure.value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # they are of the whole process
+    given = [word for key, value in (SETTINGS | settings).items() for word in ("--set", f"{key}={value}")]
+    places = ["--data", str(tmp_path / "data"), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    assert main(["serve", *places, "--brokers", f"cluster:{kafka.bootstrap}", *given]) == 2
+    assert error in capsys.readouterr().err

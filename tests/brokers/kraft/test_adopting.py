@@ -188,9 +188,6 @@ def test_a_handback_clears_the_limits_of_departed_controllers(
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
 
-def _nothing(_: Path) -> None: ...
-
-
 def _no_partition(folder: Path) -> None:
     (folder / PARTITION).rename(folder / "orders-0")
 

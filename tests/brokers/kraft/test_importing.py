@@ -62,7 +62,7 @@ def test_a_record_has_the_value_that_it_was_made_of(kind: Kind, key: Any, name: 
         assert kind.decode(through_bytes(kind.encode(key, name, each))) == (key, name, each)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(walks())
 def test_imported_events_project_to_the_same_records(batches: tuple[Batch, ...]) -> None:
     follower = Follower()
@@ -72,7 +72,7 @@ def test_imported_events_project_to_the_same_records(batches: tuple[Batch, ...])
     assert follower.unsupported is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(walks())
 def test_slices_applied_one_by_one_give_the_same_state(batches: tuple[Batch, ...]) -> None:
     whole, sliced = Follower(), Follower()
@@ -230,7 +230,7 @@ def take_snapshot(follower: Follower, image: MetadataImage, end: int) -> list[Ev
     return [event for one in slices for event in follower.apply(one, skipped_snapshot(skipped), 1000 + end)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(walks(), st.integers(1, 40), st.integers(0, 40))
 def test_a_snapshot_import_equals_following(walked: tuple[Batch, ...], left: int, away: int) -> None:
     there, late = Follower(), Follower()

@@ -28,8 +28,8 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.kafka.codec.schema import Field, Layout
 from controller.kafka.messages import Message
+from tests.reference.golden import METADATA_LOG
 from tests.support import tools
-from tests.support.reference_kafka import ReferenceKafka
 
 JAR = tools.CACHE / f"java/kafka-server-{tools.KAFKA_SERVER}/kafka-metadata-{tools.KAFKA_SERVER}.jar"
 VERSIONS = [(kind, version) for kind in RECORDS.values() for version in range(newest_version(kind) + 1)]
@@ -145,12 +145,11 @@ def test_a_truncated_record_is_refused_by_name() -> None:
         decode_record(value[:-8])
 
 
-def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka44: ReferenceKafka) -> None:
-    data = (kafka44.metadata / f"{0:020d}.log").read_bytes()
+def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte() -> None:
     image = MetadataImage()
     kinds: set[str] = set()
     at = 0
-    for batch in decode_batches(_whole(data)):
+    for batch in decode_batches(METADATA_LOG.read_bytes()):
         again = encode_batch(
             batch.base_offset, batch.leader_epoch, batch.timestamp_ms, batch.records, is_control=batch.is_control
         )
@@ -166,13 +165,3 @@ def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte(kafka44: 
     assert {"RegisterBrokerRecordV4", "BrokerRegistrationChangeRecordV3", "FeatureLevelRecordV0"} <= kinds
     assert image.level == 33
     assert [broker.fenced for broker in image.all(RegisterBrokerRecord)] == [False] * 3
-
-
-def _whole(data: bytes) -> bytes:
-    """The complete part of a log: its writer may be running, and has preallocated space."""
-    end = 0
-    while end + 12 <= len(data) and (length := int.from_bytes(data[end + 8 : end + 12], "big")):
-        if end + 12 + length > len(data):
-            break
-        end += 12 + length
-    return data[:end]

@@ -218,16 +218,6 @@ def _records(log: LogRig) -> list[Any]:
     return [decode_record(value) for batch in batches for _, value in batch.records if embedded_events(value) is None]
 
 
-def test_a_commit_lost_with_leadership_changes_no_byte() -> None:
-    losing = log_of(HISTORY[:REAL], 1)
-    losing.take(HISTORY[REAL:])
-    losing.projector.reload()
-    losing.state = log_of(HISTORY[:REAL], 1).state
-    for record in HISTORY[REAL:]:
-        losing.commit([record])
-    assert losing.data() == log_of(HISTORY, 1).data()
-
-
 def test_a_recreated_acl_gets_a_new_id() -> None:
     """A broker that applies removal and creation in one step would add an id that it has."""
     records = _records(log_of(HISTORY))

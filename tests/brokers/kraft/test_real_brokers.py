@@ -1,13 +1,11 @@
 """Three Kafka brokers survive every way in which brokers and controllers end, under a producer with acks=all. All tests
-share one cluster: each continues where the one before ended."""
+share the cluster of conftest.py: each continues where the one before ended."""
 
 from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,55 +42,12 @@ from controller.kafka.messages.topics import (
     ReassignableTopic,
     TopicPartitions,
 )
-from controller.machine.apply import apply
-from controller.machine.state import DictTopics, State
-from events.catalog import EVENT_VERSION
-from events.codec import decode_event
-from events.logs.rocksdb_log import RocksDbLog
-from projections.store.store import TopicStore
-from tests.brokers.kraft.logs import differences
-from tests.machine.audit.auditor import audit
-from tests.machine.audit.real_auditor import RealAuditor
 from tests.support.churn import QUIET, Churn, Reading
-from tests.support.metadata_files import fetch_of, partition_of, read_image
-from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, real_cluster, until
-from tests.support.replayed import assert_proved
+from tests.support.metadata_files import fetch_of, partition_of
+from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, until
 from tests.support.wire import ConnectionClosed, Wire
 
 PARTITIONS = 6
-TIMEOUT_MS = "3000"
-"""The session timeout; the default is 9 s."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    settings = {"broker.session.timeout.ms": TIMEOUT_MS, "enable.under.replicated.topic.creation": "true"}
-    with real_cluster(tmp_path_factory.mktemp("real"), settings=settings) as cluster:
-        yield cluster
-        assert_proved(cluster.data)
-        for broker in cluster.brokers.values():
-            broker.kill()
-        assert cluster.controller is not None
-        assert cluster.controller.stop(within_s=120) == 0
-        _check_history(cluster.data)
-
-
-def _check_history(data: Path) -> None:
-    """The whole log folds to the stored state, which is what brokers were sent."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
-    try:
-        records = [decode_event(offset, value) for offset, value in log.read()]
-        assert audit(records, of=RealAuditor) == []
-        state = State(DictTopics())
-        for record in records:
-            apply(state, record)
-        store = TopicStore(log)
-        assert isinstance(state.topics, DictTopics)
-        assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
-        assert store.durable_cluster == state.cluster
-        assert differences(read_image(data), state) == []
-    finally:
-        log.close()
 
 
 def _admin(cluster: RealCluster) -> AdminClient:

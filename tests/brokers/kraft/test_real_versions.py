@@ -133,7 +133,7 @@ def _settle(cluster: RealCluster, level: int) -> None:
     assert cluster.controller is not None
     controller = cluster.controller
     if level > 19:
-        until(lambda: f'"metadata.version":{level}' in controller.output, 30, f"metadata.version {level}")
+        until(lambda: f'"metadata.version":{level}' in controller.output, 120, f"metadata.version {level}")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
 
     def snapshots() -> bool:

@@ -150,7 +150,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, hard))
 flushed = 0
 try:
     while True:
-        log.write(Commit([Entry(b"%d" % log.next_offset * 20, "t")], {b"last": b"%d" % log.next_offset}))
+        log.write(Commit([Entry(b"%d" % log.next_offset * 1000, "t")], {b"last": b"%d" % log.next_offset}))
         flushed = log.flush()
 except LogDiskFull as error:
     print(error)
@@ -165,7 +165,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 end = log.recover()
 assert end >= flushed, (end, flushed)
 assert log.get(b"last") == b"%d" % (end - 1)
-assert [value for _, value in log.read()] == [b"%d" % number * 20 for number in range(end)]
+assert [value for _, value in log.read()] == [b"%d" % number * 1000 for number in range(end)]
 assert log.write(Commit([Entry(b"again", "t")])) == end
 log.close()
 """

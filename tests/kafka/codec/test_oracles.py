@@ -22,7 +22,7 @@ from tests.kafka.codec.samples import (
 )
 
 every_version = pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=6, deadline=None)
 
 
 def body(api_key: int, version: int, direction: Direction, message: Message) -> bytes:

@@ -1,15 +1,29 @@
-"""Elections, votes and leadership transfers (KIP-595, KIP-996) that need more than a trace in `traces`."""
+"""Elections, votes, leadership transfers (KIP-595, KIP-996) and roles that need more than a trace; staggered fetch
+responses and delayed voters, and the election after the leader dies."""
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.quorum.raft.consensus import Consensus
+from controller.brokers.kraft.quorum.raft import consensus, follower
+from controller.brokers.kraft.quorum.raft.consensus import TRANSITIONS, Consensus
 from controller.brokers.kraft.quorum.raft.effects import FETCH, Peer, Role
 from controller.brokers.kraft.quorum.raft.follower import fetch_request
-from controller.brokers.kraft.quorum.raft.role import ToUnattached, start_election
+from controller.brokers.kraft.quorum.raft.progress import COMMIT_DELAY_S_MAX, DELAY_MAX
+from controller.brokers.kraft.quorum.raft.replica import LeaderAndEpoch
+from controller.brokers.kraft.quorum.raft.role import (
+    ToFollower,
+    ToLeader,
+    ToResigned,
+    ToUnattached,
+    discovered,
+    start_election,
+)
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.quorum import (
     BeginQuorumEpochRequest,
@@ -29,7 +43,7 @@ from tests.brokers.kraft.quorum.worlds import (
     settled,
     vote_request,
 )
-from tests.simulation.quorum.world import CLUSTER, FETCH_TIMEOUT_S, Replica
+from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S, Replica, World
 
 
 def test_a_leadership_transfer_begins_while_the_leader_delays_the_fetch() -> None:
@@ -170,3 +184,184 @@ def test_requests_of_other_clusters_and_partitions_are_rejected(kind: type[Any])
     leader = leader_of(settled())
     assert answer(leader, kind(cluster_id="another")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert answer(leader, kind(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
+
+
+FOLDER = Path(consensus.__file__).parents[1]
+PACKAGE = "controller.brokers.kraft.quorum"
+
+
+def test_the_docstring_has_the_table_of_transitions() -> None:
+    rows = re.findall(r"(?m)^ {4}(\w+) +-> (.+)$", consensus.__doc__ or "")
+    assert {role: tuple(after.split(", ")) for role, after in rows} == {
+        before.value: tuple(each.value for each in after) for before, after in TRANSITIONS.items()
+    }
+
+
+def test_no_modules_of_the_quorum_import_each_other_in_a_circle() -> None:
+    imports = {}
+    for path in FOLDER.rglob("*.py"):
+        module = ".".join((PACKAGE, *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
+        nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
+        found = {f"{node.module}.{each.name}" for node in nodes for each in node.names}
+        imports[module] = found | {node.module for node in nodes if node.module}
+    while leaves := {each for each, used in imports.items() if not (used & imports.keys()) - {each}}:
+        imports = {each: used for each, used in imports.items() if each not in leaves}
+    assert not imports, f"a circle: {sorted(imports)}"
+
+
+@pytest.mark.parametrize("before", Role)
+@pytest.mark.parametrize("after", Role)
+def test_other_transitions_are_rejected(before: Role, after: Role) -> None:
+    if after in TRANSITIONS[before]:
+        return
+    core = quorum_of(leader_of(settled(1)))
+    with pytest.raises(AssertionError, match=f"from {before.value} to {after.value} in epoch 1"):
+        core._check(before, after, ToUnattached(core.epoch))
+
+
+def test_a_leader_needs_a_majority_its_own_vote_and_an_epoch_without_a_leader() -> None:
+    world = settled()
+    follower = others(world)[0]
+    core = quorum_of(follower)
+    elected = ToLeader(frozenset({1, 2}))
+    with pytest.raises(AssertionError, match="a second leader of epoch 1"):
+        core._check(Role.CANDIDATE, Role.LEADER, elected)
+    core.leader_id = -1
+    with pytest.raises(AssertionError, match="a leader voted for itself"):
+        core._check(Role.CANDIDATE, Role.LEADER, elected)
+    core.voted = (follower.id, follower.disk.directory)
+    core._check(Role.CANDIDATE, Role.LEADER, elected)
+    for granted in ({follower.id}, {1, 77}):
+        with pytest.raises(AssertionError, match="elected by 1 of 3 voters"):
+            core._check(Role.CANDIDATE, Role.LEADER, ToLeader(frozenset(granted)))
+    core.led_epoch = core.epoch
+    with pytest.raises(AssertionError, match="leads epoch 1 after 1"):
+        core._check(Role.CANDIDATE, Role.LEADER, elected)
+
+
+def test_a_replica_follows_one_leader_an_epoch() -> None:
+    world = settled()
+    core = quorum_of(others(world)[0])
+    second = LeaderAndEpoch(77, core.epoch, ("node", 77))
+    assert discovered(core, second) is None
+    with pytest.raises(AssertionError, match="a second leader of epoch 1"):
+        core._run(0.0, ToFollower(second))
+    leader = leader_of(world)
+    quorum_of(leader)._run(leader.now(), ToResigned(()))
+    assert discovered(quorum_of(leader), second) is None, "it led this epoch"
+
+
+def test_an_epoch_does_not_decrease() -> None:
+    core = quorum_of(others(settled())[0])
+    with pytest.raises(AssertionError, match="epoch 0 after 1"):
+        core._run(0.0, ToUnattached(0))
+
+
+SOON_S = 0.03
+DELAY_S = DELAY_MAX * FETCH_TIMEOUT_S
+
+
+def busy(world: World, seconds: float, every_s: float = 0.02) -> None:
+    """So long under a steady load."""
+    leader, end = leader_of(world), world.now + seconds
+    while world.now + every_s < end:
+        leader.append(b"more")
+        world.run_until(world.now + every_s)
+    world.run_until(end)
+
+
+def having(world: World, end: int) -> list[Replica]:
+    return [each for each in others(world) if each.disk.end >= end]
+
+
+@pytest.mark.parametrize("every_s", [0.02, 0.15, 9.0], ids=["steady", "seldom", "idle"])
+def test_after_a_leader_dies_the_first_election_succeeds(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with slow votes. Kafka's voters add no jitter to their fetch timeout."""
+    monkeypatch.setattr(follower, "JITTER", 0.0)
+    split = []
+    for step in range(20):
+        world = settled()
+        busy(world, 2.0 + 0.0137 * step, every_s)
+        dead = leader_of(world)
+        epoch = quorum_of(dead).epoch
+        dead.kill(power=False)
+        world.latency_s = 0.02
+        died_at = world.now
+        while world.leader is None:
+            world.run_until(world.now + 0.01)
+        took_s = world.now - died_at
+        if quorum_of(leader_of(world)).epoch > epoch + 1 or took_s > FETCH_TIMEOUT_S + ELECTION_TIMEOUT_S / 2:
+            split.append((step, took_s))
+    assert len(split) <= 2, f"of 20: {split}"
+
+
+def test_a_voter_that_a_commit_does_not_need_gets_new_records_later() -> None:
+    world = settled()
+    leader = leader_of(world)
+    leader.append(b"first")
+    world.run_until(world.now + 1.0)
+    for _ in range(5):
+        leader.append(b"more")
+        end = leader.disk.end
+        world.run_until(world.now + SOON_S)
+        assert (len(having(world, end)), leader.watermark) == (1, end)
+        world.run_until(world.now + DELAY_S)
+        assert len(having(world, end)) == 2
+        world.run_until(world.now + 0.07)
+    busy(world, 3.0)
+    shown = quorum_of(leader).leading.describe(leader.now()).topics[0].partitions[0]  # type: ignore[union-attr]
+    caught_up = [each.last_caught_up_timestamp for each in shown.current_voters]
+    assert max(caught_up) - min(caught_up) <= 2000 * DELAY_S, "under load too, all are caught up"
+
+
+@pytest.mark.parametrize(("vote_version", "priority"), [(2, 2), (2, 0), (1, None)])
+def test_topicwright_voters_and_peers_without_pre_vote_are_not_delayed(vote_version: int, priority: int | None) -> None:
+    """`ResponseSchedule.committed` has the reasons."""
+    world = settled()
+    leader = leader_of(world)
+    for each in others(world):
+        each.vote_version, each.shown_priority = vote_version, priority
+        world.shows(leader, each)
+    leader.append(b"first")
+    world.run_until(world.now + 1.0)
+    for _ in range(5):
+        leader.append(b"more")
+        world.run_until(world.now + SOON_S)
+        assert len(having(world, leader.disk.end)) == 2
+
+
+def test_delayed_voters_get_new_records_when_a_commit_takes_too_long() -> None:
+    world = settled()
+    leader = leader_of(world)
+    busy(world, 1.0)
+    world.run_until(world.now + 1.0)
+    leader.append(b"more")
+    world.run_until(world.now + SOON_S)
+    [needed] = having(world, leader.disk.end)
+    world.run_until(world.now + 1.0)
+    needed.paused = []
+    leader.append(b"without it")
+    world.run_until(world.now + COMMIT_DELAY_S_MAX + SOON_S)
+    assert leader.watermark == leader.disk.end
+    leader.append(b"the other is needed now")
+    world.run_until(world.now + SOON_S)
+    assert leader.watermark == leader.disk.end
+    world.run_until(world.now + 0.3)
+    needed.resume()
+    world.run_until(world.now + DELAY_S)
+    assert (needed.disk.end, quorum_of(leader).role) == (leader.disk.end, Role.LEADER)
+
+
+def test_a_restarted_voter_catches_up_without_delay() -> None:
+    world = settled()
+    leader = leader_of(world)
+    leader.append(b"first")
+    world.run_until(world.now + 1.0)
+    behind = others(world)[0]
+    behind.kill(power=False)
+    for _ in range(40):
+        leader.append(b"x" * 100_000)
+        world.run_until(world.now + 0.1)
+    behind.boot()
+    world.run_until(world.now + 0.4)
+    assert behind.disk.end == leader.disk.end

@@ -64,6 +64,8 @@ def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
         _elects(quorum, ours)
         _is_killed_and_starts_again(ours)
         _leaves(quorum, ours)
+        if version != tools.KAFKA_SERVER:
+            _leads_and_hands_over(quorum)
 
 
 def _another_folder_and_another_cluster_are_rejected(quorum: KafkaQuorum, ours: Voter) -> None:
@@ -183,6 +185,18 @@ def _leaves(quorum: KafkaQuorum, ours: Voter) -> None:
     neither = command(*leave)
     assert neither.returncode == 2
     assert "--data DIR" in neither.stderr
+
+
+def _leads_and_hands_over(quorum: KafkaQuorum) -> None:
+    """Of the oldest release whose voters can change; the other tests are of the newest."""
+    with voter(quorum, quorum.folder / "leader", "quorum.priority=1", node_id=VOTER + 1) as leader:
+        leader.start()
+        leader.votes()
+        until(lambda: leader_of(quorum.bootstrap) == leader.node_id, 120, "it leads")
+        assert leader.process is not None
+        assert leader.process.stop() == 0
+        until(lambda: leader_of(quorum.bootstrap) in {each.node_id for each in quorum.controllers}, 120, "Kafka leads")
+        assert all(alike(leader.metadata, each.metadata) for each in quorum.controllers)
 
 
 def test_a_voter_of_controller_quorum_voters(tmp_path: Path) -> None:

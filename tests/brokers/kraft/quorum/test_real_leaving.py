@@ -9,11 +9,9 @@ from pathlib import Path
 from controller.brokers.kraft.log.batches import BrokenBatch, decode_batches
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, read_properties
 from controller.brokers.kraft.quorum.registered import LEVEL_MAX, Registered, fold
-from tests.support.kafka_controller import KafkaController
-from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
+from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools
-from tests.support.ports import free_ports
-from tests.support.real_brokers import CONTROLLER, RealCluster, until
+from tests.support.real_brokers import until
 from tests.support.topicwright import command
 from tests.support.voter import VOTER, Voter, voter
 
@@ -118,35 +116,3 @@ def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> Non
             assert freed.stdout == f"the registration of node {node_id} no longer blocks upgrades\n"
         assert left(quorum) == []
         assert "was upgraded to 33" in upgrade(quorum)
-
-
-def test_a_cluster_that_was_handed_back_blocks_no_upgrade(tmp_path: Path) -> None:
-    """Not of the node that was handed back, and not of one that others removed after its process had died."""
-    (port,) = free_ports(1)
-    ours = RealCluster(tmp_path, port, {"kraft.version": "1"}, ("--metadata-version", "30"), {})
-    theirs = KafkaController(tmp_path, port, NEWEST, 1)
-    quorum = KafkaQuorum(tmp_path, NEWEST, 1, (Controller(CONTROLLER, port, tmp_path, ""),))
-    try:
-        ours.start_controller()
-        with voter(quorum, tmp_path / "voter") as dies, voter(quorum, tmp_path / "other", node_id=3010) as leaves:
-            for each in (dies, leaves):
-                each.start()
-                each.votes()
-            assert dies.process is not None
-            dies.process.kill()
-            remove_ours(quorum, dies)
-            gone = topicwright(quorum, "leave", "--data", leaves.folder)
-            assert (gone.returncode, gone.stderr) == (0, "")
-        until(lambda: left(quorum) == [str(VOTER)], 60, "it is known to be gone")
-        ours.kill_controller()
-        done = command("handback", "--data", ours.data, "--to", theirs.metadata)
-        assert done.returncode == 0, done.stderr
-        assert f"no longer block upgrades: {VOTER}\n" in done.stdout
-        theirs.start()
-        until(quorum.controllers[0].listens, 120, "Kafka's controller listens")
-        assert left(quorum) == []
-        assert "was upgraded to 33" in upgrade(quorum)
-    finally:
-        for process in (ours.controller, theirs.process):
-            if process is not None:
-                process.kill()
