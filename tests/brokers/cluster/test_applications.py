@@ -1,6 +1,5 @@
 """Kafka Connect, MirrorMaker 2, Kafka Streams and Spark, which know no other address than Topicwright's, work with the
-cluster behind it: some through `serve`, some through a gateway of workers. The other tests of this folder send the same
-requests both ways."""
+cluster behind it: the same through `serve` and through a gateway of workers."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class InFront:
         assert "TopicCreated" in types(self.server, topic), topic
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["serve", "gateway"])
 def gateway(
     request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[InFront]:
@@ -85,16 +84,11 @@ def gateway(
         process.kill()  # MirrorMaker does not end its threads
 
 
-by_serve = pytest.mark.parametrize("gateway", ["serve"], indirect=True)
-by_gateway = pytest.mark.parametrize("gateway", ["gateway"], indirect=True)
-
-
 def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
     """A client with an id of its own, which tells it from the consumers of this host (docs/cluster.md)."""
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
-@by_serve
 def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> None:
     topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
     source.write_text("one\ntwo\n")
@@ -141,7 +135,6 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
         yield running
 
 
-@by_gateway
 def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other: ReferenceKafka) -> None:
     there, way = admin_of(other), gateway.way
     orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
@@ -179,7 +172,6 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other
         gateway.was_created_here(each)
 
 
-@by_serve
 def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront) -> None:
     name = f"streams-{gateway.way}"
     given, counts = f"{name}-input", f"{name}-output"
@@ -206,7 +198,6 @@ def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront)
         gateway.was_created_here(f"{name}-{each}")
 
 
-@by_gateway
 def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InFront, spark: SparkSession) -> None:
     topic = f"spark-{gateway.way}"
     assert create(gateway.admin, topic)[0] == 0
