@@ -86,7 +86,7 @@ EXPECTED = {
     "topicwright topic delete pay.refunds": r"^pay\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",
-    "topicwright replay compare topicwright-data --local": r"is what the events come to",
+    "topicwright replay compare topicwright-data --local": r"matches the events",
     "topicwright check --set create.topic.policy.class.name=team_policy.Owned": r"policies: team_policy\.Owned",
     "topicwright topic grow orders --partitions 8": r"partitions  8",
     "topicwright topic alter orders --config retention.ms=3600000": r"retention\.ms=3600000",

@@ -37,10 +37,11 @@ def check_invariants(ref: Ref, options: Options) -> None:
 
 
 def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: check the log up to a point in time; violations are rows, and what is found. Raises ReplayError.
+    """Run `topicwright replay invariants`: check the log up to a point in time. Violations are rows, and are found.
+    Raises ReplayError.
 
-    With `options.output` the checks run on the export in that folder, which is brought up to date first: faster from
-    the second time on. `options.more` may have `checks`, a file of more invariants.
+    With `options.output` the checks run on the export in that folder, which is updated first: faster from the second
+    time on. `options.more` may have `checks`, a file of more invariants.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     ends = ends_of(ref, options.at)

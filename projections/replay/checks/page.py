@@ -1,4 +1,4 @@
-"""docs/invariants.md, written from invariants.sql and views.sql.
+"""Generates docs/invariants.md from invariants.sql and views.sql.
 
 python -m projections.replay.checks.page > docs/invariants.md
 """
@@ -15,7 +15,7 @@ _WIDTH = 120
 
 
 def page() -> str:
-    """The page: the text around, with the invariants and the views."""
+    """The whole page."""
     text = text_of("invariants.md")
     return text.replace("{invariants}", "\n".join(_invariants())).replace("{views}", "\n".join(_views()))
 

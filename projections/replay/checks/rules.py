@@ -1,8 +1,8 @@
-"""The invariants as they are written in a file of SQL, and the rows that break them.
+"""Parses invariants from a file of SQL, and finds the rows that violate them.
 
 An invariant is one or more queries whose rows are violations. A query has the columns `seen` and `expected`, and may
-have `log_partition`, `offset` and `topic`. The comment before it is its name, a colon and what it demands; more lines
-explain it. invariants.sql has those of the product; users write files of the same form.
+have `log_partition`, `offset` and `topic`. The comment before it has the name, a colon and the requirement; more lines
+explain it. invariants.sql has the built-in ones; users write files of the same form.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from broken order by log_partition, "offset", seen {limit}
 
 
 class Invariant(NamedTuple):
-    """A rule: its name, what it demands in one sentence, more about it, and the queries of its violations."""
+    """A rule: its name, its requirement in one sentence, an explanation, and the queries for violations."""
 
     name: str
     demand: str
@@ -44,7 +44,7 @@ class Invariant(NamedTuple):
 
 
 class Found(NamedTuple):
-    """How often an invariant is broken, with its first violations in the order of the log."""
+    """The number of violations of an invariant, and the first ones in log order."""
 
     check: str
     times: int
@@ -53,12 +53,13 @@ class Found(NamedTuple):
 
 @cache
 def invariants() -> tuple[Invariant, ...]:
-    """The product's own."""
+    """The built-in invariants."""
     return parsed(text_of("invariants.sql"))
 
 
 def read_invariants(file: Path) -> tuple[Invariant, ...]:
-    """A user's. Raises ReplayError: the file cannot be read, is not SQL, or has a query without a name."""
+    """The invariants in a user's file. Raises ReplayError if it cannot be read, is not SQL, or has a query without a
+    name."""
     try:
         return parsed(file.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -92,8 +93,11 @@ def parsed(text: str) -> tuple[Invariant, ...]:
 def violations(
     history: duckdb.DuckDBPyConnection, rules: Iterable[Invariant], limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The violations in a history: of each query the first `limit` (all for None). `times` is in the first one how many
-    there are, in the others 0. Raises ReplayError for a query that fails."""
+    """The violations in a history, of each query the first `limit` (None: all). Raises ReplayError for a query that
+    fails.
+
+    `times` has the number of a query's violations in its first row, and 0 in the others.
+    """
     for rule in rules:
         for query in rule.queries:
             bounded = "" if limit is None else f"limit {limit}"
@@ -106,7 +110,7 @@ def violations(
 
 
 def together(rows: Iterable[Mapping[str, Any]], rules: Sequence[Invariant], limit: int | None) -> list[Found]:
-    """The broken invariants in the order of `rules`, from the rows that `violations` found in each bucket."""
+    """The broken invariants in the order of `rules`, merged from the violations of each bucket."""
     by_check: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_check.setdefault(row["check"], []).append(row)

@@ -20,16 +20,14 @@ FILES = (".parquet", ".csv", ".json")
 
 
 def check_sql(_: Ref, options: Options) -> None:
-    """See that the output is a file of a known kind. Raises ReplayError."""
+    """Check that the output file has a known extension. Raises ReplayError."""
     if options.output is not None and not options.output.endswith(FILES):
         raise ReplayError(f"--output {options.output} must end in {', '.join(FILES)}")
 
 
 def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: the rows of the query `options.subject`, or the file that they were written to.
-
-    Raises ReplayError for a query that fails, with the position that DuckDB names.
-    """
+    """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
+    for a query that fails, with the position that DuckDB names."""
     source = events_of(ref, ends_of(ref, options.at), tuple(COLUMNS))
     with database() as history:
         load(history, source.batches(), source.schema)

@@ -1,15 +1,14 @@
-"""The Parquet files of an export, written by the tasks that read the log.
+"""Writes the Parquet files of an export, in the tasks that read the log.
 
-What it is for: as rows, events cost more on their way through Java than it takes to decode them. So a task that reads a
-range of offsets writes what it has read itself, as columns, and reports to Spark only how much that was.
+Passing events through Java as rows costs more than decoding them. So each task writes its own range of offsets as
+columns, and reports only the number of events to Spark.
 
-Method. One file for each range, named by its first offset, in groups of rows that fit memory. A file is written under a
-name that readers pass over, synced, and renamed. All files go to a folder that belongs to this run alone, with a folder
-for each segment; the export takes these over once every task has reported what it wrote, and that is there. So nothing
-counts that a task has left which failed, was tried again, ran twice, or went on after its run had died: it finds its
-folder gone.
+Method. One file for each range, named by its first offset, in row groups that fit memory. A file is written under a
+name that readers ignore, synced, and renamed. All files go to the folder of this run. The export takes them over once
+every task has reported its file and the file exists. So files of a task that failed, was retried or ran twice do not
+count, and a task that outlives its run fails because its folder is gone.
 
-What it does not do: write where this process and the workers do not both see the folder.
+Non-goal: folders that this process and the workers do not share.
 """
 
 from __future__ import annotations
@@ -35,23 +34,22 @@ from projections.replay.runner import Batches, Runner, Source, whole
 
 FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time
 GROUP_EVENTS = 50_000
-"""About how many events a group of rows has; what reads an export has as many in memory."""
+"""About how many events a row group has. A reader of an export has as many in memory."""
 GROUP_BYTES = 64 << 20
-"""The size in memory at which a group ends earlier."""
+"""A row group also ends at this size in memory."""
 _NAMES = tuple(COLUMNS)
 _WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64())])
 
 
 class Part(NamedTuple):
-    """A file to be written: what it is to hold, and its place below the folder of the run."""
+    """A file to write: its range of events, and its path in the folder of the run."""
 
     wanted: Range
     file: str
 
 
 def parts(ref: Ref, starts: Sequence[int], end: int, folders: Sequence[str]) -> list[Part]:
-    """The files that hold the events of one log partition from the first of `starts` up to but not including `end`: for
-    each start those of its segment, in its folder."""
+    """The files for the events of one log partition from the first of `starts` up to `end` (exclusive), by segment."""
     (partition,) = [ref.partition] if isinstance(ref, LogRef) else [one.partition for one in ref.scan.partitions]
     return [
         Part(wanted, f"{folder}/part-{wanted.start:012}.parquet")
@@ -61,10 +59,8 @@ def parts(ref: Ref, starts: Sequence[int], end: int, folders: Sequence[str]) -> 
 
 
 def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -> None:
-    """Write files below the folder `place`, where their own folders are; nothing else is left in those.
-
-    Raises ReplayError where the workers write to a folder that this process does not see.
-    """
+    """Write files below the folder `place`, and remove all others from its folders. Raises ReplayError if the workers
+    write to a folder that this process does not see."""
     log = log_of(ref)
 
     def written(part: Part) -> Batches:
@@ -84,7 +80,7 @@ def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -
 
 
 def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> dict[str, object]:
-    """Write one file; its name, and how many events it has."""
+    """Write one file; returns its name and its number of events."""
     target = place / part.file
     fresh = target.with_name(f".{target.name}.{token_hex(8)}")
     events = 0

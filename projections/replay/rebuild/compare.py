@@ -65,7 +65,7 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     address of a gateway. Raises ReplayError.
     """
     if options.at is not None:
-        raise ReplayError("compare goes without --at: the live projection is as it is now")
+        raise ReplayError("compare does not take --at: it compares with the current live state")
     check_compare(ref, options)
     if isinstance(ref, LogRef):
         with looked_at(ref) as log:

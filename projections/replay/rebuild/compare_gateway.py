@@ -1,8 +1,8 @@
 """Compares an events topic with the topics that a gateway shows over HTTP.
 
-A gateway shows less of a topic than its state has (not who still waits, nor which brokers have applied a creation), so
-both sides leave that out. Each answer says as of which event it is: a topic that seems to differ is fetched again, and
-compared with its events up to that one, so it may change meanwhile.
+A gateway shows only a part of a topic's state (not the waiting requests, nor the brokers that have applied a creation),
+so only that part is compared. Each answer names the newest event that it reflects. A topic that seems to differ is
+requested again and compared as of that event, so topics may change meanwhile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from projections.store.stored_topics import encode_topic
 from projections.text.names import topic_id_bytes
 
 ROUNDS = 3
-"""How often a gateway is requested for a topic that seems to differ."""
+"""How often a topic that seems to differ is requested."""
 _ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]+):(\d{1,5})/?")
 _WITHIN_S = 30.0
 _PAGE = 1000
@@ -41,14 +41,14 @@ _NOT_FOUND, _DONE = 404, 200
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A topic as a gateway shows it, with the offset, in its log partition, of the newest event that this counts."""
+    """A topic as a gateway shows it, and the offset, in its log partition, of the newest event that it reflects."""
 
     topic: Topic
     as_of: int
 
 
 class GatewayTopics:
-    """The topics of a running gateway. Every method raises ReplayError if it does not answer as a gateway does."""
+    """The topics of a running gateway. Every method raises ReplayError if the server does not answer as a gateway."""
 
     def __init__(self, address: str) -> None:
         found = _ADDRESS.fullmatch(address)
@@ -66,13 +66,13 @@ class GatewayTopics:
         self._connection.close()
 
     def all(self) -> Iterator[Shown]:
-        """All topics there are; those that come or go meanwhile may be among them."""
+        """All topics; one that is created or deleted meanwhile may be missing or included."""
         after: str | None = None
         while True:
             query = {"limit": str(_PAGE)} | ({} if after is None else {"after": after})
             page = self._got(f"/v1/topics?{urlencode(query)}")
             if page is None:
-                raise self._strange("there are no topics to ask for")
+                raise self._strange("it has no list of topics")
             for summary in page["topics"]:
                 shown = self.one(summary["name"])
                 if shown is not None:
@@ -82,7 +82,7 @@ class GatewayTopics:
                 return
 
     def one(self, name: str) -> Shown | None:
-        """One topic, None if it is not there."""
+        """One topic; None if it does not exist."""
         found = self._got(f"/v1/topics/{quote(name, safe='')}")
         try:
             return None if found is None else Shown(_topic(found["name"], found), found["as_of"]["offset"])
@@ -157,7 +157,7 @@ def _compared(runner: Runner, ref: KafkaRef, gateway: GatewayTopics, options: Op
 def _settled(
     runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, Shown | None]
 ) -> Iterator[Difference]:
-    """The shards that still differ from the events up to the one as of which the gateway has answered."""
+    """The shards that still differ from the rebuilt topic as of the gateway's newest event."""
     count = len(ref.scan.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
     ends = {one.partition: one.end for one in ref.scan.partitions}

@@ -27,7 +27,7 @@ Side = Topic | Cluster | None
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A topic that is not the same on both sides; None stands for no topic, shard "" for brokers and settings."""
+    """A topic that differs. None stands for no topic, shard "" for brokers and settings."""
 
     shard: str
     rebuilt: Side
@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def outcome(differences: list[Difference], topics: int, ends: Ends, options: Options) -> Outcome:
-    """The outcome of comparing so many topics."""
+    """The result of comparing so many topics."""
     differences.sort(key=lambda one: (one.log_partition, one.shard))
     lines = _lines(differences, topics, ends, options.limit)
     about = {**offsets_row(ends), "topics": topics}
@@ -51,7 +51,7 @@ Hashes = dict[tuple[int, str], str]
 
 
 def live_hashes(log: Look, partition: int) -> Hashes:
-    """The hash of every topic's state as it is stored, or would be in one piece."""
+    """The hash of every topic's stored state by key; of one in several blocks, the hash of its state in one piece."""
     return {(partition, key): state_hash(_whole(values)) for key, values in each_stored(log.scan(TOPIC))}
 
 
@@ -67,7 +67,8 @@ def _whole(values: Sequence[bytes]) -> bytes:
 def difference(
     history: History, stored: Sequence[bytes], log_partition: int, shard: str, hashes: tuple[str | None, str | None]
 ) -> Difference:
-    """How a topic differs whose hashes (rebuilt, live) do: its events, and its stored values."""
+    """The difference of a topic, from its events and its stored values; `hashes` are those of the rebuilt and the live
+    one."""
     rebuilt = history.after(len(history.offsets))
     try:
         live = decode_topic(stored) if stored else None
@@ -78,7 +79,7 @@ def difference(
 
 
 def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
-    """Brokers and settings, if they are not the same on both sides."""
+    """The difference of brokers and settings, if there is one."""
     rebuilt = Cluster()
     seen, unseen = live == rebuilt, Parting(None, UNEXPLAINED)
     for record in records:
@@ -92,7 +93,7 @@ def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition
 
 def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
     if not differences:
-        yield f"The live state of {many(topics, 'topic')} is what the events come to, as of {as_of(ends)}."
+        yield f"The live state of {many(topics, 'topic')} matches the events, as of {as_of(ends)}."
         return
     yield f"{many(len(differences), 'difference')} between the live state and the events, as of {as_of(ends)}:"
     for one in differences[:limit]:
@@ -105,7 +106,7 @@ def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: in
         if one.parting.offset is None:
             yield f"  {one.parting.event}"
         else:
-            yield f"  they part at offset {one.parting.offset}: {one.parting.event}"
+            yield f"  they differ from offset {one.parting.offset} on: {one.parting.event}"
     if len(differences) > limit:
         yield f"… and {len(differences) - limit} more: --json shows all"
 
@@ -124,7 +125,7 @@ def _shown(full_hash: str | None, side: Side) -> str:
 
 
 def _sides(one: Difference) -> Iterator[tuple[str, object, object]]:
-    """What is not the same: its name, and how it is on each side."""
+    """The parts that differ: name, rebuilt value, live value."""
     rebuilt, live = _parts(one.rebuilt), _parts(one.live)
     for name in dict.fromkeys((*rebuilt, *live)):
         mine, theirs = rebuilt.get(name, "nothing"), live.get(name, "nothing")
@@ -133,7 +134,7 @@ def _sides(one: Difference) -> Iterator[tuple[str, object, object]]:
 
 
 def _parts(side: Side) -> dict[str, Any]:
-    """A side in parts that are shown one by one."""
+    """A side by the names of its parts."""
     match side:
         case None:
             return {}

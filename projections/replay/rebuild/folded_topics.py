@@ -45,7 +45,7 @@ def state_hash(stored: bytes) -> str:
 
 
 def topic_rows(shards: Iterable[Shard]) -> Iterator[Row]:
-    """The topic of each shard, if there is one, as a row of TOPICS."""
+    """The topic of each shard that has one, as a row of TOPICS."""
     for log_partition, shard, events in shards:
         topic, last_offset = folded(events)
         if topic is not None:

@@ -1,13 +1,13 @@
-"""Decide every recorded request again, and check that the result is what the log holds, bit for bit.
+"""Decides every recorded request again, and checks that the result equals the log bit for bit.
 
-Each request is put to this release's `decide` with the inputs that are in the log (counts, ids, times, the authorizer's
-answer, the policies' verdict), on the state before it, with the brokers and the settings of that moment. Its events are
-compared with the recorded ones as canonical bytes. A log of an older release is so decided by the settings recorded in
-it; where the rules themselves have changed since, the difference names the release that had decided.
+This release's `decide` gets each request with the inputs in the log (counts, ids, times, the authorizer's answer, the
+policies' verdict), on the state before it, with the brokers and settings of that moment. The new events are compared
+with the recorded ones as canonical bytes. A log of an older release is decided with the settings recorded in it; if the
+rules themselves have changed since, the difference names the release that decided.
 
 Shards are decided concurrently, because no topic's decision depends on another's.
 
-Non-goal: to decide observations again (of brokers, and of time that passes). The log has their results, but not
+Non-goal: deciding observations again (of brokers, and of time that passes). The log has their results, but not
 everything that was observed.
 """
 
@@ -49,16 +49,16 @@ from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold
 from projections.text.wording import event_text, many
 
 SETTINGS_TRIED = 16
-"""Of the settings that a log has had, this many (the newest) are tried as the cause of a difference."""
+"""How many of the log's settings, from the newest on, are tried as the cause of a difference."""
 SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
 KEPT_OF_BUCKET_MAX, CAUSES_OF_BUCKET_MAX = 1000, 100
-"""Of one bucket of the shards this many differences are returned, and this many causes are counted separately."""
+"""The number of differences returned from one bucket of the shards, and of causes counted separately."""
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
-    """A request that is decided otherwise than it was: the first recorded event and the first event now that differ, as
-    the fields in which they do, and the most likely cause."""
+    """A request that is now decided otherwise: the first recorded and new events that differ, as the fields that
+    differ, and the most likely cause."""
 
     shard: str
     offset: int
@@ -71,8 +71,8 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 
 
 class Again(msgspec.Struct, frozen=True):
-    """How many requests were decided again, how many of them otherwise, why (with counts, the most frequent first), and
-    the first differences in the order of the log; not all, if there are very many."""
+    """The number of requests, how many are decided otherwise, the causes (the most frequent first), and the first
+    differences in log order; not all, if there are very many."""
 
     requests: int
     differences: int
@@ -81,7 +81,8 @@ class Again(msgspec.Struct, frozen=True):
 
 
 def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: decide every request up to `options.at` again; differences are found. Raises ReplayError."""
+    """Run `topicwright replay redecide`: decide every request up to `options.at` again; found if one differs. Raises
+    ReplayError."""
     ends, release = ends_of(ref, options.at), this_release()
     again = decided_again(runner, ref, ends, release)
     words = f"{many(again.requests, 'request')} up to {as_of(ends)} decided again by release {release}"
@@ -156,15 +157,15 @@ def this_release() -> str:
 
 
 def differences(rows: Iterable[OfShard], timeline: Timeline, release: str) -> Iterator[Difference | None]:
-    """For each request in rows of (shard key, record), sorted by shard key and offset: how it is decided otherwise, or
-    None. `release` is the one that decides now."""
+    """For each request in rows of (shard key, record), sorted by shard key and offset: its difference, or None.
+    `release` is this one."""
     for request in recorded_requests(rows, timeline):
         yield _unfit(request) if isinstance(request, Unfit) else difference(request, timeline, release)
 
 
 def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Difference | None:
-    """How one request is decided otherwise; None if bit for bit as recorded."""
-    recorded, first = _recorded_bytes(request), _words(request.first.event)
+    """The difference of one request; None if it is decided bit for bit as recorded."""
+    recorded, first = _bytes(request.records), _words(request.first.event)
     if request.command is None:
         return _difference(request, first, NOTHING, "the log holds no request that led to these events")
     try:
@@ -201,7 +202,7 @@ def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> 
 
 
 def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]:
-    """What this release would record of a request, numbered as the log numbers it."""
+    """The records that this release would write for a request, numbered like the recorded ones."""
     command = request.command
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
@@ -213,11 +214,6 @@ def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]
 
 def _bytes(records: Iterable[Recorded]) -> list[bytes]:
     return [encode_event(record.at_ms, record.cause, record.event) for record in records]
-
-
-def _recorded_bytes(request: RecordedRequest) -> list[bytes]:
-    """The bytes as this release writes them: an older one may have left out what it did not know yet."""
-    return _bytes(request.records)
 
 
 def _first_difference(recorded: tuple[Recorded, ...], now: tuple[Recorded, ...]) -> tuple[str, str]:
@@ -285,7 +281,7 @@ def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, re
 
 
 def _other_settings(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, in_force: Recorded) -> str:
-    """Which settings give what is recorded, if others than those in force do."""
+    """The settings that lead to the recorded result, if they are not those in force; as text."""
     for pairs, origin in _candidates(request, timeline):
         cluster = _with_settings(request.cluster, pairs)
         if cluster is None or not _gives(request, cluster, recorded):
@@ -308,7 +304,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def _candidates(request: RecordedRequest, timeline: Timeline) -> Iterator[tuple[Pairs, str]]:
-    """Settings to try: one key changed, in the ways that the record itself suggests, then those of other times."""
+    """Settings to try: one key changed as the record suggests, then those of other times."""
     mine = dict(request.cluster.settings_pairs)
     for key, value in _suggested(request):
         if mine.get(key) != value:
@@ -347,7 +343,7 @@ def _changed(before: dict[str, str], after: dict[str, str]) -> str:
 
 
 def _other_brokers(request: RecordedRequest) -> str:
-    """Where placement had chosen from other brokers than the log's own broker events say were live."""
+    """A text if the recorded placement chose from other brokers than those live by the broker events before it."""
     for record in request.records:
         event = record.event
         if isinstance(event, TopicCreated | PartitionsAdded) and event.live_brokers != request.cluster.live:

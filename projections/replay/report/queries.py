@@ -1,4 +1,4 @@
-"""Gathers what a report shows from a log, with SQL on its events and on the views of `checks/views.sql`."""
+"""Computes the numbers of a report with SQL, on the events of a log and the views of `checks/views.sql`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from projections.replay.runner import events_of
 from projections.text.names import error_name
 
 EXAMPLES_MAX = 3
-"""Violations that are shown of each invariant."""
+"""The number of violations shown for each invariant."""
 _COLUMNS = (*COLUMNS, "release", "rack")
 
 _OUTCOMES = """
@@ -28,7 +28,7 @@ select at_ms // $width * $width as since_ms,
        count(*)
 from events group by all having outcome is not null order by all
 """
-"""How requests end. A refusal counts when it is decided, and not again when it is answered."""
+"""The outcomes of requests. A refusal counts when it is decided, not again when it is answered."""
 _WAITS = """
 with lives as (
   select min(ready.at_ms) - created.at_ms as wait_ms
@@ -64,7 +64,7 @@ where status is not null or replicas is not null order by broker_id
 
 
 def gather(ref: Ref, at: str | None) -> data.Report:
-    """Everything that a report shows of a log as of a point in time. Raises ReplayError."""
+    """The report of a log as of a point in time. Raises ReplayError."""
     ends = ends_of(ref, at)
     source = events_of(ref, ends, _COLUMNS)
     with database() as history:

@@ -1,7 +1,7 @@
-"""Runs the functions of replays in Spark's tasks, through public interfaces alone (`mapInArrow`).
+"""Runs the functions of a replay in Spark's tasks, with `mapInArrow`.
 
-Reading a log begins with numbers, not with the data source: for one in Python, Spark starts three more processes, which
-takes four seconds of the first answer.
+A log is read from a frame of part numbers, not through the data source: for a Python data source Spark starts three
+more processes, which adds four seconds to the first result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from projections.replay.spark.session import is_local, roots_of, ship
 
 
 class OnSpark:
-    """A `Runner`: a task for each part of a source, and one for each bucket."""
+    """A `Runner` with a task for each part of a source, or for each bucket."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -50,8 +50,10 @@ class OnSpark:
         return frame.toArrow().cast(schema)
 
     def ship(self, modules: Iterable[str]) -> None:
-        """Send the modules to the workers, unless they run on this machine. Installed packages are not sent: they must
-        be installed on the workers too, like this project's dependencies."""
+        """Send the modules to the workers, unless the workers run on this machine.
+
+        Installed packages are not sent. They must be installed on the workers, like this project's dependencies.
+        """
         if is_local(self._session):
             return
         for name in modules:

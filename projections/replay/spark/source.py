@@ -48,7 +48,7 @@ _CLUSTER = "-"
 
 
 class TopicwrightSource(DataSource):
-    """The data source `topicwright`, to be registered once a session."""
+    """The data source `topicwright`; register it once in each session."""
 
     @classmethod
     def name(cls) -> str:

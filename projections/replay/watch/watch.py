@@ -49,10 +49,12 @@ def check_watch(ref: Ref, options: Options) -> None:
 
 
 def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: check events as they are written until SIGINT or SIGTERM; found if there was an alert.
+    """Run `topicwright replay watch`: check events as they are written, until SIGINT or SIGTERM; found if there was an
+    alert.
 
     `options.more` may have `http` (HOST:PORT to serve on) and `every` (seconds between polls). With `options.all_rows`
-    alerts are lines of JSON. Raises ReplayError, LogError, EventDecodeError: the log is damaged, the address is taken.
+    alerts are lines of JSON. Raises ReplayError, LogError and EventDecodeError, for example if the log is damaged or
+    the address is in use.
     """
     alerts = Alerts(CHECKS)
     watching = LogWatch(ref, alerts, sys.stdout, as_json=options.all_rows)
@@ -72,7 +74,7 @@ def _watched(alerts: Alerts) -> str:
 
 
 class LogWatch:
-    """Follows one log and reports violations. `follow` once."""
+    """Follows one log and reports violations. Call `follow` once."""
 
     def __init__(self, ref: Ref, alerts: Alerts, out: TextIO, *, as_json: bool = False) -> None:
         self._ref = ref
@@ -82,8 +84,7 @@ class LogWatch:
         self._ends: dict[int, int] = {}
 
     def follow(self, every_s: float, stop: threading.Event) -> None:
-        """Check the events that exist and those that come, until stopped. Raises ReplayError, LogError and
-        EventDecodeError when the log cannot be read."""
+        """Check the existing and the new events until stopped. Raises ReplayError, LogError and EventDecodeError."""
         with followed(self._ref) as log:
             while True:
                 new = log.new()
@@ -133,7 +134,7 @@ class LogWatch:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, in place of what they do otherwise."""
+    """An event that SIGINT and SIGTERM set meanwhile."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

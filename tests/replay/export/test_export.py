@@ -97,7 +97,7 @@ def test_an_export_of_another_log_is_left_alone(own_history: LogRef, tmp_path: P
     _, exported_all = export(InProcess(), own_history, out)
     note, end = (out / NOTE).read_text(), exported_all.next_offset
     for before, after, says in (
-        (exported_all.last_event, "0" * 64, f"their events at offset {end - 1} are not the same"),
+        (exported_all.last_event, "0" * 64, f"at offset {end - 1}, is not the one in"),
         (f'"next_offset": {end}', f'"next_offset": {end + 1}', "it has lost events, or is an older copy"),
         ("replayed-cluster", "another-cluster", "is an export of cluster another-cluster"),
         ('"release"', '"formerly"', "exported by another release"),
@@ -113,7 +113,7 @@ def test_a_folder_with_something_else_is_left_alone(history: LogRef, tmp_path: P
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
         run_export(InProcess(), history, Options(output=str(tmp_path)))
-    with pytest.raises(ReplayError, match="say where to export to"):
+    with pytest.raises(ReplayError, match="--output FOLDER is required"):
         run_export(InProcess(), history, Options())
     with pytest.raises(ReplayError, match="holds no export"):
         exported(tmp_path / "nowhere", {0: 1}, ("offset",))

@@ -129,7 +129,7 @@ def plant(path: Path, shard: str, live: Topic | bytes | None) -> None:
 def test_live_state_is_what_the_events_come_to(history: LogRef) -> None:
     outcome = run_compare(InProcess(), history, Options())
     assert (outcome.found, outcome.rows) == (False, [])
-    assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offset ")
+    assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offset ")
 
 
 def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
@@ -162,7 +162,7 @@ def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
     text = "\n".join(outcome.lines)
     assert text.startswith("4 differences between the live state and the events, as of offset ")
     assert f"topic pay.orders: rebuilt {rows['pay_orders']['rebuilt_hash'][:16]}, live " in text
-    assert f"  they part at offset {missed}: " in text
+    assert f"  they differ from offset {missed} on: " in text
     partition = next(one for one in rows["pay_orders"]["differs"] if one["what"] == "partition 2")
     assert partition["rebuilt"]["partition_epoch"] == newest.partitions[2].partition_epoch
     assert partition["live"] != partition["rebuilt"]
@@ -180,5 +180,5 @@ def test_brokers_and_settings_are_compared_too(own_history: LogRef) -> None:
 
 
 def test_there_is_no_past_of_the_live_side(history: LogRef) -> None:
-    with pytest.raises(ReplayError, match="compare goes without --at"):
+    with pytest.raises(ReplayError, match="compare does not take --at"):
         run_compare(InProcess(), history, Options(at="3"))

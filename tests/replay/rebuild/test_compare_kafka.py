@@ -64,7 +64,7 @@ def against(folder: Path) -> Options:
 def test_what_a_gateway_keeps_is_what_the_topic_comes_to(in_kafka: KafkaRef, data: Path) -> None:
     outcome = run_compare(InProcess(), in_kafka, against(data))
     assert not outcome.found, "\n".join(outcome.lines)
-    assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offsets ")
+    assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offsets ")
     shutil.rmtree(data / "partition-00000")
     of_one = run_compare(InProcess(), in_kafka, against(data))
     assert not of_one.found
@@ -138,7 +138,7 @@ def test_what_a_gateway_shows_is_what_the_topic_comes_to(kafka44: ReferenceKafka
         shown = Options(more={"http": server.http})
         same = run_compare(InProcess(), ref, shown)
         assert not same.found, "\n".join(same.lines)
-        assert same.lines[0].startswith("The live state of 4 topics is what the events come to")
+        assert same.lines[0].startswith("The live state of 4 topics matches the events")
         send(server.http, "DELETE", "/v1/topics/a.topic-1")
         send(server.http, "POST", "/v1/topics", name="b", num_partitions=1)
         other = run_compare(InProcess(), ref, shown)

@@ -129,5 +129,5 @@ def test_a_broken_log_is_shown_with_what_is_broken(records: list[Recorded], tmp_
 
 def test_a_page_that_cannot_be_written_is_reported_before_any_work(history: LogRef, tmp_path: Path) -> None:
     for output in (tmp_path / "nowhere" / "page.html", tmp_path):
-        with pytest.raises(ReplayError, match="cannot be written: it has to be a file in a folder that is there"):
+        with pytest.raises(ReplayError, match="cannot be written: name a file in an existing folder"):
             run_report(None, history, Options(output=str(output)))
