@@ -100,7 +100,7 @@ def _folder(text: str, partition: int = 0) -> LogRef:
 
 
 def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
-    """Scan a topic, or one of its partitions; tasks may begin after each `segment_events` events. Raises ReplayError."""
+    """Scan a topic, or one partition; tasks may begin after each `segment_events` events. Raises ReplayError."""
     return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only), only)
 
 
