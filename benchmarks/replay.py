@@ -15,11 +15,10 @@ import argparse
 import gc
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-
-from pyspark.sql import SparkSession
 
 from benchmarks.figures import Figure, show
 from benchmarks.generate import generate
@@ -27,19 +26,18 @@ from benchmarks.usage import usage
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
-from projections.replay.checks.invariants import look as look_at_events
-from projections.replay.checks.invariants import violations
-from projections.replay.checks.packs import ExportEvents
+from projections.replay.checks.checking import check_here, check_in_buckets
 from projections.replay.errors import ReplayError
-from projections.replay.export.export import export, exported_files
+from projections.replay.export.export import export, exported
 from projections.replay.log.log_ref import LogRef, looked_at, open_folder
-from projections.replay.rebuild.rebuild import rebuilt_topics
+from projections.replay.rebuild.folded_topics import HASHES, hash_rows
+from projections.replay.runner import Runner
+from projections.replay.shards import fold_shards
+from projections.replay.spark.on_spark import OnSpark
 from projections.replay.spark.session import check_java, spark_session
 
 EVENTS = 2_000_000
 TOPICS = 100_000
-REACH_REBUILD = "1.8 times the plain loop"
-REACH_INVARIANTS = "2.5 times the plain loop"
 SMALL_EVENTS, SMALL_TOPICS = 200_000, 10_000
 """The size in the table of all benchmarks."""
 
@@ -87,47 +85,47 @@ def plain_loop(ref: LogRef) -> int:
     return len(topics.by_key)
 
 
-def rebuild_with_hashes(spark: SparkSession, ref: LogRef, events: int) -> int:
+def rebuild_with_hashes(runner: Runner, ref: LogRef, events: int) -> int:
     """Rebuild every topic with the hash of its state; how many there are."""
-    frame = rebuilt_topics(spark, ref, events)
-    row = frame.selectExpr("count(*) as topics", "bit_xor(xxhash64(state_hash)) as all").collect()[0]
-    return int(row.topics)
+    return len(fold_shards(runner, ref, {0: events}, hash_rows, HASHES))
 
 
-def check_export(spark: SparkSession, folder: Path) -> None:
-    """Check every invariant on an export; there must be no violation."""
-    found = violations(spark, look_at_events(ExportEvents(spark, exported_files(folder))))
-    broken = found.count()
-    assert broken == 0, f"{broken} violations in a generated log"
+def check_export(runner: Runner | None, folder: Path, events: int) -> None:
+    """Check every invariant on an export, without a runner in this process; there must be no violation."""
+    source = partial(exported, folder, {0: events})
+    checked = check_here(source, limit=1) if runner is None else check_in_buckets(runner, source, limit=1)
+    assert not checked.found, f"violations in a generated log: {checked.found}"
 
 
-def replayed(spark: SparkSession, folder: Path, events: int, topics: int, skewed: bool) -> list[Figure]:
+def replayed(runner: Runner, folder: Path, events: int, topics: int, skewed: bool) -> list[Figure]:
     """Every figure of one log."""
     shape = "half of the events in one topic" if skewed else "uniform"
     ref, count = _log(folder / f"log-{skewed}", events, topics, skewed)
     plain = measured(lambda: plain_loop(ref), 1)
     with usage() as seen:
-        rebuild = measured(lambda: rebuild_with_hashes(spark, ref, count))
+        rebuild = measured(lambda: rebuild_with_hashes(runner, ref, count))
         out = folder / f"export-{skewed}"
-        exporting = measured(lambda: export(spark, ref, out), 1)
-        invariants = measured(lambda: check_export(spark, out))
+        exporting = measured(lambda: export(runner, ref, out), 1)
+        invariants = measured(lambda: check_export(runner, out, count))
+    here = measured(lambda: check_export(None, out, count), 1)
     sizes = f"Java {seen.java:,.0f} MiB, Python workers {seen.workers:,.0f} MiB"
     return [
         _figure(f"plain Python loop, no hashes, one core; {shape}", plain, count),
-        _figure(f"Spark: rebuild with hashes; {shape}", rebuild, count, REACH_REBUILD),
+        _figure(f"Spark: rebuild with hashes; {shape}", rebuild, count),
         _figure(f"Spark: export to Parquet; {shape}", exporting, count),
-        _figure(f"Spark: all invariants on the export; {shape}", invariants, count, REACH_INVARIANTS),
+        _figure(f"Spark: all invariants on the export; {shape}", invariants, count),
+        _figure(f"in one process: all invariants on the export; {shape}", here, count),
         Figure(f"memory at its highest; {shape}", "MiB", seen.java + seen.workers, note=sizes),
     ]
 
 
-def grown(spark: SparkSession, folder: Path, events: int, topics: int) -> list[Figure]:
+def grown(runner: Runner, folder: Path, events: int, topics: int) -> list[Figure]:
     """Rebuilding a tenth, the whole and three times as much."""
     figures = []
     for size, named in ((events // 10, topics // 10), (events, topics), (3 * events, 3 * topics)):
         ref, count = _log(folder / f"grown-{size}", size, named, False)
         with usage() as seen:
-            took = measured(lambda ref=ref, count=count: rebuild_with_hashes(spark, ref, count))  # type: ignore[misc]
+            took = measured(lambda ref=ref, count=count: rebuild_with_hashes(runner, ref, count))  # type: ignore[misc]
         sizes = f"{took.note(count)}; Java {seen.java:,.0f} MiB, Python workers {seen.workers:,.0f} MiB"
         figures.append(Figure(f"Spark: rebuild of {count:,} events", "events/s", took.rate(count), note=sizes))
     return figures
@@ -138,9 +136,9 @@ def _log(folder: Path, events: int, topics: int, skewed: bool) -> tuple[LogRef, 
     return open_folder(str(folder)), count
 
 
-def _figure(work: str, took: Measured, events: int, reach: str = "") -> Figure:
+def _figure(work: str, took: Measured, events: int) -> Figure:
     core_us = took.core_s / events * 1e6
-    return Figure(work, "events/s", took.rate(events), reach=reach, note=took.note(events), core_us=core_us)
+    return Figure(work, "events/s", took.rate(events), note=took.note(events), core_us=core_us)
 
 
 def run(events: int = EVENTS, topics: int = TOPICS, growth: bool = False) -> list[Figure]:
@@ -152,8 +150,9 @@ def run(events: int = EVENTS, topics: int = TOPICS, growth: bool = False) -> lis
     spark = spark_session("local[2]")
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         place = Path(folder)
-        figures = [*replayed(spark, place, events, topics, False), *replayed(spark, place, events, topics, True)]
-        figures += grown(spark, place, events, topics) if growth else []
+        runner = OnSpark(spark)
+        figures = [*replayed(runner, place, events, topics, False), *replayed(runner, place, events, topics, True)]
+        figures += grown(runner, place, events, topics) if growth else []
     spark.stop()
     return figures
 

@@ -1,7 +1,7 @@
-"""`topicwright replay`: Spark rebuilds, proves and questions the history of a log.
+"""`topicwright replay`: rebuilds, proves and questions the history of a log, with Spark or in this process.
 
-Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and says in the exit code
-whether a check found something. Spark is loaded only once a sub-command runs.
+Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and reports in the exit
+code if a check found something. Spark is loaded only when a sub-command runs with it.
 
 It is also a script for spark-submit, whose flags then configure Spark:
 `spark-submit … controller/cli/replay.py rebuild LOG`.
@@ -44,10 +44,9 @@ from controller.cli.output import Style, add_output, show
 from projections.replay.errors import ReplayError, message_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from projections.replay.log.log_ref import Ref
     from projections.replay.outcome import Options, Outcome
+    from projections.replay.runner import Runner
 
 INTERRUPTED = 130
 FORMATS, WATCHED = ("table", "wide", "json", "yaml"), ("table", "json")
@@ -59,26 +58,24 @@ SMALL_EVENTS = 2_000_000
 MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or k8s://URL"
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
-_OF_SOME_ALONE = ("http", "every", "data", "from_scratch")
+_OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks")
 """Options that go to their sub-command as they are."""
 
 _Parser = argparse.ArgumentParser
-_Run = Callable[["SparkSession | None", "Ref", "Options"], "Outcome"]
+_Run = Callable[["Runner", "Ref", "Options"], "Outcome"]
 
 
 class _Command(NamedTuple):
-    """A sub-command: its module in `projections.replay`, what it is for, and what it takes beside the log."""
+    """A sub-command: its module in `projections.replay`, its purpose, and its arguments in addition to the log."""
 
     module: str
     help: str
     arguments: Callable[[_Parser], None] = lambda _: None
-    local: bool = True
-    """Whether --local does it too."""
-    without_spark: bool = False
-    """Whether it never needs Spark."""
+    spark: bool = True
+    """True if Spark runs it, unless --local is given."""
+    formats: tuple[str, ...] = FORMATS
     without_at: str = ""
-    """Why it takes no --at; "" where it takes one."""
-    shows_progress: bool = True
+    """Why it takes no --at; "" if it takes one."""
 
 
 def register(commands: Parsers[_Parser]) -> None:
@@ -115,16 +112,14 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     )
     parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
     parser.set_defaults(limit=LIMIT)
-    if not command.without_spark:  # the chain of `explain` is shown whole
-        parser.add_argument("--limit", type=count, metavar="N", help=f"rows to show; default {LIMIT}")
-    add_output(parser, FORMATS if command.local else WATCHED, flags=("-o",), into=PRINTED)
-    if command.without_spark:
-        parser.set_defaults(func=lambda options: _run(name, command, options))
+    add_output(parser, command.formats, flags=("-o",), into=PRINTED)
+    parser.set_defaults(func=lambda options: _run(name, command, options))
+    if not command.spark:
         return
+    parser.add_argument("--limit", type=count, metavar="N", help=f"rows to show; default {LIMIT}")
     spark = parser.add_argument_group("Spark")
-    if command.local:
-        what = f"on one core of this process, without Spark: on two cores sooner for up to some {SMALL_EVENTS:,} events"
-        spark.add_argument("--local", action="store_true", help=what)
+    what = f"on one core of this process, without Spark: on two cores sooner for up to some {SMALL_EVENTS:,} events"
+    spark.add_argument("--local", action="store_true", help=what)
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
     )
@@ -132,7 +127,6 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     spark.add_argument("--conf", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_conf)
     what = "show Spark's own log, as SPARK_CONF_DIR/log4j2.properties configures it"
     spark.add_argument("--spark-log", action="store_true", help=what)
-    parser.set_defaults(func=lambda options: _run(name, command, options))
 
 
 # --- the arguments of sub-commands
@@ -154,6 +148,8 @@ def _from_scratch(parser: _Parser) -> None:
 def _of_invariants(parser: _Parser) -> None:
     what = "bring the export in this folder up to date, then check it"
     parser.add_argument("--export", dest="output", metavar="DIR", help=what)
+    of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: WHAT IT DEMANDS`"
+    parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
 
 
 def _of_compare(parser: _Parser) -> None:
@@ -177,6 +173,11 @@ def _of_backtest(parser: _Parser) -> None:
 def _of_explain(parser: _Parser) -> None:
     what = "the name of a topic, or the id of a request"
     parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what)
+
+
+def _of_sql(parser: _Parser) -> None:
+    parser.add_argument("subject", metavar="QUERY", help="SQL, on `events` and the views of docs/invariants.md")
+    parser.add_argument("--output", metavar="FILE", help="file to write the rows to: .parquet, .csv or .json")
 
 
 def _of_export(parser: _Parser) -> None:
@@ -204,17 +205,18 @@ COMMANDS: dict[str, _Command] = {
         "watch.watch",
         "check the same rules while events are written, until interrupted",
         _of_watch,
-        local=False,
+        spark=False,
+        formats=WATCHED,
         without_at="it follows the log from its first event on",
-        shows_progress=False,
     ),
     "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
     "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
     "explain": _Command(
-        "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, without_spark=True
+        "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, spark=False
     ),
+    "sql": _Command("checks.sql", "the answer to a query in SQL about the history", _of_sql, spark=False),
     "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
-    "report": _Command("report.report", "one page in HTML that shows the history", _of_report, local=False),
+    "report": _Command("report.report", "one page in HTML that shows the history", _of_report, spark=False),
 }
 
 
@@ -252,14 +254,11 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         if archived is not None:
             print(archived, file=sys.stderr)
         run: _Run = getattr(module, f"run_{name}")
-        if command.without_spark:
-            return run(None, ref, options)
-        if getattr(arguments, "local", False):
-            return run(_local(arguments), ref, options)
-        if command.local:
-            _say_if_small(events_before(ends_of(ref, options.at)))
-        with _spark(arguments) as session, _showing_progress(session, name if command.shows_progress else None):
-            return run(session, ref, options)
+        if not command.spark or arguments.local:
+            return run(_in_process(arguments), ref, options)
+        _say_if_small(events_before(ends_of(ref, options.at)))
+        with _spark(name, arguments) as runner:
+            return run(runner, ref, options)
     except (LogError, EventDecodeError, CannotApply) as error:
         raise ReplayError(str(error)) from error
     except BrokenPipeError:
@@ -268,16 +267,14 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         raise ReplayError(f"{error.filename or name}: {error.strerror or error}") from error
 
 
-def _local(arguments: argparse.Namespace) -> SparkSession:
-    """What stands where a Spark session would. Raises ReplayError."""
-    given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag)]
+def _in_process(arguments: argparse.Namespace) -> Runner:
+    """Raises ReplayError for options of Spark."""
+    from projections.replay.runner import InProcess
+
+    given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
     if given:
         raise ReplayError(f"--local goes without --{given[0].replace('_', '-')}: it is without Spark")
-    try:
-        from projections.replay.spark.local import local_session
-    except ImportError as error:
-        raise _no_spark(error) from error
-    return local_session()
+    return InProcess()
 
 
 def _say_if_small(events: int) -> None:
@@ -316,34 +313,26 @@ def _no_spark(error: ImportError) -> ReplayError:
 
 
 @contextmanager
-def _spark(arguments: argparse.Namespace) -> Iterator[SparkSession]:
-    """A session, stopped afterwards. Raises ReplayError for what Spark raises meanwhile."""
+def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
+    """A session of Spark, stopped afterwards, which shows its progress. Raises ReplayError for Spark's errors."""
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        from projections.replay.spark.on_spark import OnSpark
+        from projections.replay.spark.progress import progress
         from projections.replay.spark.session import spark_session
     except ImportError as error:
         raise _no_spark(error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))
     try:
-        yield session
+        with progress(session, name):
+            yield OnSpark(session)
     except (PySparkException, Py4JError) as error:
         raise ReplayError(message_of(error)) from error
     finally:
         with suppress(Py4JError, OSError):  # Java may have been stopped too
             session.stop()
-
-
-@contextmanager
-def _showing_progress(session: SparkSession, name: str | None) -> Iterator[None]:
-    if name is None:
-        yield
-        return
-    from projections.replay.progress import progress
-
-    with progress(session, name):
-        yield
 
 
 def _options(arguments: argparse.Namespace) -> Options:

@@ -1,7 +1,7 @@
-"""What goes wrong in a replay, and how it is said.
+"""The error of a replay, and a one-line message for any error.
 
-Spark hands on what was raised in a worker as text, wrapped in its own and Java's traces. `message_of` finds the one
-line in it that is for people.
+If an exception was raised in a Spark worker, Spark passes on its text among Python's and Java's stack traces.
+`message_of` finds the line that a user can act on.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import re
 _OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|Bad[A-Z]\w+"
 _RAISED = re.compile(rf"^\s*(?:[\w.]+\.)?(?:{_OURS}): (.+)$", re.MULTILINE)
 _ANY_RAISED = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
-_LONGEST = 600  # characters of what Spark or Kafka says in an error
+_LONGEST = 600  # characters of a message of Spark or Kafka
 
 
 class ReplayError(Exception):
-    """The replay cannot be done; the message says why and what to do."""
+    """The replay cannot run. The message says why and what to do."""
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, in one line; of one that came through Spark, what the worker said."""
+    """The message of an error in one line. For an error that came through Spark: the worker's message."""
     text = str(error)
     ours = _RAISED.findall(text)
     if ours:

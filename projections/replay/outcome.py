@@ -1,6 +1,6 @@
-"""What every sub-command of `topicwright replay` takes and gives.
+"""The options and the result of each sub-command of `topicwright replay`.
 
-Each lives in a module of its name, as `run_NAME(session, ref, options) -> Outcome`.
+Each sub-command is a function `run_NAME(runner, ref, options) -> Outcome` in a module of its name.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import msgspec
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for beside the log; each sub-command reads what concerns it.
+    """The options of a sub-command; each reads those that apply to it.
 
-    `at` is a moment in the syntax of `projections.text.moments`, None the newest event. `policies` are class names
-    for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, `view` what to rebuild
-    (topics, brokers or requests). `output` is a file or folder to write to, and `format` how. `limit` bounds the
-    examples that are shown.
+    `at` is a point in time as `projections.text.moments` parses it; None is the newest event. `policies` are class
+    names for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, or a query; `view`
+    is what to rebuild (topics, brokers or requests). `output` is a file or folder to write to, `format` its format.
+    `limit` is the number of examples to show.
     """
 
     at: str | None = None
@@ -29,22 +29,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     format: str = "parquet"
     limit: int = 20
     all_rows: bool = False
-    """Programs get every row, people those of `limit`."""
+    """True for JSON: all rows, not only `limit`."""
     more: Mapping[str, Any] = {}
-    """Options of one sub-command alone, by their name on the command line."""
+    """Options of one sub-command only, by their name on the command line."""
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows under a header, for people: who prints them sees to columns."""
+    """Rows under a header; the caller aligns the columns."""
 
     header: tuple[str, ...]
     rows: Sequence[Sequence[object]]
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of it: `rows` for programs, `lines` for people, and whether a check `found` something (exit code 1).
+    """The result: `rows` for programs, `lines` for people. `found` is true if a check failed (exit code 1).
 
-    `about` says for programs what was looked at: up to which offset, and how much there was.
+    `about` tells programs up to which offset the log was read, and how many events it has.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -52,4 +52,4 @@ class Outcome(msgspec.Struct, frozen=True):
     lines: Sequence[str]
     about: Mapping[str, Any] = {}
     table: Table | None = None
-    """What people are shown before the lines."""
+    """Printed before the lines."""

@@ -204,7 +204,7 @@ class TopicStore:
         return list(islice(topics_of(self._log, broker_id, after), at_most))
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
-        """Whether a topic has a replica on a KRaft broker, which need not be registered."""
+        """True if a topic has a replica on a KRaft broker, which may be unregistered."""
         return bool(self.durable_keys_of(broker_id, at_most=1))
 
     def durable_keys_with_placeholders(self) -> list[ShardKey]:
@@ -230,7 +230,7 @@ class TopicStore:
         return self._each_durable(newest_created(self._log, before))
 
     def leads(self, broker_id: BrokerId, keys: Iterable[ShardKey]) -> bool:
-        """Whether a broker leads a partition under one of these keys."""
+        """True if a broker leads a partition under one of these keys."""
         return any(one.leader == broker_id for topic in self._each_durable(keys) for one in topic.partitions)
 
     def durable_from(self, after: str | None) -> Iterator[Topic]:

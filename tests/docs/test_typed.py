@@ -86,7 +86,7 @@ EXPECTED = {
     "topicwright topic delete pay.refunds": r"^pay\.refunds is deleted",
     "topicwright replay invariants topicwright-data --local": r"all \d+ invariants hold",
     "topicwright replay redecide topicwright-data --local": r"0 decided otherwise",
-    "topicwright replay compare topicwright-data --local": r"is what the events come to",
+    "topicwright replay compare topicwright-data --local": r"matches the events",
     "topicwright check --set create.topic.policy.class.name=team_policy.Owned": r"policies: team_policy\.Owned",
     "topicwright topic grow orders --partitions 8": r"partitions  8",
     "topicwright topic alter orders --config retention.ms=3600000": r"retention\.ms=3600000",
@@ -162,7 +162,7 @@ def _type(
         out = _curl(each, words)
     else:
         words = [_request(capsys) if word == "ID" else word for word in words[1:]]
-        if words[0] == "replay" and REPLAYS[words[1]].local and not REPLAYS[words[1]].without_spark:
+        if words[0] == "replay" and REPLAYS[words[1]].spark:
             words += [] if "--local" in words else ["--local"]  # the same answers, without the 15 s of Spark's start
         monkeypatch.setattr("sys.stdin", io.StringIO("a-password\n"))
         out = _run(each, words, capsys)

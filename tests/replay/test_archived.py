@@ -15,11 +15,10 @@ from pyspark.sql import SparkSession
 from controller.cli.main import main
 from events.logs.archive.manifest import segments_of
 from events.logs.archive.segment import SegmentFile
+from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.ranges import Range
-from projections.replay.spark.columns import COLUMNS, arrow_schema
-from projections.replay.spark.options import read_range
-from projections.replay.spark.source import events_frame
+from projections.replay.log.reading import read_range
 from projections.store.archived import retention
 from tests.projections.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 from tests.replay.history import open_log
@@ -95,7 +94,11 @@ def test_replays_come_to_the_same(words: str, day: Path, cut: Path, capsys: pyte
 def test_spark_reads_the_archive(spark: SparkSession, day: Path, cut: Path) -> None:
     names = ("offset", "topic", "type", "partitions", "value")
     found = [
-        events_frame(spark, LogRef(str(folder), folder), columns=names, range_events=100).orderBy("offset").collect()
+        spark.read.format("topicwright")
+        .options(columns=",".join(names), rangeevents="100")
+        .load(str(folder))
+        .orderBy("offset")
+        .collect()
         for folder in (day, cut)
     ]
     assert found[1] == found[0]

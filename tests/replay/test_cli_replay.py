@@ -157,7 +157,7 @@ def test_serving_does_not_load_spark() -> None:
 def test_nothing_found(run: Run, history: LogRef) -> None:
     ended = run("compare", history.text)
     assert ended.code == 0, ended.err
-    assert ended.out.startswith("The live state of 7 topics is what the events come to")
+    assert ended.out.startswith("The live state of 7 topics matches the events")
 
 
 def test_something_found(run: Run, own_history: LogRef) -> None:
@@ -231,7 +231,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("watch", "LOG", "--at", "3"), "topicwright: watch does not take --at: it follows the log from its first"),
         (("watch", "LOG", "--http", "localhost"), "topicwright: --http localhost is not HOST:PORT"),
         (("rebuild", "LOG", "--output", "folder"), "topicwright: folder already exists: name a new folder"),
-        (("report", "LOG", "--output", "no/page.html"), "no/page.html cannot be written: it has to be a file in a "),
+        (("report", "LOG", "--output", "no/page.html"), "no/page.html cannot be written: name a file in an "),
         (("export", "LOG", "--output", "empty"), "topicwright: empty holds files that are not an export"),
         (("invariants", "LOG", "--export", "empty"), "topicwright: empty holds files that are not an export"),
         (("rebuild", "LOG", "--view", "wishes"), "argument --view: unknown value 'wishes'"),

@@ -19,8 +19,9 @@ from controller.cli.replay import COMMANDS
 from events.logs.log import read_one
 from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at, open_ref
 from projections.replay.outcome import Options, Outcome
+from projections.replay.runner import InProcess, Runner
 from projections.replay.spark import session as session_module
-from projections.replay.spark.local import local_session
+from projections.replay.spark.on_spark import OnSpark
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
 
@@ -40,14 +41,14 @@ WAYS: list[tuple[str, Options]] = [
 ]
 
 
-def outcome(session: SparkSession, name: str, ref: Ref, options: Options) -> Any:
+def outcome(runner: Runner, name: str, ref: Ref, options: Options) -> Any:
     run: Callable[..., Outcome] = getattr(import_module(f"projections.replay.{COMMANDS[name].module}"), f"run_{name}")
-    return msgspec.to_builtins(run(session, ref, options))
+    return msgspec.to_builtins(run(runner, ref, options))
 
 
 @pytest.mark.parametrize(("name", "options"), WAYS, ids=lambda one: one if isinstance(one, str) else "")
 def test_the_answers_are_sparks(spark: SparkSession, history: LogRef, name: str, options: Options) -> None:
-    assert outcome(local_session(), name, history, options) == outcome(spark, name, history, options)
+    assert outcome(InProcess(), name, history, options) == outcome(OnSpark(spark), name, history, options)
 
 
 def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> None:
@@ -56,25 +57,25 @@ def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> 
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
     put_event(own_history.path, 15, event)
     for name in ("compare", "invariants", "redecide"):
-        here = outcome(local_session(), name, own_history, Options())
+        here = outcome(InProcess(), name, own_history, Options())
         assert here["found"], name
-        assert here == outcome(spark, name, own_history, Options())
+        assert here == outcome(OnSpark(spark), name, own_history, Options())
 
 
 def test_an_export_is_the_same(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     tables = []
-    for name, session in (("here", local_session()), ("spark", spark)):
-        outcome(session, "export", history, Options(output=str(tmp_path / name)))
+    for name, runner in (("here", InProcess()), ("spark", OnSpark(spark))):
+        outcome(runner, "export", history, Options(output=str(tmp_path / name)))
         files = sorted((tmp_path / name).rglob("*.parquet"))
         tables.append(pa.concat_tables([pq.read_table(file) for file in files]).sort_by("offset"))
     assert tables[0].equals(tables[1])
-    checked = outcome(local_session(), "invariants", history, Options(output=str(tmp_path / "here")))
+    checked = outcome(InProcess(), "invariants", history, Options(output=str(tmp_path / "here")))
     assert not checked["found"]
 
 
 def test_a_log_in_kafka_too(spark: SparkSession, in_kafka: KafkaRef) -> None:
     for name in ("rebuild", "invariants", "redecide"):
-        assert outcome(local_session(), name, in_kafka, Options()) == outcome(spark, name, in_kafka, Options())
+        assert outcome(InProcess(), name, in_kafka, Options()) == outcome(OnSpark(spark), name, in_kafka, Options())
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_what_is_not_installed_is_named(module: str, named: str) -> None:
 @pytest.mark.usefixtures("_no_spark")
 def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for name, command in COMMANDS.items():
-        if command.local and not command.without_spark:
+        if command.spark:
             words = ["replay", name, history.text, "--local"]
             words += ["--set", "num.partitions=3"] if name == "backtest" else []
             words += ["--output", str(tmp_path / "export")] if name == "export" else []
@@ -108,7 +109,6 @@ def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixt
 MISUSE = {
     ("rebuild", "--local", "--master", "local"): "--local goes without --master",
     ("rebuild", "--local", "--conf", "a=b"): "--local goes without --conf",
-    ("rebuild", "--local", "--output", "rows"): "rebuild --output needs Spark: it goes without --local",
     ("report", "--local"): "unknown flag --local",
 }
 
@@ -135,5 +135,5 @@ def test_what_does_not_go_with_it(
 
 def test_a_generated_log_keeps_every_invariant(tmp_path: Path) -> None:
     Generator(tmp_path / "log", seed=1, skewed=False).write(events=3000, topics=200)
-    found = outcome(local_session(), "invariants", open_ref(str(tmp_path / "log")), Options())
+    found = outcome(InProcess(), "invariants", open_ref(str(tmp_path / "log")), Options())
     assert not found["found"], found["lines"]

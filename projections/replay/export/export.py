@@ -1,21 +1,20 @@
-"""Exporting a log to Parquet, and keeping the export up to date.
+"""Exports a log to Parquet, and keeps the export up to date.
 
-What it is for: questions in SQL, from Spark or anything else that reads Parquet. Reading an export is several times
-faster than decoding the log, and needs nothing of this project.
+An export is for SQL queries, in Spark or any other engine that reads Parquet. Reading it is several times faster than
+decoding the log, and needs no code of this project.
 
     OUTPUT/from_offset=0/part-….parquet             events by columns (`columns`), in segments of a million events
     OUTPUT/from_offset=1000000/part-….parquet
-    OUTPUT/_topicwright.json                        what is in it: cluster, next offset, hash of the last event
+    OUTPUT/_topicwright.json                        the note: cluster, next offset, hash of the last event
 
 A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
-Method. A run adds the events that are new since the last one, in segments that begin where that one ended. The tasks
-write them to a folder of the run (`export_files`), whose segments are then moved to their places, and then the note of
-what is there is replaced in one step. What a run that died left behind is in no note, and is removed by the next.
-Before anything is added the log must prove to be the one that was exported: the same cluster, and the last exported
-event the same to the byte.
+Method. Each run adds the events that are new since the last run. Tasks write their files to a temporary folder of the
+run (`files`). Once all are complete, the segments are moved to their places, and the note is replaced in one step.
+Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the log
+is the exported one: the cluster id and the bytes of the last exported event must be the same.
 
-What it does not do: take back what was exported, or write to object stores. Only synced events are exported.
+Non-goals: removing exported events, and object stores. Only synced events are exported.
 """
 
 from __future__ import annotations
@@ -24,34 +23,37 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from hashlib import sha256
+from operator import or_
 from pathlib import Path
 from secrets import token_hex  # noqa: TID251 - for the name of a folder
 from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyarrow import dataset
 
 from events.logs.log import read_one
 from projections.replay.errors import ReplayError
-from projections.replay.export.files import parts, write_parts
+from projections.replay.export.files import GROUP_EVENTS, parts, write_parts
+from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_scan import event_at
-from projections.replay.log.log_ref import KafkaRef, Ref, end_of, ends_of, looked_at
+from projections.replay.log.log_ref import Ends, KafkaRef, Ref, end_of, ends_of, looked_at
 from projections.replay.outcome import Options, Outcome
-from projections.replay.spark.columns import COLUMNS, SCHEMA
+from projections.replay.runner import Batches, Runner, Source
 from projections.text.wording import many
 
 NOTE = "_topicwright.json"
 SEGMENT_EVENTS = 1_000_000  # a folder of an export; those that are full are never written again
 SEGMENT = "from_offset"
 RUN = "_run-"
-"""How the folder begins in which a run has what it writes until all of it is there."""
+"""The prefix of the temporary folder of a run."""
 PARTITION = "partition-"
-"""How the folder of a log partition begins."""
+"""The prefix of the folder of a log partition."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """What an export holds: the events of a cluster's log before `next_offset`, in these segments."""
+    """The contents of an export: the events of a cluster's log before `next_offset`, in these segments."""
 
     cluster_id: str
     next_offset: int
@@ -61,12 +63,12 @@ class Note(msgspec.Struct, frozen=True):
     segments: tuple[int, ...]
 
 
-def run_export(session: SparkSession, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: what is new up to a moment is added to the export in `options.output`. Raises ReplayError."""
+def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
+    """Add the new events up to `options.at` to the export in `options.output`. Raises ReplayError."""
     if options.output is None:
-        raise ReplayError("say where to export to: --output FOLDER")
+        raise ReplayError("--output FOLDER is required")
     rows, said = [], []
-    for place, (added, note) in export_all(session, ref, Path(options.output), options.at).items():
+    for place, (added, note) in export_all(runner, ref, Path(options.output), options.at).items():
         said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
         rows.append(row)
@@ -78,7 +80,7 @@ def _held(note: Note) -> str:
 
 
 def check_export(ref: Ref, options: Options) -> None:
-    """See, without Spark, that what is exported to can hold an export of this log. Raises ReplayError."""
+    """Check, before Spark starts, that the output folder can hold an export of this log. Raises ReplayError."""
     if options.output is None:
         return
     folder = Path(options.output)
@@ -89,17 +91,17 @@ def check_export(ref: Ref, options: Options) -> None:
 
 
 Exported = dict[Path, tuple[int, Note]]
-"""For each folder: how many events were added, and what it holds now."""
+"""By folder: the number of added events, and the new note."""
 
 
-def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = None) -> Exported:
-    """Add the events up to a moment that an export does not hold yet. Raises ReplayError, as `export`."""
+def export_all(runner: Runner, ref: Ref, folder: Path, at: str | None = None) -> Exported:
+    """Add the new events of all partitions up to a point in time. Raises ReplayError, as `export`."""
     if not isinstance(ref, KafkaRef):
-        return {folder: export(session, ref, folder, at)}
+        return {folder: export(runner, ref, folder, at)}
     check_export(ref, Options(output=str(folder)))
     return {
         folder / f"{PARTITION}{partition:05}": export(
-            session, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
+            runner, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
         )
         for partition, end in ends_of(ref, at).items()
         if end
@@ -107,17 +109,17 @@ def export_all(session: SparkSession, ref: Ref, folder: Path, at: str | None = N
 
 
 def export(
-    session: SparkSession,
+    runner: Runner,
     ref: Ref,
     folder: Path,
     at: str | None = None,
     segment_events: int = SEGMENT_EVENTS,
     at_end: int | None = None,
 ) -> tuple[int, Note]:
-    """Add the events of one log partition up to a moment, or before the offset `at_end`, that an export does not hold
-    yet; how many, and what it holds now.
+    """Add the new events of one log partition, up to a point in time or before `at_end`. Returns how many, and the new
+    note.
 
-    Raises ReplayError: the folder holds something else, an export of another log or one of other columns.
+    Raises ReplayError if the folder holds something else, an export of another log, or one with other columns.
     """
     before = noted(folder)
     with _log_end(ref, at) as log:
@@ -129,15 +131,21 @@ def export(
     kept = () if before is None else before.segments
     _remove_leftovers(folder, kept)
     added = segment_starts(start, end, segment_events)
-    _add_segments(session, ref, folder, added, end)
+    _add_segments(runner, ref, folder, added, end)
     note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*kept, *added))
     _write_note(folder, note)
     return end - start, note
 
 
-def exported(session: SparkSession, folder: Path) -> DataFrame:
-    """The events of an export, as the data source gives them. Raises ReplayError."""
-    return session.read.schema(SCHEMA).parquet(*map(str, _segment_folders(folder)))
+def exported(folder: Path, ends: Ends, columns: Sequence[str]) -> Source:
+    """The events of an export before `ends`, with some of their columns. Raises ReplayError."""
+
+    before = [(dataset.field("log_partition") == one) & (dataset.field("offset") < end) for one, end in ends.items()]
+
+    def read(file: str) -> Batches:
+        yield from dataset.dataset(file).to_batches(list(columns), filter=reduce(or_, before), batch_size=GROUP_EVENTS)
+
+    return Source(exported_files(folder), read, arrow_schema(columns))
 
 
 def exported_files(folder: Path) -> list[str]:
@@ -146,7 +154,7 @@ def exported_files(folder: Path) -> list[str]:
 
 
 def _segment_folders(folder: Path) -> list[Path]:
-    """Where an export has its events: of one log, or of each of its partitions. Raises ReplayError."""
+    """The segments of an export; of a log in Kafka those of all partitions. Raises ReplayError."""
     notes = [(each, noted(each)) for each in sorted(folder.glob(f"{PARTITION}*")) or (folder,)]
     found = [each / f"{SEGMENT}={segment}" for each, note in notes if note is not None for segment in note.segments]
     if not found:
@@ -155,7 +163,7 @@ def _segment_folders(folder: Path) -> list[Path]:
 
 
 class _LogEnd(NamedTuple):
-    """What an export has to know of a log partition; `end` is where the moment is, `newest` where the log ends."""
+    """A log partition: `end` is where this export stops, `newest` where the log ends."""
 
     cluster_id: str
     end: int
@@ -180,7 +188,7 @@ def _log_end(ref: Ref, at: str | None) -> Iterator[_LogEnd]:
 
 
 def noted(folder: Path) -> Note | None:
-    """What an export holds; None where there is none yet. Raises ReplayError for a folder with something else."""
+    """The note of an export; None if there is no export yet. Raises ReplayError if the folder holds something else."""
     try:
         note = msgspec.json.decode((folder / NOTE).read_bytes(), type=Note)
     except FileNotFoundError:
@@ -195,19 +203,19 @@ def noted(folder: Path) -> Note | None:
 
 
 def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
-    """Where the segments begin that hold these offsets: at multiples of their size, the first one where it must."""
+    """The starts of the segments for these offsets: `start`, then each multiple of their size."""
     return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
 
 
-def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
-    """Write the segments that begin at `starts`, and move them to their places once all are there."""
+def _add_segments(runner: Runner, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
+    """Write the segments that begin at `starts`; move them to their places once all are complete."""
     names = [f"{SEGMENT}={start}" for start in starts]
     folder.mkdir(0o700, parents=True, exist_ok=True)
     run = folder.resolve() / f"{RUN}{token_hex(8)}"
     for name in names:
         (run / name).mkdir(parents=True)
     try:
-        write_parts(session, ref, run, parts(ref, starts, end, names))
+        write_parts(runner, ref, run, parts(ref, starts, end, names))
     except BaseException:
         shutil.rmtree(run, ignore_errors=True)  # what a task still writes there, the next run removes
         raise
@@ -217,7 +225,7 @@ def _add_segments(session: SparkSession, ref: Ref, folder: Path, starts: Sequenc
 
 
 def _continued(log: _LogEnd, note: Note, folder: Path, ref: Ref) -> int:
-    """Where an export goes on. Raises ReplayError unless this log is the one that was exported."""
+    """The offset where the export continues. Raises ReplayError if this is not the exported log."""
     if log.cluster_id != note.cluster_id:
         raise ReplayError(f"{folder} is an export of cluster {note.cluster_id}, {ref.text} the log of {log.cluster_id}")
     if log.newest < note.next_offset:
@@ -227,14 +235,14 @@ def _continued(log: _LogEnd, note: Note, folder: Path, ref: Ref) -> int:
         )
     if log.hash_at(note.next_offset - 1) != note.last_event:
         raise ReplayError(
-            f"{folder} and {ref.text} part: their events at offset {note.next_offset - 1} are not the same, though "
-            f"both are of cluster {note.cluster_id}; export to another folder"
+            f"the last event in {folder}, at offset {note.next_offset - 1}, is not the one in {ref.text}, though both "
+            f"are of cluster {note.cluster_id}; export to another folder"
         )
     return note.next_offset
 
 
 def _remove_leftovers(folder: Path, kept: tuple[int, ...]) -> None:
-    """Remove what a run that died has written."""
+    """Remove the files of a run that died."""
     known = {f"{SEGMENT}={segment}" for segment in kept}
     for one in (*folder.glob(f"{SEGMENT}=*"), *folder.glob(f"{RUN}*")):
         if one.name not in known:

@@ -1,18 +1,17 @@
-"""The files of a log folder as they were at one instant, whatever its writer does to them meanwhile.
+"""The files of a log folder as of one instant, while a service writes to it.
 
-What it is for: opening a log beside a service that writes at full speed. RocksDB opens a folder step by step: the
-manifest, which lists the table files and says from which write-ahead log on they have to be made up for; then those
-logs. A service that has moved a log's events into a new table file between two steps, and has deleted the log, makes
-the opening miss them, or fail.
+RocksDB opens a folder step by step: first the manifest, which names the table files and the oldest write-ahead log that
+is still needed, then those logs. If the service moves events from a write-ahead log to a new table file between two
+steps, and deletes the log, the opening fails or misses these events.
 
-Method. Every file is opened, so that it stays readable whatever becomes of its name; then it is seen whether CURRENT,
-the manifest and the set of write-ahead logs are still as they were before. RocksDB deletes nothing that a manifest
-needs before it has added to it, so then these files are the ones that belong together; else it is done again, which
-takes a millisecond. RocksDB is given a folder of its own, with copies of the small files and with links to the open
-files for the others. Nothing is written to the log's folder, which may be of another user or read-only.
+Method. Open every file, so that it stays readable after it is deleted. Then check that CURRENT, the manifest and the
+set of write-ahead logs have not changed since. RocksDB deletes no file that a manifest needs before it has appended to
+that manifest, so unchanged files belong together. If they have changed, try again, which takes a millisecond. RocksDB
+then opens a temporary folder with copies of the small files and links to the open files for the others. Nothing is
+written to the log's folder, which may be read-only or belong to another user.
 
-What it does not do: freeze the end of the newest write-ahead log. What the service adds to it is read or not; RocksDB
-stops at the last whole record, so it always is a prefix of what was written.
+Non-goal: freezing the end of the newest write-ahead log. RocksDB reads it up to the last complete record, which is
+always a prefix of what was written.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MANIFEST = "MANIFEST-"
 _COPIED = ("IDENTITY", "rocksdict-config.json")
 _LINKED = (".sst", ".log")
 _OPEN_FILES = Path("/proc/self/fd")
-"""Where Linux shows a process its open files, those without a name too."""
+"""Where Linux lists the open files of a process, also deleted ones."""
 
 
 class _Moved(Exception):
@@ -40,7 +39,7 @@ class _Moved(Exception):
 
 
 class _Start(msgspec.Struct, frozen=True):
-    """What decides which files belong together. It changes whenever the writer has moved any."""
+    """The files that decide which others belong to them; any move by the writer changes them."""
 
     current: bytes
     manifest_size: int
@@ -49,10 +48,10 @@ class _Start(msgspec.Struct, frozen=True):
 
 @contextmanager
 def frozen(folder: Path) -> Iterator[Path]:
-    """A folder with the files of a log as of one instant; removed afterwards.
+    """A temporary folder with the files of a log as of one instant; removed afterwards.
 
-    Raises LogCorrupted where CURRENT names no manifest, LogError where files never rest, OSError for what cannot be
-    read, and where there are more files than the process may open (`ulimit -n`).
+    Raises LogCorrupted if CURRENT names no manifest, LogError if the files change at every try, and OSError if a file
+    cannot be read or there are more files than the process may open (`ulimit -n`).
     """
     with TemporaryDirectory(prefix="topicwright-look-") as temporary:
         for _ in range(_TRIES):
@@ -66,7 +65,7 @@ def frozen(folder: Path) -> Iterator[Path]:
                     continue
                 yield place
                 return
-    raise LogError(f"{folder} cannot be looked at: its files have moved {_TRIES} times; try again")
+    raise LogError(f"{folder} cannot be read: its files changed during each of {_TRIES} tries; try again")
 
 
 def _freeze(folder: Path, place: Path, opened: ExitStack) -> None:
@@ -86,7 +85,7 @@ def _freeze(folder: Path, place: Path, opened: ExitStack) -> None:
 
 
 def _start(folder: Path) -> _Start:
-    """How things stand now. Raises _Moved where they change just now."""
+    """The current state. Raises _Moved if it changes while it is read."""
     current = (folder / "CURRENT").read_bytes()
     name = current.decode(errors="replace").strip()
     if not name.startswith(_MANIFEST) or "/" in name:
@@ -101,8 +100,8 @@ def _start(folder: Path) -> _Start:
 
 
 def _link(file: Path, link: Path, opened: ExitStack) -> None:
-    """A link to a file that stays readable when it is deleted. One that is gone by now belonged to the past, or else
-    the manifest has changed; where it is neither, RocksDB misses it."""
+    """Link to an open file, which stays readable when it is deleted. A file that is missing already is ignored: no
+    current manifest needs it, or the check of the manifest fails, or RocksDB reports it."""
     try:
         number = os.open(file, os.O_RDONLY)
     except FileNotFoundError:

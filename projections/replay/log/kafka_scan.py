@@ -1,14 +1,13 @@
-"""What has to be known of an events topic before its events can be read side by side.
+"""Scans an events topic once, so that tasks can then read parts of it in parallel.
 
-Which records count is decided by those before them, from the beginning of each partition on
-(`events.logs.events_topic`). So the topic is folded once, where the replay was started, and what is kept of it lets
-tasks begin anywhere: every some ten thousand events the fold's position, with the time there. The events that concern
-every topic are kept whole: they are few, and every fold needs them. Where each partition ends is settled before the
-fold begins.
+Which records count depends on the records before them, from the beginning of each partition
+(`events.logs.events_topic`). So the process that starts the replay folds the topic once, and keeps the position of the
+fold, with its time, every ten thousand events or so: tasks may begin at each of them. It also keeps the events that
+concern every topic: they are few, and every fold needs them. The end of each partition is fixed before the scan.
 
-Memory: some hundred bytes for each stretch of events, and the events of brokers and settings.
+Memory: some hundred bytes for each stretch, and the events of brokers and settings.
 
-What it does not do: keep the other events. Tasks read their stretches from Kafka again.
+Non-goal: keeping the other events. Tasks read them from Kafka again.
 """
 
 from __future__ import annotations
@@ -30,8 +29,10 @@ Stored = tuple[int, bytes]
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Some records of a partition: from a position up to the record before `kafka_end`. They hold the events from
-    `start.next_event` up to but not including `end`; the first of them is of `first_ms`."""
+    """Consecutive records of a partition, from a position up to the record `kafka_end` (exclusive).
+
+    They hold the events from `start.next_event` up to `end` (exclusive); the time of the first is `first_ms`.
+    """
 
     partition: int
     start: Position
@@ -41,7 +42,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class PartitionScan(msgspec.Struct, frozen=True):
-    """One partition: the stretches that have events, in order, and the events that concern every topic."""
+    """A partition: its stretches with events, in order, and the events that concern every topic."""
 
     partition: int
     end: int
@@ -50,17 +51,15 @@ class PartitionScan(msgspec.Struct, frozen=True):
 
 
 class Scan(msgspec.Struct, frozen=True):
-    """All partitions of a topic, by their numbers."""
+    """All partitions of a topic, by number."""
 
     cluster_id: str
     partitions: tuple[PartitionScan, ...]
 
 
 def scan(topic: KafkaTopic, segment_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
-    """Fold a topic up to where it ends now; `only` one of its partitions.
-
-    Raises ReplayError: it cannot be reached, records are missing or cannot be read, or there is no such partition.
-    """
+    """Fold a topic, or `only` one of its partitions, up to its current end. Raises ReplayError if it cannot be reached,
+    records are missing or invalid, or the partition does not exist."""
     with reading(topic) as kafka:
         now = kafka.now()
         if only is not None and only not in now.ranges:
@@ -102,7 +101,7 @@ def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
 
 
 def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int, bytes]]) -> Iterator[list[Stored]]:
-    """The events of each record that counts, with their numbers. Raises ReplayError."""
+    """The events of each record that counts, with their offsets. Raises ReplayError."""
     for kafka_offset, value in records:
         try:
             taken = fold.read(kafka_offset, value)
@@ -113,7 +112,7 @@ def folded(topic: KafkaTopic, fold: PartitionReader, records: Iterable[tuple[int
 
 
 def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Any:
-    """An event. Raises ReplayError, which names the partition."""
+    """Decode an event. Raises ReplayError, which names the partition."""
     try:
         return decode_event(number, value)
     except EventDecodeError as error:
@@ -121,10 +120,8 @@ def decoded(topic: KafkaTopic, partition: int, number: int, value: bytes) -> Any
 
 
 def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_end: int, end: int) -> Iterator[Stored]:
-    """The events from a position of the fold on, up to but not including the number `end`, or the record `kafka_end`.
-
-    Raises ReplayError, also where the topic has become another one.
-    """
+    """The events from a position on, up to the offset `end` or the record `kafka_end` (both exclusive). Raises
+    ReplayError, also if the topic was replaced by another one."""
     fold = PartitionReader(partition, position)
     with reading(topic) as kafka:
         for events in folded(topic, fold, kafka.records(partition, position.kafka_offset, kafka_end)):
@@ -151,7 +148,7 @@ def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
 
 
 def event_at(topic: KafkaTopic, one: PartitionScan, offset: int) -> bytes:
-    """The event at an offset that a partition has reached."""
+    """The event at an offset before the end of a partition."""
     place = bisect_right([stretch.start.next_event for stretch in one.stretches], offset) - 1
     stretch = one.stretches[place]
     found = stored_events(topic, one.partition, stretch.start, stretch.kafka_end, offset + 1)

@@ -1,8 +1,8 @@
-"""The LOG of a replay: a data directory, or the events topic of a distributed controller.
+"""The LOG argument of a replay: a data directory, or the events topic of a distributed controller.
 
-A data directory is one log. The events topic is one for each of its partitions (`log_partition`), each with offsets of
-its own from 0 on; folds and checks keep apart what is in different ones. `open_ref` looks at the whole of a topic once,
-so that all that is asked of the ref it gives ends at the same events.
+A data directory is one log. An events topic has one log for each of its partitions (`log_partition`), each with its own
+offsets from 0 on; folds and checks do not mix them. `open_ref` scans a topic once, so everything read through the
+returned ref ends at the same events.
 """
 
 from __future__ import annotations
@@ -26,24 +26,19 @@ from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_
 
 
 class LogRef(msgspec.Struct, frozen=True):
-    """A data directory: `text` as it was given, `path` its folder.
+    """A data directory: `text` as given, `path` the folder of its log.
 
-    `partition` numbers the logs of a job that reads several, each with offsets of its own: its events carry it as
-    `log_partition`, and folds and checks keep apart what differs in it.
+    A job may read several; `partition` numbers them. Their events carry it as `log_partition`, and folds and checks do
+    not mix them.
     """
 
     text: str
     path: Path
     partition: int = 0
 
-    @property
-    def location(self) -> str:
-        """What `spark.read.format("topicwright").load(…)` takes; absolute, because workers have other folders."""
-        return str(self.path)
-
 
 class KafkaRef(msgspec.Struct, frozen=True):
-    """An events topic, as it was when it was scanned; `only` one of its partitions."""
+    """An events topic as of its scan; `only` is set if it is one of its partitions."""
 
     topic: KafkaTopic
     scan: Scan
@@ -51,37 +46,26 @@ class KafkaRef(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The log as it was named."""
-        return self.topic.text
-
-    @property
-    def location(self) -> str:
-        """What `spark.read.format("topicwright").load(…)` takes."""
+        """The LOG argument as given."""
         return self.topic.text
 
     def alone(self, partition: int) -> KafkaRef:
-        """One of the partitions by itself."""
+        """A ref of one partition."""
         of_it = tuple(one for one in self.scan.partitions if one.partition == partition)
         return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it), partition)
 
 
 Ref = LogRef | KafkaRef
 Ends = Mapping[int, int]
-"""Where to stop in each log partition: the offset after the last event."""
-End = int | Ends
-"""The same; a number alone for a log of one partition."""
-
-
-class Span(msgspec.Struct, frozen=True):
-    """Offsets from `start` up to but not including `end`."""
-
-    start: int
-    end: int
+"""Where to stop, by log partition: the offset after the last event."""
 
 
 def open_ref(text: str, properties: Properties = ()) -> Ref:
-    """The log that a text names, looked at once. Raises ReplayError: missing, no log, empty, damaged, from a newer
-    release. A log that a service writes to is fine. `properties` are librdkafka's, for a log in Kafka."""
+    """The log of a LOG argument, scanned if it is in Kafka; `properties` are librdkafka's. A service may write to it
+    meanwhile.
+
+    Raises ReplayError if it is missing, no log, empty, damaged, or from a newer release.
+    """
     named = parse_ref(text, properties=properties)
     if isinstance(named, KafkaTopic):
         return _not_empty(scanned(named))
@@ -103,7 +87,7 @@ def _not_empty(ref: _R) -> _R:
 
 
 def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> LogRef | KafkaTopic:
-    """The log that a text names, without looking at it. Raises ReplayError for what names none."""
+    """The log of a LOG argument, without opening it. Raises ReplayError if the argument is invalid."""
     if text.startswith(KAFKA):
         return kafka_topic(text, properties)
     if not text:
@@ -116,16 +100,13 @@ def _folder(text: str, partition: int = 0) -> LogRef:
 
 
 def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
-    """A topic as it is now, or one of its partitions; tasks may begin at every stretch of so many events.
-
-    Raises ReplayError.
-    """
+    """Scan a topic, or one partition; tasks may begin after each `segment_events` events. Raises ReplayError."""
     return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only), only)
 
 
 @contextmanager
 def looked_at(ref: LogRef) -> Iterator[Look]:
-    """A data directory as it is now, for reading without Spark. Raises ReplayError."""
+    """Open a data directory as it is now, without Spark. Raises ReplayError."""
     try:
         with look(ref.path) as log:
             yield log
@@ -134,8 +115,10 @@ def looked_at(ref: LogRef) -> Iterator[Look]:
 
 
 def read_through(ref: Ref) -> str | None:
-    """See that a data directory can be read beside its events too, which a replay reads anyhow. Says which events are
-    in an archive, if some are. Raises ReplayError."""
+    """Read the state and the indexes of a data directory, to find damage there: a replay itself reads only events.
+
+    Returns a line that names the archived events, if there are any. Raises ReplayError.
+    """
     if isinstance(ref, KafkaRef):
         return None
     with looked_at(ref) as log:
@@ -144,10 +127,9 @@ def read_through(ref: Ref) -> str | None:
 
 
 def end_of(log: Look, at: str | None) -> int:
-    """The end of the state at a moment (see `projections.text.moments`); None is the newest event.
+    """The offset after the last event at a point in time (see `projections.text.moments`); None is the newest event.
 
-    Raises ReplayError for text that is not a valid point in time, an offset that the log has not reached, and a time
-    before its first event.
+    Raises ReplayError for an invalid text, an offset that the log has not reached, and a time before its first event.
     """
     if at is None:
         return log.durable_offset
@@ -161,11 +143,8 @@ def end_of(log: Look, at: str | None) -> int:
 
 
 def ends_of(ref: Ref, at: str | None = None) -> Ends:
-    """Where each log partition stops at a moment.
-
-    An offset is meant of each partition by itself, and one that has not reached it stops at its end. Raises
-    ReplayError for what no partition has.
-    """
+    """Where each log partition stops at a point in time. An offset applies to each partition; a shorter one stops at
+    its end. Raises ReplayError if no partition reaches it."""
     if isinstance(ref, KafkaRef):
         return _ends_in_kafka(ref, at)
     with looked_at(ref) as log:
@@ -197,37 +176,22 @@ def _too_early(at: str, first_ms: int) -> ReplayError:
 
 
 def has_partitions(ref: Ref) -> bool:
-    """Whether there are several log partitions to tell apart."""
+    """True if the log has several partitions."""
     return isinstance(ref, KafkaRef) and len(ref.scan.partitions) > 1
 
 
-def span_of(ref: LogRef, at: str | None = None) -> Span:
-    """The offsets of a data directory up to a moment. Raises ReplayError."""
-    with looked_at(ref) as log:
-        return Span(0, end_of(log, at))
-
-
-def in_partitions(ref: Ref, end: End) -> Ends:
-    """Where to stop, by log partition."""
-    if not isinstance(end, int):
-        return end
-    if isinstance(ref, LogRef):
-        return {ref.partition: end}
-    return {one.partition: min(end, one.end) for one in ref.scan.partitions}
-
-
 def log_of(ref: Ref) -> LogRef | KafkaTopic:
-    """What tasks open of it: without the scan, by which only their ranges are found."""
+    """The log to open in a task: without the scan, which only the ranges need."""
     return ref.topic if isinstance(ref, KafkaRef) else ref
 
 
-def events_before(end: End) -> int:
-    """How many events there are before it."""
-    return end if isinstance(end, int) else sum(end.values())
+def events_before(ends: Ends) -> int:
+    """The number of events before these ends."""
+    return sum(ends.values())
 
 
 def as_of(ends: Ends) -> str:
-    """How far that is, in words."""
+    """These ends as text."""
     if list(ends) == [0]:
         return f"offset {ends[0] - 1}"
     reached = ", ".join(f"{end - 1} of partition {partition}" for partition, end in ends.items() if end)
@@ -240,7 +204,7 @@ _PARTITIONS_SAID = 8
 
 
 def offsets_row(ends: Ends) -> dict[str, object]:
-    """The same for programs: `offset` of the newest event; of several partitions `offsets` by their numbers."""
+    """These ends for JSON: `offset` of the newest event; of several partitions `offsets` by partition."""
     if list(ends) == [0]:
         return {"offset": ends[0] - 1}
     return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}

@@ -1,25 +1,23 @@
-"""What one task reads: a range of the offsets of a log, or of one of its partitions."""
+"""Ranges of the offsets of a log partition: each is what one task reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from pyspark.sql.datasource import InputPartition
-
 from events.logs.events_topic import START, Position
 from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import Scan, Stretch
-from projections.replay.log.log_ref import End, Ends, KafkaRef, LogRef, Ref, in_partitions
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref
 from projections.replay.log.secondary import Look, look
 
 
-class Range(InputPartition):
-    """Offsets from `start` up to but not including `end`, of a log partition.
+class Range:
+    """Offsets from `start` up to `end` (exclusive) of a log partition.
 
-    Of a log in Kafka they are found from the fold's `position` on, before the record `kafka_end`.
+    Of a log in Kafka, reading begins at the fold's `position`, and ends before the record `kafka_end`.
     """
 
     def __init__(
@@ -32,24 +30,23 @@ class Range(InputPartition):
         self.kafka_end = kafka_end
 
 
-def ranges_of(ref: Ref, start: int, end: End, events_max: int) -> list[Range]:
-    """Ranges of a log, or of all partitions of one in Kafka, from an offset on up to where it is to stop."""
-    ends = in_partitions(ref, end)
+def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
+    """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`."""
     if isinstance(ref, KafkaRef):
         return kafka_ranges(ref.scan, start, ends, events_max)
     return ranges(start, ends[ref.partition], events_max, ref.partition)
 
 
 def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Range]:
-    """Ranges of about equal size, none above `events_max`; one empty range where there is nothing to read."""
+    """Ranges of about equal size, of at most `events_max` events; one empty range if there are none."""
     count = max(1, -(-(end - start) // events_max))
     bounds = [start + (end - start) * n // count for n in range(count + 1)]
     return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
 
 
 def kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
-    """Ranges of a topic's partitions, from an offset of each up to where it is to stop. They are made of whole
-    stretches, together not above `events_max` events where a single one is not."""
+    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole stretches, and
+    have at most `events_max` events unless a single stretch has more."""
     made: list[Range] = []
     for one in scan.partitions:
         end = min(ends.get(one.partition, 0), one.end)
@@ -72,7 +69,7 @@ def _runs(stretches: Sequence[Stretch], events_max: int) -> Iterator[list[Stretc
 
 
 def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:
-    """The stored events of a range. Raises LogError; LogCorrupted where one is missing, ReplayError where the log has
+    """The stored events of a range. Raises LogError, LogCorrupted if one is missing, and ReplayError if the log has
     become shorter."""
     if wanted.start == wanted.end:
         return
@@ -86,7 +83,7 @@ def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int
 
 @contextmanager
 def look_at(log: LogRef, wanted: Range) -> Iterator[Look]:
-    """A look at a data directory that has a range. Raises LogError, ReplayError where the log has become shorter."""
+    """Open a data directory that must hold a range. Raises LogError, and ReplayError if the log has become shorter."""
     with look(log.path) as opened:
         if opened.next_offset < wanted.end:
             end = opened.next_offset

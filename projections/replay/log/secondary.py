@@ -1,18 +1,17 @@
-"""A look at a log folder, whether a service writes to it or not.
+"""Reads a log folder while a service may write to it.
 
-What it is for: reading beside the running service. A second writer would fail on the lock, and a read-only opening
-fails now and then while the service moves files; a RocksDB *secondary* reads table files and write-ahead logs without
-changing any, though on a folder in use it misses what is moved while it opens.
+A second writer would fail on the lock, and a read-only RocksDB fails now and then while the service moves files. A
+RocksDB *secondary* reads table files and write-ahead logs without changing any, but misses files that are moved while
+it opens.
 
-Method. RocksDB is given the files as they are at one instant (see `frozen`), in a folder of its own, which is removed
-as soon as it has opened them all. What a look shows is of the moment at which it was taken, and holds everything that
-was durable then: events, indexes and state belong together.
+Method. RocksDB opens the files as of one instant (see `frozen`) in a temporary folder, which is removed once all are
+open. The log then shows everything that was durable at that instant; events, indexes and state belong together.
 
-What RocksDB does not report. A write-ahead log that is cut or damaged simply seems to end there. So the end is held
-against `DURABLE`, the offset up to which the service has synced: a log that ends before it is damaged. Whether every
-event up to the end is there shows when they are read, which fails at the first that is missing.
+Damage that RocksDB does not report: a write-ahead log that is cut or damaged seems to end there. So the end is compared
+with `DURABLE`, the offset up to which the service has synced: a log that ends before it is damaged. A missing event
+before the end is found when it is read.
 
-What it does not do: wait for anything. For later events, look again.
+Non-goal: following. For later events, open the folder again.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
 
 
 class Look(RocksDbLog):
-    """The log in a folder as it is now: every reading method of `EventLog`, and none that writes.
+    """The log in a folder as of one instant: the reading methods of `EventLog`, and none that writes.
 
-    `durable_offset` leaves out what a running service has written and not synced yet.
+    `durable_offset` leaves out events that a running service has not synced yet.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take a look. Raises LogError as `events.logs.log` has them: a missing folder is a LogNotAFolder."""
+        """Open the folder. Raises LogError, as `events.logs.log`; a missing folder is a LogNotAFolder."""
         if not (path / "CURRENT").is_file():
             raise LogNotAFolder(_why_no_log(path))
         check_regular(path)
         synced, written = _durable_mark(path), is_written(path)
         self._path = path
         self._flushing = threading.Lock()
-        self._failure = "being opened for writing, which a look is not"
+        self._failure = "being opened for writing: this copy can only be read"
         self._closed = False
         self._cut = None
         self._database = _open(path)
@@ -67,13 +66,15 @@ class Look(RocksDbLog):
         self._durable_offset = synced if written and synced else self._next_offset
 
     def read_through(self) -> None:
-        """Read all that is found by key, the state and the indexes, so that a byte that turned there does not pass
-        unseen: RocksDB checks what it reads. It takes about a second for ten million events. Raises LogCorrupted."""
+        """Read the whole state and all indexes, so that RocksDB checks their checksums. Raises LogCorrupted.
+
+        It takes about a second for ten million events.
+        """
         for _ in self._each_view(b"", b"\xff"):
             pass
 
     def newest_before(self, shard_keys: Sequence[str], end: int) -> Iterator[int]:
-        """The offset of the newest event of each of some shards before `end`; -1 where there is none."""
+        """The offset of the newest event before `end` in each of some shards; -1 if there is none."""
         runs = [run_prefix(SHARD, one) for one in shard_keys]
         found = [self._newest_here(run, end) for run in runs]
         missing = {run for run, offset in zip(runs, found, strict=True) if offset < self._start_offset}
@@ -92,7 +93,7 @@ class Look(RocksDbLog):
 
 @contextmanager
 def look(path: Path) -> Iterator[Look]:
-    """A look at a log folder, closed afterwards. Raises LogError."""
+    """A log folder as of now, closed afterwards. Raises LogError."""
     log = Look(path)
     try:
         yield log
@@ -101,7 +102,7 @@ def look(path: Path) -> Iterator[Look]:
 
 
 def is_written(path: Path) -> bool:
-    """Whether a process holds the folder open for writing, as far as Linux shows."""
+    """True if a process holds the folder open for writing, according to /proc/locks."""
     try:
         inode = (path / "LOCK").stat().st_ino
         locks = Path("/proc/locks").read_text()
@@ -111,7 +112,7 @@ def is_written(path: Path) -> bool:
 
 
 class _Secondary(Database):
-    """A database opened beside its writer, from files that are frozen in `place`."""
+    """A database opened beside its writer, from the frozen files in `place`."""
 
     def __init__(self, path: Path, place: Path) -> None:
         access = AccessType.secondary(str(place))
@@ -126,7 +127,7 @@ class _Secondary(Database):
 
 
 def _options() -> Options:
-    """A secondary keeps every file open: the names by which it has found them are gone soon."""
+    """A secondary keeps every file open, because their names in the temporary folder are removed."""
     options, tables = Options(raw_mode=True), BlockBasedOptions()
     tables.set_block_cache(Cache(CACHE_BYTES))
     options.create_if_missing(False)
@@ -138,7 +139,7 @@ def _options() -> Options:
 
 
 def _open(path: Path) -> _Secondary:
-    """Open what is there now. Raises LogError, which names the folder itself."""
+    """Open the current files. Raises LogError, which names the folder of the log."""
     try:
         with frozen(path) as place:
             return _Secondary(path, place)
@@ -149,7 +150,7 @@ def _open(path: Path) -> _Secondary:
 
 
 def _end(database: Database) -> int:
-    """The next offset, on which events and state agree. Raises LogCorrupted."""
+    """The next offset, which must be the same for events and state. Raises LogCorrupted."""
     end = database.tail()
     stored = int.from_bytes(database.get_view(NEXT_KEY) or b"", "big")
     if stored != end:
@@ -171,7 +172,7 @@ def _identity(database: Database) -> str:
 
 
 def _durable_mark(path: Path) -> int:
-    """The offset in the file DURABLE (see `events.logs.rocksdb_recovery`), 0 where there is none that counts."""
+    """The offset in the file DURABLE (see `events.logs.rocksdb_recovery`); 0 if it is missing or invalid."""
     try:
         raw = (path / "DURABLE").read_bytes()[:8]
     except OSError:

@@ -1,39 +1,52 @@
-"""Comparing what the events come to with what the live projection has, topic by topic, by the hash of their state.
+"""Compares the live state with the state rebuilt from the events, topic by topic, by the hash of their bytes.
 
-A log holds both: events, and the state that was committed with them. If they ever disagree, one of the two is wrong:
-a topic changed without an event, an event came without its change, or a byte on the disk turned.
+A log has both: events, and the state that was committed with them. If they differ, one of the two is wrong: a topic
+changed without an event, an event came without its change, or a byte on the disk flipped.
 
-Method. One look at the folder fixes both sides at the same offset, however busy the service is. Spark rebuilds every
-topic from the events alone; the live side is hashed as it is stored. Topics that differ are then shown one by one, with
-both sides and the first event after which they part (see `parting`). Brokers and settings are compared too, under the
-empty shard key. Topics begin at the newest snapshot, if there is one: then what is proved is what came after it, and
-`from_scratch` proves all.
+Method. The live side is fixed first, then topics are rebuilt from events up to the same offsets, however busy the
+service is. Topics that differ are then shown one by one, with both sides and the first event after which they differ
+(see `parting`). Brokers and settings are compared too, under the empty shard key. Topics of a data directory begin at
+the newest snapshot, if there is one: this proves what came after it, and `from_scratch` proves everything.
 
-A log in Kafka has no state beside it; the live side is then that of a gateway or worker (see `compare_kafka`).
+A log in Kafka has no state. `--data DIR` is then the data folder of a gateway or worker, live or a copy: a log for each
+partition, in `partition-00000` and so on. A worker has the partitions that it owned; missing ones are not compared.
+`--http` is a running gateway (see `compare_gateway`).
 
-What it does not do: look at moments of the past. The live side is as it is now.
+Non-goal: points in time in the past. The live side is the current one.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 
 from events.codec import decode_event
-from events.logs.log import read_one, shard_offsets
-from events.names import CLUSTER_SHARD
+from events.logs.log import EventLog, LogError
+from events.names import ShardKey
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import KafkaRef, Ref, looked_at
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, looked_at, scanned
+from projections.replay.log.secondary import Look
 from projections.replay.outcome import Options, Outcome
-from projections.replay.rebuild.beginning import beginning, said
-from projections.replay.rebuild.differences import cluster_difference, difference, different, live_hashes, outcome
-from projections.replay.rebuild.parting import History
-from projections.replay.rebuild.rebuild import rebuilt_topics
+from projections.replay.rebuild.differences import Difference, cluster_difference, difference, live_hashes, outcome
+from projections.replay.rebuild.explaining import Excerpt
+from projections.replay.rebuild.folded_topics import HASHES, hash_rows
+from projections.replay.rebuild.parting import History, Parting
+from projections.replay.rebuild.rebuild import beginning, begun_at
+from projections.replay.runner import Runner
+from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows
 from projections.store.store import TopicStore
 from projections.store.stored_topics import stored_values
 
+PARTED_MAX = 500
+"""Of a log in Kafka: for how many topics the first event after which they differ is searched."""
+NOT_SEARCHED = Parting(None, f"not looked into: more than {PARTED_MAX} topics differ")
+Key = tuple[int, str]
+"""A log partition and a shard key."""
+
 
 def check_compare(ref: Ref, options: Options) -> None:
-    """See, without Spark, that both sides are named. Raises ReplayError."""
+    """Check, before Spark starts, that both sides are named. Raises ReplayError."""
     named = options.more.keys() & {"data", "http"}
     if isinstance(ref, KafkaRef):
         if len(named) != 1:
@@ -45,29 +58,101 @@ def check_compare(ref: Ref, options: Options) -> None:
         raise ReplayError("--data and --http are for a log in Kafka: a data directory has its own live state")
 
 
-def run_compare(session: SparkSession, ref: Ref, options: Options) -> Outcome:
+def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """The sub-command: both sides of every topic; differences are found.
 
     Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker, or `http`, the
     address of a gateway. Raises ReplayError.
     """
     if options.at is not None:
-        raise ReplayError("compare goes without --at: the live projection is as it is now")
+        raise ReplayError("compare does not take --at: it compares with the current live state")
     check_compare(ref, options)
-    if isinstance(ref, KafkaRef):
-        from projections.replay.rebuild.compare_kafka import compare_kafka
+    if isinstance(ref, LogRef):
+        with looked_at(ref) as log:
+            end: Ends = {ref.partition: log.next_offset}
+            begin = beginning(ref, end, options)
+            return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
+    if "http" in options.more:
+        from projections.replay.rebuild.compare_gateway import with_gateway
 
-        return compare_kafka(session, ref, options)
-    with looked_at(ref) as log:
-        end, live = log.next_offset, live_hashes(log, ref.partition)
-        begin = beginning(ref, end, options)
-        rows = different(session, rebuilt_topics(session, ref, end, begin), live).collect()
-        differences = [
-            difference(History(log, row["shard"]), stored_values(log, row["shard"]), row.asDict()) for row in rows
-        ]
-        cluster = (decode_event(offset, read_one(log, offset)) for offset in shard_offsets(log, CLUSTER_SHARD))
-        differences += cluster_difference(cluster, TopicStore(log).durable_cluster, ref.partition)
-    return said(outcome(differences, len(live), {ref.partition: end}, options), begin, end)
+        return with_gateway(runner, ref, str(options.more["http"]), options)
+    data = Path(options.more["data"])
+    with ExitStack() as opened:
+        logs = _logs_in(data, ref, opened)
+        ref, ends = _reaching(ref, {partition: log.next_offset for partition, log in logs.items()}, data)
+        return _with_logs(runner, ref, logs, ends, AT_FIRST, options)
 
 
-# --- telling
+def excerpts(runner: Runner, ref: Ref, ends: Ends, keys: Collection[Key]) -> dict[Key, EventLog]:
+    """The events of some shards before `ends`, by log partition and shard key. Raises ReplayError."""
+    found: dict[Key, Excerpt] = {key: Excerpt(ends[key[0]]) for key in keys}
+    if keys:
+        only = frozenset(shard for _, shard in keys)
+        rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=only)
+        for log_partition, shard, offset, value in rows_of(rows):
+            if (log_partition, shard) in found:
+                found[log_partition, shard].add(offset, shard, None, value)
+    return dict(found)
+
+
+def _with_logs(
+    runner: Runner, ref: Ref, logs: Mapping[int, Look], ends: Ends, begin: Beginning, options: Options
+) -> Outcome:
+    """Compare with the state in `logs`, by log partition. Raises ReplayError."""
+    live = {key: one for partition, log in logs.items() for key, one in live_hashes(log, partition).items()}
+    rows = fold_shards(runner, ref, ends, hash_rows, HASHES, begin=begin)
+    rebuilt = {(partition, shard): one for partition, shard, one in rows_of(rows)}
+    keys = sorted(key for key in live.keys() | rebuilt.keys() if live.get(key) != rebuilt.get(key))
+    if isinstance(ref, LogRef):
+        events: Mapping[Key, EventLog] = {key: logs[key[0]] for key in keys}
+    else:
+        events = excerpts(runner, ref, ends, keys[:PARTED_MAX])
+    differences = []
+    for key in keys:
+        partition, shard = key
+        hashes = rebuilt.get(key), live.get(key)
+        if key in events:
+            stored = stored_values(logs[partition], ShardKey(shard))
+            differences.append(difference(History(events[key], shard), stored, partition, shard, hashes))
+        else:
+            differences.append(Difference(shard, None, None, *hashes, NOT_SEARCHED, partition))
+    for partition, stored_events in cluster_events(ref, ends).items():
+        if partition in logs:
+            records = (decode_event(offset, value) for offset, value in stored_events)
+            differences += cluster_difference(records, TopicStore(logs[partition]).durable_cluster, partition)
+    return outcome(differences, len(live), {partition: ends[partition] for partition in logs}, options)
+
+
+def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, Look]:
+    """The logs in a folder, by log partition. Raises ReplayError."""
+    logs = {}
+    for one in ref.scan.partitions:
+        folder = data / f"partition-{one.partition:05}"
+        if folder.is_dir():
+            try:
+                logs[one.partition] = Look(folder)
+            except LogError as error:
+                raise ReplayError(str(error)) from error
+            opened.callback(logs[one.partition].close)
+    if not logs:
+        raise ReplayError(
+            f"{data} holds no partition of {ref.text}: name the folder that `topicwright gateway --data`, or "
+            "`topicwright worker --data`, was given"
+        )
+    return logs
+
+
+def _reaching(ref: KafkaRef, reached: Ends, data: Path) -> tuple[KafkaRef, Ends]:
+    """The topic, scanned again if it does not have these events yet, and where to stop in each partition."""
+
+    def missing(ref: KafkaRef) -> list[int]:
+        return [one.partition for one in ref.scan.partitions if one.end < reached.get(one.partition, 0)]
+
+    if missing(ref):
+        ref = scanned(ref.topic)
+        for partition in missing(ref):
+            raise ReplayError(
+                f"{data} has {reached[partition]} events of partition {partition}, which {ref.text} does not have: "
+                "it is the folder of another topic, or the topic has lost events"
+            )
+    return ref, {one.partition: reached.get(one.partition, 0) for one in ref.scan.partitions}

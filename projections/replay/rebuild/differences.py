@@ -1,15 +1,13 @@
-"""Differences between live state and what its events come to: as values, as lines for people, as rows."""
+"""Differences between the live state and the rebuilt one: as values, as lines for people, as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from controller.machine.apply import apply_cluster, concerns_topic
+from controller.machine.apply import apply_cluster
 from controller.machine.state import Cluster, Topic
 from events.catalog import Partition, Recorded
 from events.names import CLUSTER_SHARD
@@ -23,22 +21,13 @@ from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
 
 HASH_SHOWN = 16
-
-
 SIDES_SHOWN = 12  # fields of one difference
-
-
-_LIVE = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("live_hash", pa.string())])
-
 
 Side = Topic | Cluster | None
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What is not the same on both sides; None stands for no topic, shard "" for brokers and settings.
-
-    `log_partition` is the log, where several were compared.
-    """
+    """A topic that differs. None stands for no topic, shard "" for brokers and settings."""
 
     shard: str
     rebuilt: Side
@@ -50,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def outcome(differences: list[Difference], topics: int, ends: Ends, options: Options) -> Outcome:
-    """What came of comparing so many topics."""
+    """The result of comparing so many topics."""
     differences.sort(key=lambda one: (one.log_partition, one.shard))
     lines = _lines(differences, topics, ends, options.limit)
     about = {**offsets_row(ends), "topics": topics}
@@ -62,7 +51,7 @@ Hashes = dict[tuple[int, str], str]
 
 
 def live_hashes(log: Look, partition: int) -> Hashes:
-    """The hash of every topic's state as it is stored, or would be in one piece."""
+    """The hash of every topic's stored state by key; of one in several blocks, the hash of its state in one piece."""
     return {(partition, key): state_hash(_whole(values)) for key, values in each_stored(log.scan(TOPIC))}
 
 
@@ -75,39 +64,25 @@ def _whole(values: Sequence[bytes]) -> bytes:
         return b"".join(values)
 
 
-def different(session: SparkSession, rebuilt: DataFrame, live: Hashes) -> DataFrame:
-    """The shards whose hash is not the same on both sides: log_partition, shard, state_hash, live_hash; a null hash
-    means no topic."""
-    rows = [(partition, shard, live_hash) for (partition, shard), live_hash in live.items()]
-    stored = session.createDataFrame(pa.Table.from_arrays(_columns(rows), schema=_LIVE))
-    keys = ["log_partition", "shard"]
-    both = rebuilt.select(*keys, "state_hash").join(stored, keys, "full_outer")
-    return both.where("not (state_hash <=> live_hash)")
-
-
-def _columns(rows: Sequence[tuple[int, str, str]]) -> list[Any]:
-    return [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(_LIVE)]
-
-
-def difference(history: History, stored: Sequence[bytes], row: Mapping[str, Any]) -> Difference:
-    """How a topic differs whose hashes do: its events, the values that are stored of it, and the row of `different`."""
-    shard, hashes = row["shard"], (row["state_hash"], row["live_hash"])
+def difference(
+    history: History, stored: Sequence[bytes], log_partition: int, shard: str, hashes: tuple[str | None, str | None]
+) -> Difference:
+    """The difference of a topic, from its events and its stored values; `hashes` are those of the rebuilt and the live
+    one."""
     rebuilt = history.after(len(history.offsets))
     try:
         live = decode_topic(stored) if stored else None
     except msgspec.DecodeError as error:
         unreadable = Parting(None, f"the live side cannot be read: {error}")
-        return Difference(shard, rebuilt, None, *hashes, unreadable, row["log_partition"])
-    return Difference(shard, rebuilt, live, *hashes, parting(history, live), row["log_partition"])
+        return Difference(shard, rebuilt, None, *hashes, unreadable, log_partition)
+    return Difference(shard, rebuilt, live, *hashes, parting(history, live), log_partition)
 
 
 def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
-    """Brokers and settings, if they are not the same on both sides."""
+    """The difference of brokers and settings, if there is one."""
     rebuilt = Cluster()
     seen, unseen = live == rebuilt, Parting(None, UNEXPLAINED)
     for record in records:
-        if concerns_topic(record.event):
-            continue  # a request for a topic without a name
         rebuilt = apply_cluster(rebuilt, record)
         if rebuilt == live:
             seen = True
@@ -118,7 +93,7 @@ def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition
 
 def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: int) -> Iterator[str]:
     if not differences:
-        yield f"The live state of {many(topics, 'topic')} is what the events come to, as of {as_of(ends)}."
+        yield f"The live state of {many(topics, 'topic')} matches the events, as of {as_of(ends)}."
         return
     yield f"{many(len(differences), 'difference')} between the live state and the events, as of {as_of(ends)}:"
     for one in differences[:limit]:
@@ -131,7 +106,7 @@ def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: in
         if one.parting.offset is None:
             yield f"  {one.parting.event}"
         else:
-            yield f"  they part at offset {one.parting.offset}: {one.parting.event}"
+            yield f"  they differ from offset {one.parting.offset} on: {one.parting.event}"
     if len(differences) > limit:
         yield f"… and {len(differences) - limit} more: --json shows all"
 
@@ -150,7 +125,7 @@ def _shown(full_hash: str | None, side: Side) -> str:
 
 
 def _sides(one: Difference) -> Iterator[tuple[str, object, object]]:
-    """What is not the same: its name, and how it is on each side."""
+    """The parts that differ: name, rebuilt value, live value."""
     rebuilt, live = _parts(one.rebuilt), _parts(one.live)
     for name in dict.fromkeys((*rebuilt, *live)):
         mine, theirs = rebuilt.get(name, "nothing"), live.get(name, "nothing")
@@ -159,7 +134,7 @@ def _sides(one: Difference) -> Iterator[tuple[str, object, object]]:
 
 
 def _parts(side: Side) -> dict[str, Any]:
-    """a side in parts that can be shown one by one."""
+    """A side by the names of its parts."""
     match side:
         case None:
             return {}

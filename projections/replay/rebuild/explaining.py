@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -20,16 +20,22 @@ from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
+from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions, looked_at
 from projections.replay.outcome import Options, Outcome
+from projections.replay.runner import events_of
 from projections.views import lines
 from projections.views.events import ExplanationView
 
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
-    from projections.replay.log.log_ref import Ends, Ref
+class _Row(NamedTuple):
+    """Some columns of an event."""
 
-_COLUMNS = ("log_partition", "offset", "shard", "topic", "request_id", "value")
+    log_partition: int
+    offset: int
+    shard: str
+    topic: str | None
+    request_id: str | None
+    value: bytes
 
 
 class Excerpt(InMemoryLog):
@@ -66,15 +72,13 @@ class Excerpt(InMemoryLog):
         return (range(offset, offset + 1) for offset in offsets[bisect_left(offsets, start) : stop])
 
 
-def run_explain(_: SparkSession | None, ref: Ref, options: Options) -> Outcome:
+def run_explain(_: object, ref: Ref, options: Options) -> Outcome:
     """Explain the topic named `options.subject` or, if no event concerns such a topic, the request with that id.
 
     Raises ReplayError if there is neither, or the log cannot be read.
     """
     if not options.subject:
         raise ReplayError("name the topic or the request id to explain")
-    from projections.replay.log.log_ref import has_partitions
-
     explanations = explained(ref, options.subject, options.at)
     rows = [_as_row(partition, one) for partition, one in explanations.items()]
     return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
@@ -84,8 +88,6 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
     """The explanation of a topic or a request as of a point in time, by log partition. A request may have topics in
     several partitions. Raises ReplayError.
     """
-    from projections.replay.log.log_ref import LogRef, ends_of, looked_at
-
     ends = ends_of(ref, at)
     if isinstance(ref, LogRef):
         with looked_at(ref) as log:
@@ -119,15 +121,10 @@ def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
     return {n: excerpt((row for row in rows if row.log_partition == n), ends[n]) for n in numbers}
 
 
-def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[Any], bool]) -> Iterator[Any]:
-    """The events before `ends` that `is_wanted` selects, as rows of _COLUMNS."""
-    from projections.replay.spark.local import local_session
-    from projections.replay.spark.local_frame import LocalRow
-    from projections.replay.spark.source import events_frame
-
-    frame: Any = events_frame(local_session(), ref, columns=_COLUMNS, end=ends)
-    for batch in frame.batches():
-        yield from filter(is_wanted, map(LocalRow, batch.to_pylist()))
+def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[_Row], bool]) -> Iterator[_Row]:
+    """The events before `ends` that `is_wanted` selects."""
+    for batch in events_of(ref, ends, _Row._fields).batches():
+        yield from filter(is_wanted, map(_Row._make, zip(*(one.to_pylist() for one in batch.columns), strict=True)))
 
 
 def _as_row(partition: int, explanation: ExplanationView) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Itera
         yield from lines.explanation(one)
 
 
-def excerpt(rows: Iterable[Row], end: int) -> Excerpt:
+def excerpt(rows: Iterable[_Row], end: int) -> Excerpt:
     """A log with the events in `rows`, which have `offset`, `shard`, `request_id` and `value`."""
     log = Excerpt(end)
     for row in sorted(rows, key=lambda row: row.offset):

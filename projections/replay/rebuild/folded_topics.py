@@ -1,11 +1,9 @@
-"""Folds the events of some shards into topics. Runs in Spark's workers."""
+"""Folds the events of shards into topics, with the machine's `apply`. Runs in Spark's workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from itertools import groupby
-from operator import itemgetter
 
 import pyarrow as pa
 from msgspec.structs import astuple
@@ -13,11 +11,9 @@ from msgspec.structs import astuple
 from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
 from events import catalog
-from events.codec import OF_NO_PARTITION, decode_event
-from projections.replay.spark.columns import PARTITION, TEXTS
-from projections.replay.spark.folding import Row, Stored
-from projections.replay.spark.packed import Pack
-from projections.replay.spark.snapshot_packs import begun
+from events.codec import OF_NO_PARTITION, decode_event, place_of
+from projections.replay.log.columns import PARTITION, TEXTS
+from projections.replay.shards import Row, Shard, Stored, begun
 from projections.store.stored_topics import decode_topic, encode_topic
 from projections.text.names import topic_id_text
 
@@ -40,6 +36,7 @@ TOPICS = pa.schema(
     ]
 )
 """`waiting_request` is the unanswered create request, if any; `last_offset` is the newest event of the shard."""
+HASHES = pa.schema([TOPICS.field(name) for name in ("log_partition", "shard", "state_hash")])
 
 
 def state_hash(stored: bytes) -> str:
@@ -47,58 +44,51 @@ def state_hash(stored: bytes) -> str:
     return sha256(stored).hexdigest()
 
 
-def topics_of_share(packs: Iterator[Pack]) -> Iterator[Row]:
-    """Fold the events of some shards into topics, as rows of TOPICS.
+def topic_rows(shards: Iterable[Shard]) -> Iterator[Row]:
+    """The topic of each shard that has one, as a row of TOPICS."""
+    for log_partition, shard, events in shards:
+        topic, last_offset = folded(events)
+        if topic is not None:
+            yield _topic_row(log_partition, shard, topic, last_offset)
+
+
+def hash_rows(shards: Iterable[Shard]) -> Iterator[Row]:
+    """The same, as a row of HASHES."""
+    for log_partition, shard, events in shards:
+        topic, _ = folded(events)
+        if topic is not None:
+            yield log_partition, shard, state_hash(encode_topic(topic))
+
+
+def folded(events: Iterable[Stored]) -> tuple[Topic | None, int]:
+    """The topic that the events of a shard come to, and the newest offset.
 
     A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
     the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
     this does not detect every damaged event; the checks of invariants decode all events.
     """
-    for log_partition, of_partition in groupby(packs, key=itemgetter(0)):
-        shards = _Shards()
-        for _, pack in of_partition:
-            for key, offset, value, place in pack:
-                shard = shards[key]
-                if offset < 0:
-                    shard.topic, shard.newest = decode_topic([value]), begun(offset)
-                    continue
-                shard.newest = offset
-                if place >= 0:
-                    if shard.pending:
-                        shard.pending[place] = offset, value
-                    else:
-                        shard.pending = {place: (offset, value)}
-                elif place == OF_NO_PARTITION:
-                    record = decode_event(offset, value)
-                    if shard.pending and type(record.event) not in _INDEPENDENT_OF_LEADERS:
-                        shard.apply_pending()
-                    shard.topic = apply_topic(shard.topic, record)
-        for key, shard in shards.items():
-            shard.apply_pending()
-            if shard.topic is not None:
-                yield _topic_row(log_partition, key, shard.topic, shard.newest)
+    topic: Topic | None = None
+    newest, pending = -1, dict[int, Stored]()
+    for offset, value in events:
+        if offset < 0:
+            topic, newest = decode_topic([value]), begun(offset)
+            continue
+        newest, place = offset, place_of(offset, value)[1]
+        if place >= 0:
+            pending[place] = offset, value
+        elif place == OF_NO_PARTITION:
+            record = decode_event(offset, value)
+            if pending and type(record.event) not in _INDEPENDENT_OF_LEADERS:
+                topic = _applied(topic, pending)
+            topic = apply_topic(topic, record)
+    return _applied(topic, pending), newest
 
 
-class _Shard:
-    """The state of a fold: the topic, its newest offset, and the last unapplied change of each partition."""
-
-    __slots__ = ("newest", "pending", "topic")
-
-    def __init__(self) -> None:
-        self.topic: Topic | None = None
-        self.newest = -1
-        self.pending: dict[int, Stored] | None = None
-
-    def apply_pending(self) -> None:
-        for offset, value in (self.pending or {}).values():
-            self.topic = apply_topic(self.topic, decode_event(offset, value))
-        self.pending = None
-
-
-class _Shards(dict[str, _Shard]):
-    def __missing__(self, key: str) -> _Shard:
-        shard = self[key] = _Shard()
-        return shard
+def _applied(topic: Topic | None, pending: dict[int, Stored]) -> Topic | None:
+    for offset, value in pending.values():
+        topic = apply_topic(topic, decode_event(offset, value))
+    pending.clear()
+    return topic
 
 
 _INDEPENDENT_OF_LEADERS = frozenset(

@@ -1,12 +1,12 @@
-"""Where two sides of a topic part: the first event that the live side does not show, found by halving the history.
+"""Finds the first event that the live side of a topic does not reflect, by bisecting the history.
 
-Halving needs something that, once true, stays true as events are added: "the rebuilt topic has gone past the live one".
-Each part of a topic only moves forward during one life of it: partition epochs rise with every change of a partition,
-partitions are only added, brokers only confirm until the topic is ready, who waits is answered once, and configs are
-counted by their changes. So after some prefix of the events a part of the rebuilt topic is further than in the live
-one, or as far with other content, and stays so. The last event of the shortest such prefix is where they part.
+Bisection needs a condition that stays true once it is true: "the rebuilt topic is past the live one". Within one life
+of a topic each of its parts only moves forward: every change of a partition raises its epoch, partitions are only
+added, brokers only confirm until the topic is ready, a waiting request is answered once, and configs are counted by
+their changes. So from some event on, a part of the rebuilt topic is further than in the live one, or as far with other
+content, and stays so. The last event of the shortest such prefix is the result.
 
-Each probe folds its prefix anew, so memory does not grow with the history.
+Each probe folds its prefix again, so memory does not grow with the history.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from events.names import ShardKey
 from projections.text.wording import event_text
 
 _ENDS = catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
-UNEXPLAINED = "no event of the log explains what the live side has"
+UNEXPLAINED = "no event in the log leads to the live state"
 
 
 class Parting(msgspec.Struct, frozen=True):
-    """The first event that the live side does not show: its offset, and what it says.
+    """The first event that the live side does not reflect: its offset and its text.
 
-    `offset` is None where the live side has what the log never said.
+    `offset` is None if no event leads to the live state.
     """
 
     offset: int | None
@@ -39,7 +39,7 @@ class Parting(msgspec.Struct, frozen=True):
 
 
 class History:
-    """The events of one shard, which can be folded up to any of them."""
+    """The events of one shard, and the topic after any number of them."""
 
     def __init__(self, log: EventLog, shard: str) -> None:
         self._log = log
@@ -63,7 +63,7 @@ class History:
 
 
 def parting(history: History, live: Topic | None) -> Parting:
-    """Where the history of a shard goes past the live topic (None: no topic). Raises CannotApply."""
+    """The first event after which the rebuilt topic is past the live one (None: no topic). Raises CannotApply."""
     passed = _gone(history) if live is None else _passed(history, live)
     probes = range(len(history.offsets) + 1)
     shortest = bisect_left(probes, True, key=passed)
@@ -74,7 +74,7 @@ def parting(history: History, live: Topic | None) -> Parting:
 
 
 def _gone(history: History) -> Callable[[int], bool]:
-    """Whether the topic that is there in the end was created by so many events."""
+    """A function of a count: true if the topic that exists in the end was created by that many events."""
     born: int | None = None
     lives = False
     for number, record in enumerate(history.records()):
@@ -86,7 +86,7 @@ def _gone(history: History) -> Callable[[int], bool]:
 
 
 def _passed(history: History, live: Topic) -> Callable[[int], bool]:
-    """Whether the topic has gone past `live` after so many events: false up to some count, and true from there on."""
+    """A function of a count: true if the topic is past `live` after that many events. Once true, it stays true."""
     born = bisect_left(history.offsets, live.created_offset)
     changes = _config_changes(history, live)
 
@@ -103,11 +103,11 @@ def _passed(history: History, live: Topic) -> Callable[[int], bool]:
 
 
 def is_past(topic: Topic, live: Topic) -> bool:
-    """Whether any part of a topic, but for its configs, is further than in `live`, or as far with other content."""
+    """True if a part of a topic, except its configs, is further than in `live`, or as far with other content."""
     if (topic.name, topic.created_at_ms) != (live.name, live.created_at_ms):
         return True
     if topic.topic_id != live.topic_id and (topic.ready_at_ms is not None or topic.propagated):
-        return True  # before that a cluster that carries decisions out may still give it another id
+        return True  # until then the target cluster may still assign another id
     if len(topic.partitions) > len(live.partitions):
         return True
     for mine, theirs in zip(topic.partitions, live.partitions, strict=False):
@@ -124,8 +124,8 @@ def is_past(topic: Topic, live: Topic) -> bool:
 
 
 def _config_changes(history: History, live: Topic) -> list[int]:
-    """The offsets of the changes of configs, the creation among them, that `live` does not show: those after the
-    newest that left the configs as it has them."""
+    """The offsets of the config changes, creation included, that `live` does not reflect: those after the newest one
+    that led to its configs."""
     unseen: list[int] = []
     for record in history.records():
         event = record.event

@@ -1,30 +1,26 @@
-"""What other policies, or other settings, would have made of every past request.
+"""Tries other policies or other settings on every recorded request.
 
-Each recorded request is decided once more with the changes to try, and the result is put beside what was
-recorded: refused now, let through now, refused otherwise, done otherwise. Counts are by change, principal and rule,
-with the first examples of each.
+Each request is decided again with the changes, and the result is compared with the recorded one: refused now, let
+through now, refused otherwise, done otherwise. Counts are by change, principal and rule, each with its first examples.
 
-The method's limit, on purpose: a request is decided on the **recorded** state before it, not on the history that
-would have followed from the changes. A topic that would have been refused still counts as existing for the requests
-after it, so each count says what the change does to the requests that really were made, one by one.
+A deliberate limit: each request is decided on the **recorded** state before it, not on the history that would have
+followed from the changes. A topic whose creation would have been refused still exists for later requests. So each count
+tells the effect on the requests that were really made, one by one.
 
-Policies are loaded where the requests are decided, once for each share of the log and each settings in force, asked in
-the order of the shards (so a policy that keeps count over topics sees another order than it did), and closed at the
-end. Where no policy is given, recorded verdicts stand; a request that only now comes as far as a policy has none, and
-is shown as unjudged.
+Policies are loaded in the tasks, once for each bucket of the shards and each effective settings, and closed at the end.
+They get the requests by shard, so a policy that counts topics sees another order than it did. Without a policy in the
+hypothesis, recorded verdicts apply; a request that now reaches the policies for the first time has none, and counts as
+unjudged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Literal
 
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
@@ -33,13 +29,21 @@ from controller.machine.state import Cluster, State
 from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
-from events.codec import decode_event
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import End, Ends, Ref, as_of, ends_of, offsets_row
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
-from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, ship_policies, what_if
-from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.replay.redecide.recorded import (
+    OfShard,
+    RecordedRequest,
+    Timeline,
+    Unfit,
+    recorded_requests,
+    records_of,
+    timelines_of,
+)
+from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, policy_modules, what_if
+from projections.replay.runner import Runner
+from projections.replay.shards import Clusters, Shard, cluster_events, fold_shards
 from projections.text.wording import many
 
 EXAMPLES_MAX = 3  # of each count
@@ -51,17 +55,17 @@ CHANGES: dict[Change, str] = {
     "let-through": "was refused, would be done",
     "refused-otherwise": "was refused, would be refused by another rule",
     "done-otherwise": "was done, would be done otherwise",
-    "unjudged": "was refused, would come as far as the policies, which were never asked about it",
+    "unjudged": "was refused, would now reach the policies, which have no recorded verdict on it",
     "observed": "was done, would be done with a rule's objection recorded",
 }
-"""What can become of a request, in words, in the order in which it is shown; "" is: nothing else."""
+"""The possible changes, in the order in which they are shown. "" means no change."""
 
 
 # What of one request would change.
 
 
 class Fate(msgspec.Struct, frozen=True, gc=False):
-    """How a request ends: done, or refused with code, message and rule."""
+    """The outcome of a request: done, or refused with code, message and rule."""
 
     code: int = 0
     rule: str = ""
@@ -71,10 +75,10 @@ class Fate(msgspec.Struct, frozen=True, gc=False):
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """What the changes make of one request; `change` is "" where nothing is else.
+    """The effect of the changes on one request; `change` is "" if there is none.
 
-    `refused_by` is the rule that refused it, "" where none did; `now_by` the one that would or, of an `observed`
-    request, those that would object.
+    `refused_by` is the rule that refused it, "" if none did. `now_by` is the rule that would refuse it or, for
+    `observed`, the rules that would object.
     """
 
     change: Change
@@ -89,15 +93,15 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rule(self) -> str:
-        """The rule that counts: the one that would refuse, else the one that did."""
+        """The rule that would refuse the request, else the one that did."""
         return self.now_by or self.refused_by
 
 
-def effects(rows: Iterable[Row], timeline: Timeline, tried: WhatIf, policies: Policies) -> Iterator[Effect]:
-    """What the changes make of each request in rows of (shard key, record), sorted by shard key and offset.
+def effects(rows: Iterable[OfShard], timeline: Timeline, tried: WhatIf, policies: Policies) -> Iterator[Effect]:
+    """The effect on each request in rows of (shard key, record), sorted by shard key and offset.
 
-    Raises ReplayError where events do not fit each other or lack the command behind them, and PolicyLoadError for a
-    policy that cannot be loaded here.
+    Raises ReplayError if events do not follow from each other or lack their command, and PolicyLoadError if a policy
+    cannot be loaded.
     """
     for request in recorded_requests(rows, timeline):
         if isinstance(request, Unfit):
@@ -108,7 +112,7 @@ def effects(rows: Iterable[Row], timeline: Timeline, tried: WhatIf, policies: Po
 
 
 def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, policies: Policies) -> Effect:
-    """What the changes make of one request."""
+    """The effect on one request."""
     events = [record.event for record in request.records]
     was = _fate(events)
     cluster = _with(request.cluster, tried)
@@ -120,7 +124,7 @@ def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, polic
 
 
 def _wording(change: Change, was: Fate, now: Fate) -> tuple[str, str]:
-    """The rule that would have its say, and what is said by it, or else had been said."""
+    """The rule behind a change, and its message: the new one or, if nothing refuses now, the recorded one."""
     if change in ("let-through", "unjudged"):
         return "", was.message
     if now.verdict is not None:
@@ -142,7 +146,7 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
         events = decide_in_full(state, command).events  # type: ignore[arg-type]
         return events, _fate(events)
     if command.api == "Metadata" and not settings.auto_create_topics_enable:
-        message = f"with {AUTO_CREATE}=false nobody would have asked to create it"
+        message = f"with {AUTO_CREATE}=false there would have been no request to create it"
         return (), Fate(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
     command = command if tried.policies is None else replace(command, verdict=None)
     decision = decide_in_full(state, command)
@@ -198,7 +202,7 @@ def _without_verdict(events: Sequence[Event]) -> list[Event]:
 
 
 class Example(msgspec.Struct, frozen=True, gc=False):
-    """One request of a count; `log_partition` is its log, where several were tried."""
+    """One request of a count."""
 
     topic: str
     offset: int
@@ -207,8 +211,8 @@ class Example(msgspec.Struct, frozen=True, gc=False):
 
 
 class Count(msgspec.Struct, frozen=True, gc=False):
-    """How many requests of a principal change in one way, by the same rules (see `Effect`), through one API; with the
-    first of them."""
+    """The number of requests of a principal through one API with the same change by the same rules (see `Effect`), with
+    the first of them."""
 
     change: Change
     principal: str
@@ -223,7 +227,7 @@ Key = tuple[Change, str, str, str, str]
 
 
 class Tally:
-    """Counts effects; memory grows with the number of principals and rules alone. Tallies of parts add up."""
+    """Counts effects. Tallies of parts can be merged. Memory grows only with the number of principals and rules."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -238,12 +242,12 @@ class Tally:
             self._count(key, 1, (Example(one.topic, one.offset, one.message, one.log_partition),))
 
     def merge(self, count: Count) -> None:
-        """Add a count of a part. `requests` is added by hand."""
+        """Add a count of a part; the caller adds up `requests`."""
         key = (count.change, count.principal, count.refused_by, count.now_by, count.api)
         self._count(key, count.count, count.examples)
 
     def counts(self) -> list[Count]:
-        """The counts: by change in the order of CHANGES, the largest first."""
+        """The counts, by change in the order of CHANGES, the largest first."""
         order = list(CHANGES)
         keys = sorted(self._counts, key=lambda key: (order.index(key[0]), -self._counts[key], key))
         return [Count(*key, self._counts[key], tuple(self._examples[key])) for key in keys]
@@ -260,53 +264,50 @@ class Tally:
 
 
 class Backtest(msgspec.Struct, frozen=True):
-    """How many requests there were, what became of those that change, and what policies raised on closing."""
+    """The number of requests, the counts of those that change, and the errors of policies on closing."""
 
     requests: int
     counts: tuple[Count, ...]
     close_failures: tuple[str, ...] = ()
 
     def changed(self, *changes: Change) -> int:
-        """How many requests change in these ways; in any, where none is named."""
+        """The number of requests with these changes; with any, if none is named."""
         return sum(one.count for one in self.counts if not changes or one.change in changes)
 
 
-def run_backtest(session: SparkSession, ref: Ref, options: Options) -> Outcome:
-    """Try `options.policies` and `options.settings` on every request up to `options.at`; what changes is found.
-
-    Raises ReplayError.
-    """
+def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay backtest`: try `options.policies` and `options.settings` on every request up to
+    `options.at`; found if one changes. Raises ReplayError."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
-    done = backtest(session, ref, ends, tried)
+    done = backtest(runner, ref, ends, tried)
     rows = [{**msgspec.to_builtins(one), "of_asks": done.requests} for one in done.counts]
     about = {**offsets_row(ends), "requests": done.requests, "otherwise": done.changed()}
     return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
-    """See, without Spark, that what is to be tried can be tried. Raises ReplayError."""
+    """Check, before Spark starts, that the hypothesis can be tested. Raises ReplayError."""
     tried = what_if(options.policies, options.settings)
     _check(tried, cluster_events(ref, ends_of(ref, options.at)))
 
 
 def _check(tried: WhatIf, clusters: Clusters) -> None:
     try:
-        for cluster in clusters.values():
-            check(tried, timeline_of(cluster))
+        for timeline in timelines_of(clusters).values():
+            check(tried, timeline)
     except PolicyLoadError as error:
         raise ReplayError(str(error)) from error
 
 
-def backtest(session: SparkSession, ref: Ref, end: End, tried: WhatIf) -> Backtest:
-    """Try something on every request of a log before offset `end`, shards beside each other. Raises ReplayError."""
-    clusters = cluster_events(ref, end)
+def backtest(runner: Runner, ref: Ref, ends: Ends, tried: WhatIf) -> Backtest:
+    """Try a hypothesis on every request of a log before `ends`, each shard by itself. Raises ReplayError."""
+    clusters = cluster_events(ref, ends)
     _check(tried, clusters)
-    ship_policies(session, tried)
-    frame = shards_frame(session, ref, end)
-    folded = fold_partitions(frame, lambda rows: _share(rows, clusters, tried), _SCHEMA)
+    runner.ship(policy_modules(tried))
+    rows = fold_shards(runner, ref, ends, lambda shards: _of_bucket(shards, clusters, tried), _SCHEMA)
     tally, failures = Tally(), list[str]()
-    for row in folded.collect():
-        part = _decode(bytes(row.tally))
+    for encoded in rows["tally"].to_pylist():
+        part = _decode(encoded)
         failures += part.close_failures
         tally.requests += part.requests
         for count in part.counts:
@@ -319,15 +320,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Backtest).decode
 
 
-def _share(rows: Iterator[Sorted], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
-    """One share of the shards, counted."""
-    tally, policies = Tally(), Policies(tried)
+def _of_bucket(shards: Iterable[Shard], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
+    """The tally of one bucket of the shards."""
+    tally, policies, timelines = Tally(), Policies(tried), timelines_of(clusters)
     failures: tuple[str, ...] = ()
     try:
-        for log_partition, run in groupby(rows, itemgetter(0)):
-            decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
-            for one in effects(decoded, timeline_of(clusters.get(log_partition, ())), tried, policies):
-                tally.add(msgspec.structs.replace(one, log_partition=log_partition) if log_partition else one)
+        for log_partition, shard, events in shards:
+            for one in effects(records_of(shard, events), timelines[log_partition], tried, policies):
+                tally.add(replace(one, log_partition=log_partition))
     finally:
         failures = policies.close()
     yield (_encode(Backtest(tally.requests, tuple(tally.counts()), failures)),)
@@ -342,7 +342,7 @@ def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
             yield ""
             yield f"{change}: {words} ({sum(one.count for one in counts)})"
             if change == "unjudged":
-                yield "        --policy CLASS has them judged by one, --policy '' tries them without any"
+                yield "        --policy CLASS tries them with a policy, --policy '' without any"
             for one in counts:
                 yield from _count_lines(one)
     yield from done.close_failures

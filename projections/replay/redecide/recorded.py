@@ -1,13 +1,13 @@
-"""The recorded requests of a log, each with the state that it was decided on and the events that were recorded of it.
+"""The recorded requests of a log, each with the state that it was decided on and its recorded events.
 
-One pass over events in the order of (shard, offset) gives every request, once for each of its topics. Topics of a shard
-are folded with the machine's `apply`; brokers and settings of the moment come from a timeline that all shards share.
-Only one topic is kept at a time, so memory does not grow with the log.
+One pass over the events, sorted by shard and offset, yields every request, once for each of its topics. Topics are
+folded with the machine's `apply`. Brokers and settings come from a timeline that all shards share. Only one topic is in
+memory at a time.
 
-A decision's events stand together: the first says what was requested, the others have the same cause and time. Where an
-altered log breaks that, the pieces come out as requests with too few events, or as events without a request.
+The events of a decision are consecutive: the first has the request, the others have the same cause and time. In an
+altered log that may not hold; then the result is requests with too few events, or events without a request.
 
-What it does not do: observations (brokers, confirmations, deadlines) are not requests, and dry runs leave no record.
+Observations (brokers, confirmations, deadlines) are not requests, and dry runs are not recorded.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import ShardKey
 from projections.replay.errors import ReplayError
+from projections.replay.shards import Clusters, Stored
 
 CLIENT_COMMANDS = frozenset(
     command.__name__
     for command in (commands.CreateTopic, commands.CreatePartitions, commands.DeleteTopic, commands.AlterTopicConfigs)
 )
-"""The commands that carry a client's request, as causes name them."""
+"""The commands of client requests, as named in causes."""
 _OPENING = frozenset(
     (
         catalog.CreateRequested,
@@ -43,17 +44,15 @@ _OPENING = frozenset(
         catalog.ChangeRejected,
     )
 )
-"""The events with which the record of a request begins, if it was decided here."""
+"""The first event of a request that was decided here is one of these."""
 
-Row = tuple[str, catalog.Recorded]
+OfShard = tuple[str, catalog.Recorded]
 """A record with its shard key."""
 
 
 class Timeline:
-    """The brokers and settings of every moment, from the cluster events of a log in their order.
-
-    Raises CannotApply for events that do not fit each other.
-    """
+    """Brokers and settings at every offset, from the cluster events of a log. Raises CannotApply for events that do not
+    follow from each other."""
 
     def __init__(self, records: Iterable[catalog.Recorded]) -> None:
         self._offsets: list[int] = []
@@ -76,7 +75,7 @@ class Timeline:
         return self._clusters[place - 1] if place else Cluster()
 
     def settings_before(self, offset: int) -> catalog.Recorded | None:
-        """The SettingsChanged that is in force before the event at an offset; None in a log that begins without."""
+        """The SettingsChanged in force before the event at an offset; None if there is none."""
         newest = None
         for record in self.settings_changes:
             if record.offset >= offset:
@@ -85,33 +84,41 @@ class Timeline:
         return newest
 
 
-def timeline_of(stored: Iterable[tuple[int, bytes]]) -> Timeline:
-    """The timeline of stored cluster events, each an offset with its bytes. Raises ReplayError."""
+def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
+    """The timeline of each log partition. Raises ReplayError."""
     try:
-        return Timeline(decode_event(offset, value) for offset, value in stored)
+        return {
+            partition: Timeline(decode_event(offset, value) for offset, value in stored)
+            for partition, stored in clusters.items()
+        }
     except CannotApply as error:
         raise ReplayError(f"the broker events of the log do not fit each other: {error}") from error
 
 
+def records_of(shard: str, events: Iterable[Stored]) -> Iterator[OfShard]:
+    """The events of a shard, decoded."""
+    return ((shard, decode_event(offset, value)) for offset, value in events)
+
+
 class OneTopic:
-    """The topics of a state that knows one shard."""
+    """The topics of a state with a single shard."""
 
     def __init__(self, topic: Topic | None) -> None:
         self.topic = topic
 
     def get(self, key: ShardKey) -> Topic | None:
-        """The topic of the shard: whoever decides looks up no other."""
+        """Return the topic of the shard, whatever the key: a decision looks up no other."""
         return self.topic
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
-        """Keep the topic of the shard."""
+        """Replace the topic of the shard."""
         self.topic = topic
 
 
 class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request, the records of its decision, and what was before the first of them: the cluster and the shard's topic.
+    """A request, its records, and the cluster and the topic before the first of them.
 
-    `command` is None for records that do not hold the command that is their cause: a piece of the log is missing.
+    `command` is None if the records do not hold the command that is their cause: a part of the log is missing.
     """
 
     shard: ShardKey
@@ -126,20 +133,20 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
         return self.records[0]
 
     def state(self, cluster: Cluster | None = None) -> State:
-        """The state before the request; with another `cluster` where one is given."""
+        """The state before the request, with another `cluster` if one is given."""
         return State(OneTopic(self.topic), self.cluster if cluster is None else cluster)
 
 
 class Unfit(msgspec.Struct, frozen=True, gc=False):
-    """A record that does not fit those of its shard before it: nothing is said of the shard from there on."""
+    """A record that does not follow from the earlier ones of its shard; the rest of the shard is skipped."""
 
     shard: ShardKey
     record: catalog.Recorded
     why: str
 
 
-def recorded_requests(rows: Iterable[Row], timeline: Timeline) -> Iterator[RecordedRequest | Unfit]:
-    """The requests in rows of (shard key, record), sorted by shard key and offset; events that concern no topic are
+def recorded_requests(rows: Iterable[OfShard], timeline: Timeline) -> Iterator[RecordedRequest | Unfit]:
+    """The requests in rows of (shard key, record), sorted by shard key and offset. Events that concern no topic are
     skipped."""
     for shard, shard_rows in groupby(rows, itemgetter(0)):
         yield from _requests_of(ShardKey(shard), map(itemgetter(1), shard_rows), timeline)

@@ -1,28 +1,24 @@
-"""Decide every recorded request again, and check that the result is what the log holds, bit for bit.
+"""Decides every recorded request again, and checks that the result equals the log bit for bit.
 
-Each request is put to this release's `decide` with the inputs that are in the log (counts, ids, times, the authorizer's
-answer, the policies' verdict), on the state before it, with the brokers and the settings of that moment. Its events are
-compared with the recorded ones as canonical bytes. A log of an older release is so decided by the settings recorded in
-it; where the rules themselves have changed since, the difference names the release that had decided.
+This release's `decide` gets each request with the inputs in the log (counts, ids, times, the authorizer's answer, the
+policies' verdict), on the state before it, with the brokers and settings of that moment. The new events are compared
+with the recorded ones as canonical bytes. A log of an older release is decided with the settings recorded in it; if the
+rules themselves have changed since, the difference names the release that decided.
 
-Shards are decided beside each other, since no topic's decision looks at another's.
+Shards are decided concurrently, because no topic's decision depends on another's.
 
-What it does not do: decide observations again (of brokers, and of time that passes). The log holds what they led to,
-but not all that was observed.
+Non-goal: deciding observations again (of brokers, and of time that passes). The log has their results, but not
+everything that was observed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
-from pyspark.sql import DataFrame, SparkSession
 
 from controller.machine.decide import decide_in_full
 from controller.machine.state import Cluster
@@ -36,24 +32,33 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
 )
-from events.codec import decode_event, encode_event
-from projections.replay.log.log_ref import End, Ref, as_of, ends_of, offsets_row
+from events.codec import encode_event
+from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import RecordedRequest, Row, Timeline, Unfit, recorded_requests, timeline_of
-from projections.replay.spark.folding import Clusters, Sorted, cluster_events, fold_partitions, shards_frame
+from projections.replay.redecide.recorded import (
+    OfShard,
+    RecordedRequest,
+    Timeline,
+    Unfit,
+    recorded_requests,
+    records_of,
+    timelines_of,
+)
+from projections.replay.runner import Runner
+from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold_shards
 from projections.text.wording import event_text, many
 
 SETTINGS_TRIED = 16
-"""Of the settings that a log has had, this many (the newest) are tried as the cause of a difference."""
+"""How many of the log's settings, from the newest on, are tried as the cause of a difference."""
 SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
-KEPT_OF_SHARE_MAX, CAUSES_OF_SHARE_MAX = 1000, 100
-"""Of one share of the shards this many differences are kept one by one, and this many causes are counted apart."""
+KEPT_OF_BUCKET_MAX, CAUSES_OF_BUCKET_MAX = 1000, 100
+"""The number of differences returned from one bucket of the shards, and of causes counted separately."""
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
-    """A request that is decided otherwise than it was: the first recorded and the first present event that differ, as
-    the fields in which they do, and the most likely cause. `log_partition` is the log, where several were decided."""
+    """A request that is now decided otherwise: the first recorded and new events that differ, as the fields that
+    differ, and the most likely cause."""
 
     shard: str
     offset: int
@@ -65,10 +70,21 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
     log_partition: int = 0
 
 
-def run_redecide(session: SparkSession, ref: Ref, options: Options) -> Outcome:
-    """Decide every request up to `options.at` again; what differs is found. Raises ReplayError."""
+class Again(msgspec.Struct, frozen=True):
+    """The number of requests, how many are decided otherwise, the causes (the most frequent first), and the first
+    differences in log order; not all, if there are very many."""
+
+    requests: int
+    differences: int
+    causes: tuple[tuple[str, int], ...]
+    first: tuple[Difference, ...]
+
+
+def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay redecide`: decide every request up to `options.at` again; found if one differs. Raises
+    ReplayError."""
     ends, release = ends_of(ref, options.at), this_release()
-    again = decided_again(session, ref, ends, release)
+    again = decided_again(runner, ref, ends, release)
     words = f"{many(again.requests, 'request')} up to {as_of(ends)} decided again by release {release}"
     return Outcome(
         rows=[msgspec.to_builtins(one) for one in again.first],
@@ -78,72 +94,48 @@ def run_redecide(session: SparkSession, ref: Ref, options: Options) -> Outcome:
     )
 
 
-class Again(msgspec.Struct, frozen=True):
-    """How many requests were decided again, how many of them otherwise, why (with counts, the most frequent first), and
-    the differences in the order of the log; not all, where there are very many."""
-
-    requests: int
-    differences: int
-    causes: tuple[tuple[str, int], ...]
-    first: tuple[Difference, ...]
-
-
-def decided_again(session: SparkSession, ref: Ref, end: End, release: str) -> Again:
-    """Decide the requests of a log before offset `end` again, shards beside each other. Raises ReplayError."""
-    return decided_again_in(shards_frame(session, ref, end), cluster_events(ref, end), release)
-
-
-def decided_again_in(events: DataFrame, clusters: Clusters, release: str) -> Again:
-    """The same with the events of topics in a frame (FOLDED_COLUMNS), of one log or of several, and what in each of
-    those logs concerns every topic. Raises ReplayError."""
-    for cluster in clusters.values():
-        timeline_of(cluster)  # what is wrong with it shows before the work begins
-    folded = fold_partitions(events, lambda rows: _share(rows, clusters, release), _SCHEMA)
-    requests, causes, first = 0, Counter[str](), []
-    for row in folded.collect():
-        if row.shard is not None:
-            first.append(Difference(*(row[name] for name in Difference.__struct_fields__)))
-        elif row.why is not None:
-            causes[row.why] += row.count_
-        else:
-            requests += row.count_
-    first.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
+def decided_again(runner: Runner, ref: Ref, ends: Ends, release: str) -> Again:
+    """Decide the requests of a log before `ends` again, each shard by itself. Raises ReplayError."""
+    clusters = cluster_events(ref, ends)
+    timelines_of(clusters)  # so that an error in it shows before the work begins
+    rows = fold_shards(runner, ref, ends, lambda shards: _of_bucket(shards, clusters, release), _SCHEMA).to_pylist()
+    causes = Counter[str]()
+    for row in rows:
+        if row["shard"] is None and row["why"] is not None:
+            causes[row["why"]] += row["times"]
+    requests = sum(row["times"] for row in rows if row["why"] is None)
+    found = [Difference(**{name: row[name] for name in _DIFFERENCE.names}) for row in rows if row["shard"] is not None]
+    found.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
     by_count = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
-    return Again(requests, causes.total(), tuple(by_count), tuple(first))
+    return Again(requests, causes.total(), tuple(by_count), tuple(found))
 
 
-_SCHEMA = pa.schema(
+_DIFFERENCE = pa.schema(
     [
-        ("count_", pa.int64()),
         ("shard", pa.string()),
         ("offset", pa.int64()),
         *((name, pa.string()) for name in ("topic", "request_id", "recorded", "now", "why")),
         ("log_partition", pa.int32()),
     ]
 )
+_SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 
-def _share(rows: Iterator[Sorted], clusters: Clusters, release: str) -> Iterator[tuple[Any, ...]]:
-    """One share of the shards: a row for each difference, for each cause with its count, and for the requests."""
-    requests, causes = 0, Counter[str]()
-    for found in _differences_by_log(rows, clusters, release):
-        requests += 1
-        if found is None:
-            continue
-        if causes.total() < KEPT_OF_SHARE_MAX:
-            yield (None, *msgspec.structs.astuple(found))
-        why = found.why if found.why in causes or len(causes) < CAUSES_OF_SHARE_MAX else "other causes"
-        causes[why] += 1
+def _of_bucket(shards: Iterable[Shard], clusters: Clusters, release: str) -> Iterator[Row]:
+    """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests."""
+    timelines, requests, causes = timelines_of(clusters), 0, Counter[str]()
+    for log_partition, shard, events in shards:
+        for found in differences(records_of(shard, events), timelines[log_partition], release):
+            requests += 1
+            if found is None:
+                continue
+            if causes.total() < KEPT_OF_BUCKET_MAX:
+                yield (*msgspec.structs.astuple(replace(found, log_partition=log_partition)), None)
+            why = found.why if found.why in causes or len(causes) < CAUSES_OF_BUCKET_MAX else "other causes"
+            causes[why] += 1
     for why, count in causes.items():
-        yield (count, *[None] * 6, why, None)
-    yield (requests, *[None] * 8)
-
-
-def _differences_by_log(rows: Iterator[Sorted], clusters: Clusters, release: str) -> Iterator[Difference | None]:
-    for log_partition, run in groupby(rows, itemgetter(0)):
-        decoded = ((shard, decode_event(offset, value)) for _, shard, offset, value in run)
-        for found in differences(decoded, timeline_of(clusters.get(log_partition, ())), release):
-            yield found and msgspec.structs.replace(found, log_partition=log_partition)
+        yield (*[None] * 6, why, None, count)
+    yield (*[None] * 8, requests)
 
 
 def _lines(again: Again, limit: int) -> Iterator[str]:
@@ -164,16 +156,16 @@ def this_release() -> str:
     return RELEASE
 
 
-def differences(rows: Iterable[Row], timeline: Timeline, release: str) -> Iterator[Difference | None]:
-    """For each request in rows of (shard key, record), sorted by shard key and offset: how it is decided otherwise, or
-    None. `release` is the one that decides now."""
+def differences(rows: Iterable[OfShard], timeline: Timeline, release: str) -> Iterator[Difference | None]:
+    """For each request in rows of (shard key, record), sorted by shard key and offset: its difference, or None.
+    `release` is this one."""
     for request in recorded_requests(rows, timeline):
         yield _unfit(request) if isinstance(request, Unfit) else difference(request, timeline, release)
 
 
 def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Difference | None:
-    """How one request is decided otherwise; None if bit for bit as recorded."""
-    recorded, first = _recorded_bytes(request), _words(request.first.event)
+    """The difference of one request; None if it is decided bit for bit as recorded."""
+    recorded, first = _bytes(request.records), _words(request.first.event)
     if request.command is None:
         return _difference(request, first, NOTHING, "the log holds no request that led to these events")
     try:
@@ -210,7 +202,7 @@ def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> 
 
 
 def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]:
-    """What this release would record of a request, numbered as the log numbers it."""
+    """The records that this release would write for a request, numbered like the recorded ones."""
     command = request.command
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
@@ -222,11 +214,6 @@ def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]
 
 def _bytes(records: Iterable[Recorded]) -> list[bytes]:
     return [encode_event(record.at_ms, record.cause, record.event) for record in records]
-
-
-def _recorded_bytes(request: RecordedRequest) -> list[bytes]:
-    """The bytes as this release writes them: an older one may have left out what it did not know yet."""
-    return _bytes(request.records)
 
 
 def _first_difference(recorded: tuple[Recorded, ...], now: tuple[Recorded, ...]) -> tuple[str, str]:
@@ -294,7 +281,7 @@ def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, re
 
 
 def _other_settings(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, in_force: Recorded) -> str:
-    """Which settings give what is recorded, if others than those in force do."""
+    """The settings that lead to the recorded result, if they are not those in force; as text."""
     for pairs, origin in _candidates(request, timeline):
         cluster = _with_settings(request.cluster, pairs)
         if cluster is None or not _gives(request, cluster, recorded):
@@ -317,7 +304,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def _candidates(request: RecordedRequest, timeline: Timeline) -> Iterator[tuple[Pairs, str]]:
-    """Settings to try: one key changed, in the ways that the record itself suggests, then those of other times."""
+    """Settings to try: one key changed as the record suggests, then those of other times."""
     mine = dict(request.cluster.settings_pairs)
     for key, value in _suggested(request):
         if mine.get(key) != value:
@@ -356,7 +343,7 @@ def _changed(before: dict[str, str], after: dict[str, str]) -> str:
 
 
 def _other_brokers(request: RecordedRequest) -> str:
-    """Where placement had chosen from other brokers than the log's own broker events say were live."""
+    """A text if the recorded placement chose from other brokers than those live by the broker events before it."""
     for record in request.records:
         event = record.event
         if isinstance(event, TopicCreated | PartitionsAdded) and event.live_brokers != request.cluster.live:

@@ -6,18 +6,11 @@ policies that cannot be loaded or configured. Each error says what is allowed.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import sys
-import zipfile
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from pathlib import Path
-from tempfile import mkdtemp
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from controller.machine.configs import values
 from controller.machine.configs.table import BROKER_SYNONYMS
@@ -28,7 +21,6 @@ from controller.policy.loading import load_policies
 from events.catalog import SettingsChanged
 from projections.replay.errors import ReplayError
 from projections.replay.redecide.recorded import Timeline
-from projections.replay.spark.connect import is_connect
 
 AUTO_CREATE = "auto.create.topics.enable"
 RULES_FILE = "topic.rules.file"
@@ -117,41 +109,12 @@ def check(tried: WhatIf, timeline: Timeline) -> None:
         policies.close()
 
 
-def ship_policies(session: SparkSession, tried: WhatIf) -> None:
-    """Send the packages of the loaded policies to Spark's workers, unless they run on this machine.
-
-    Installed packages are not sent: they must be installed on the workers too, like this project's dependencies.
-    """
-    if not tried.policies or _is_local(session):
-        return
-    folder = Path(mkdtemp(prefix="topicwright-policies-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch it when they start
-    for name in sorted({name.strip().partition(".")[0] for name in tried.policies.split(",")} - _SHIPPED):
-        module = sys.modules[name]
-        roots = [Path(path) for path in getattr(module, "__path__", ()) or [module.__file__ or ""]]
-        if any("site-packages" in root.parts for root in roots):
-            continue
-        code = packed(roots, folder / f"{name}.zip")
-        if is_connect(session):
-            session.addArtifacts(str(code), pyfile=True)
-        else:
-            session.sparkContext.addPyFile(str(code))
+def policy_modules(tried: WhatIf) -> list[str]:
+    """The top-level modules of the policies, which workers elsewhere need."""
+    return sorted({name.strip().partition(".")[0] for name in (tried.policies or "").split(",")} - _SHIPPED)
 
 
-def packed(roots: Iterable[Path], target: Path) -> Path:
-    """Write a zip from which Python can import these modules or packages."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as code:
-        for root in roots:
-            for file in [root] if root.is_file() else sorted(root.rglob("*.py")):
-                code.write(file, file.relative_to(root.parent))
-    return target
-
-
-def _is_local(session: SparkSession) -> bool:
-    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith(("local[", "local,"))
-
-
-_SHIPPED = frozenset(("controller", "events", "projections"))
+_SHIPPED = frozenset(("controller", "events", "projections", ""))
 """The packages that every worker already has."""
 
 # Settings.

@@ -1,6 +1,6 @@
-"""What a report shows, as numbers: counts over time, waits, refusals, loads of brokers, results of checks.
+"""The numbers of a report: counts over time, waits, refusals, loads of brokers, results of checks.
 
-Numbers alone: nothing here knows how they are drawn (`report_figures`, `report_page`) or gathered (`report_queries`).
+`queries` computes them, `figures` and `page` show them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OUTCOMES: dict[str, str] = {
     "changed": "partitions added, configs changed or deleted",
     "change-refused": "change refused",
 }
-"""How a request can end, in the order of the legend, with what that means."""
+"""The outcomes of requests in the order of the legend, with their meaning."""
 
 BUCKETS_MS = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500),
@@ -26,18 +26,18 @@ BUCKETS_MS = (
     *(3_600_000, 7_200_000, 21_600_000, 43_200_000),
     *(86_400_000, 604_800_000, 2_592_000_000),
 )
-"""The widths that a bar of the time axis can have."""
+"""The possible widths of a bar on the time axis."""
 BUCKETS_MAX = 96  # bars of the time axis that a page has room for
 
 WAIT_EDGES_MS = (
     *(0, 1, 2, 5, 10, 20, 50, 100, 200, 500),
     *(1000, 2000, 5000, 10_000, 20_000, 60_000, 300_000, 3_600_000),
 )
-"""Where the bars of the histogram of waits begin; the last has no end."""
+"""The lower edges of the bars in the histogram of waits; the last bar is unbounded."""
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """How many requests ended in one way in one stretch of time that begins at `at_ms`."""
+    """The number of requests with one outcome in the bar that begins at `at_ms`."""
 
     at_ms: int
     outcome: str
@@ -45,7 +45,7 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 
 class WaitBin(msgspec.Struct, frozen=True):
-    """Topics that were complete `low_ms` or more after their creation, and less than `high_ms` (None: no end)."""
+    """Topics that became complete between `low_ms` and `high_ms` (None: unbounded) after their creation."""
 
     low_ms: int
     high_ms: int | None
@@ -53,8 +53,11 @@ class WaitBin(msgspec.Struct, frozen=True):
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """How long topics took from their creation until they were complete; `never` were not, until they were deleted or
-    the log ended. The percentiles are None where none was complete."""
+    """The times from creation until a topic was complete.
+
+    `never` is the number of topics that were not complete before they were deleted or the log ended. The percentiles
+    are None if no topic was complete.
+    """
 
     bins: tuple[WaitBin, ...]
     complete: int
@@ -66,7 +69,7 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """How many requests a rule refused, by Kafka's error."""
+    """The number of requests that a rule refused, by Kafka's error."""
 
     rule: str
     error: str
@@ -74,7 +77,7 @@ class Refusals(msgspec.Struct, frozen=True):
 
 
 class BrokerLoad(msgspec.Struct, frozen=True):
-    """What a broker holds at the end; one that is not registered any more may still be named by partitions."""
+    """The load of a broker at the end. A broker that is not registered may still be named by partitions."""
 
     broker_id: int
     status: str
@@ -84,7 +87,7 @@ class BrokerLoad(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What there is at the end, in all and by broker."""
+    """The totals at the end, and the load of each broker."""
 
     topics: int
     partitions: int
@@ -94,7 +97,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """One invariant: its requirement, the number of violations, and a text of each of the first ones."""
+    """The result of an invariant: its requirement, the number of violations, and the first ones as text."""
 
     name: str
     demands: str
@@ -103,7 +106,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Everything on the page. It shows the events before `ends` (by log partition), the last of them at `last_ms`."""
+    """All numbers of the page, as of `ends` (by log partition). The last event is at `last_ms`."""
 
     log: str
     ends: Mapping[int, int]
@@ -115,32 +118,31 @@ class Report(msgspec.Struct, frozen=True):
     events_by_type: tuple[tuple[str, int], ...]
     waits: Waits
     refusals: tuple[Refusals, ...]
-    held: Held | str
-    """Or why that cannot be said: events that do not fit each other."""
+    held: Held
     checks: tuple[CheckResult, ...]
 
     @property
     def events(self) -> int:
-        """How many events it shows."""
+        """The number of events."""
         return sum(self.ends.values())
 
     @property
     def violations(self) -> int:
-        """How many violations the checks found."""
+        """The number of violations."""
         return sum(check.violations for check in self.checks)
 
     def requests(self, *outcomes: str) -> int:
-        """How many requests ended in one of these ways."""
+        """The number of requests with one of these outcomes."""
         return sum(one.count for one in self.outcomes if one.outcome in outcomes)
 
 
 def bucket_ms(span_ms: int) -> int:
-    """The narrowest bar of the time axis with which a span needs BUCKETS_MAX bars at most."""
+    """The narrowest width of a bar with which a span has at most BUCKETS_MAX bars."""
     return next((width for width in BUCKETS_MS if span_ms // width < BUCKETS_MAX), BUCKETS_MS[-1])
 
 
 def wait_bins(counts: dict[int, int]) -> tuple[WaitBin, ...]:
-    """The bars of the histogram from the first with a count to the last; `counts` are by the place of their edge."""
+    """The bars from the first to the last that is not empty; `counts` are by index of their edge."""
     if not counts:
         return ()
     ends = (*WAIT_EDGES_MS[1:], None)

@@ -1,9 +1,8 @@
-"""The pictures of a report, drawn by Plotly.
+"""Draws the figures of a report with Plotly.
 
-Colours are those of Okabe and Ito, which are told apart without seeing red and green. Every picture has its numbers in
-a table beneath it, so nothing is said by colour or by hovering alone.
-
-Labels come from the log and from foreign policies, and Plotly reads a little HTML in texts: every one is escaped.
+The colours are those of Okabe and Ito, which colour-blind people can tell apart. Below each figure the page has the
+same numbers in a table, so nothing is shown by colour or hovering alone. Labels come from the log and from policies,
+and Plotly interprets some HTML in texts, so every label is escaped.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ OUTCOME_COLOURS = {
 }
 REFUSALS_SHOWN = 15
 RACKS_SHOWN = 12
-"""With more brokers than this their labels leave out the racks; the table has them."""
+"""With more brokers than this, labels leave out the racks."""
 LABEL_CHARS_MAX, RACK_CHARS_MAX = 46, 12
 HEIGHT, ROW_HEIGHT = 340, 44
 
 
 def outcomes_figure(report: Report) -> go.Figure:
-    """Requests over time, stacked by how they ended."""
+    """Requests over time, stacked by outcome."""
     figure = go.Figure()
     for outcome, words in OUTCOMES.items():
         found = [one for one in report.outcomes if one.outcome == outcome]
@@ -56,7 +55,7 @@ def outcomes_figure(report: Report) -> go.Figure:
 
 
 def waits_figure(bins: Sequence[WaitBin]) -> go.Figure:
-    """How many topics took how long to be complete."""
+    """The histogram of waits."""
     figure = go.Figure()
     figure.add_bar(
         x=[bin_text(one) for one in bins],
@@ -70,7 +69,7 @@ def waits_figure(bins: Sequence[WaitBin]) -> go.Figure:
 
 
 def refusals_figure(refusals: Sequence[Refusals]) -> go.Figure:
-    """What refused requests, the most frequent on top."""
+    """Refusals by rule, the most frequent on top."""
     shown = list(refusals[:REFUSALS_SHOWN])
     labels = [f"{label(one.rule)}<br><span style='color:#66707a'>{label(one.error)}</span>" for one in shown]
     figure = go.Figure()
@@ -97,7 +96,7 @@ def refusals_figure(refusals: Sequence[Refusals]) -> go.Figure:
 
 
 def brokers_figure(brokers: Sequence[BrokerLoad]) -> go.Figure:
-    """Replicas and leaders by broker, beside each other."""
+    """Replicas and leaders by broker."""
     names = [broker_text(one, racks=len(brokers) <= RACKS_SHOWN) for one in brokers]
     figure = go.Figure()
     for name, colour, counts in (
@@ -126,14 +125,14 @@ def bin_text(one: WaitBin) -> str:
 
 
 def broker_text(one: BrokerLoad, racks: bool) -> str:
-    """A broker with its rack, if wanted, and its status where it is not live: up to three lines."""
+    """A broker in up to three lines: its rack, if wanted, and its status if it is not live."""
     facts = [label(one.rack, RACK_CHARS_MAX)] if one.rack and racks else []
     facts += [] if one.status == "live" else [f"<b>{escape(one.status)}</b>"]
     return "<br>".join((str(one.broker_id), *facts))
 
 
 def span(milliseconds: int) -> str:
-    """A length of time in the largest unit of which it is a whole number."""
+    """A duration in the largest unit of which it is a whole number."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds and milliseconds % size == 0:
             return f"{milliseconds // size} {unit}"
@@ -141,7 +140,7 @@ def span(milliseconds: int) -> str:
 
 
 def label(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
-    """A text of the log as a label: short, and without meaning to Plotly."""
+    """A text from the log as a label: shortened and escaped."""
     return escape(text if len(text) <= chars_max else text[: chars_max - 1] + "…")
 
 
@@ -154,7 +153,7 @@ def _highest(report: Report) -> int:
 
 
 def _counting(highest: int) -> dict[str, Any]:
-    """An axis that counts: from 0, and never in parts of one."""
+    """An axis of counts: from 0, with whole numbers."""
     return {"rangemode": "tozero", **({"dtick": 1} if highest < 6 else {})}
 
 

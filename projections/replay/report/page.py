@@ -1,7 +1,7 @@
-"""A report as one HTML page that needs nothing else: no network, no server, no other file.
+"""Lays out a report as one HTML page without outside resources.
 
-The page holds the pictures with the library that draws them, and beneath each its numbers in a table, which show
-without that library too. Whatever comes from the log is escaped, and the page's policy forbids it to load anything.
+The page includes the figures with Plotly's library, and below each figure its numbers in a table, which need no script.
+Everything from the log is escaped, and the page's Content-Security-Policy forbids it to load anything.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from projections.text.moments import iso
 from projections.text.wording import many
 
 BROKERS_BESIDE_WAITS = 8
-"""With more brokers than this their picture takes the whole width."""
+"""With more brokers than this, their figure has the full width."""
 
 _FORBID = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-"""Scripts and styles of the page itself, images that it makes itself, and nothing from elsewhere."""
+"""Allows the page's own scripts, styles and images; forbids all requests."""
 
 _STYLE = """
 :root {
@@ -68,7 +68,7 @@ code { font-size: 13px; }
 
 
 def page(report: Report) -> str:
-    """The report as one HTML page without outside resources."""
+    """The report as one HTML page."""
     title = f"Replay of {escape(report.log)}"
     body = "\n".join((_header(report, title), _tiles(report), '<div class="cards">', *_cards(report), "</div>"))
     return (
@@ -90,17 +90,14 @@ def _header(report: Report, title: str) -> str:
 def _tiles(report: Report) -> str:
     violations = report.violations
     tiles = [
+        _tile(report.held.topics, "topics at the end"),
+        _tile(report.held.partitions, "partitions at the end"),
+        _tile(report.held.leaderless, "partitions without a leader", bad=report.held.leaderless > 0),
+        _tile(report.held.placeholders, "placeholders that wait for a broker"),
         _tile(report.requests("created", "timed-out", "failed"), "creates done"),
         _tile(report.requests("refused", "change-refused"), "requests refused"),
         _tile(violations, f"violations of {len(report.checks)} invariants", bad=violations > 0, good=violations == 0),
     ]
-    if isinstance(report.held, Held):
-        tiles[:0] = [
-            _tile(report.held.topics, "topics at the end"),
-            _tile(report.held.partitions, "partitions at the end"),
-            _tile(report.held.leaderless, "partitions without a leader", bad=report.held.leaderless > 0),
-            _tile(report.held.placeholders, "placeholders that wait for a broker"),
-        ]
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
@@ -148,10 +145,8 @@ def _refusals(report: Report) -> str:
     return _picture("refusals", "Refusals by rule", words, figures.refusals_figure(refusals), table, wide=True)
 
 
-def _brokers(held: Held | str) -> str:
+def _brokers(held: Held) -> str:
     title = "Replicas and leaders by broker"
-    if isinstance(held, str):
-        return _card("brokers", title, f"What there is at the end cannot be shown: {held}.", "")
     if not held.brokers:
         return _card("brokers", title, "No broker has registered.", "")
     live = sum(one.status == "live" for one in held.brokers)

@@ -1,15 +1,13 @@
-"""A picture of a log: `topicwright replay report LOG --output FILE.html` writes one page that needs nothing else.
+"""Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page without outside resources.
 
-`report_queries` gathers the numbers, `report_data` says what they are, `report_figures` draws them and `report_page`
-lays them out.
+`queries` computes the numbers, `data` has their types, `figures` draws them, and `page` lays them out. Spark is not
+needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-
-from pyspark.sql import SparkSession
 
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ref, as_of, offsets_row
@@ -22,24 +20,22 @@ DEFAULT_OUTPUT = "topicwright-report.html"
 
 
 def check_report(ref: Ref, options: Options) -> None:
-    """See, without Spark, that the page has a place. Raises ReplayError."""
+    """Check that the page can be written. Raises ReplayError."""
     output = _place(options)
     if not output.parent.is_dir() or output.is_dir():
-        raise ReplayError(f"--output {output} cannot be written: it has to be a file in a folder that is there")
+        raise ReplayError(f"--output {output} cannot be written: name a file in an existing folder")
 
 
 def _place(options: Options) -> Path:
     return Path(options.output or DEFAULT_OUTPUT).absolute()
 
 
-def run_report(session: SparkSession, ref: Ref, options: Options) -> Outcome:
-    """Write the report of a log up to `options.at` to `options.output`; a broken invariant is found.
-
-    Raises ReplayError, also for a place that cannot be written to, and that before any work.
-    """
+def run_report(_: object, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay report`: write the report up to `options.at` to `options.output`; found if an invariant
+    is broken. Raises ReplayError, for an output that cannot be written before any work."""
     check_report(ref, options)
     output = _place(options)
-    report = gather(session, ref, options.at)
+    report = gather(ref, options.at)
     _write(output, page(report))
     broken = [check.name for check in report.checks if check.violations]
     row = {
@@ -52,7 +48,7 @@ def run_report(session: SparkSession, ref: Ref, options: Options) -> Outcome:
 
 
 def _write(output: Path, text: str) -> None:
-    """Write the page whole or not at all, so that none is left of a disk that was full. Raises ReplayError."""
+    """Write the page to a new file and rename it, so that a full disk leaves no partial page. Raises ReplayError."""
     new = output.with_name(f".{output.name}.new")
     try:
         try:

@@ -1,13 +1,14 @@
-"""The Spark session of a replay: quiet, with this project's code on every worker.
+"""The Spark session of a replay, with this project's code on every worker.
 
-A master URL says where Spark runs: `local[*]` (the default) in this process and its children,
-`spark://HOST:PORT` on a standalone cluster, `sc://HOST:PORT` through Spark Connect. Under `spark-submit` its own
-master is kept. Workers get the packages `controller`, `events` and `projections` with the job, as a zip; what those
-need from elsewhere (msgspec, rocksdict, pyarrow) has to be installed there, and so does the interpreter, whose path is
-PYSPARK_PYTHON, by default that of this process.
+The master URL names where Spark runs: `local[*]` (the default) in this process and its children, `spark://HOST:PORT` on
+a standalone cluster, `sc://HOST:PORT` through Spark Connect. Under `spark-submit` its own master is kept.
 
-Spark starts a Java process, and that one and its workers write to this process's standard error. Unless its log is
-asked for, what they write is put aside, and shown only where Spark does not start.
+The packages `controller`, `events` and `projections` are sent to the workers as a zip. Their dependencies (msgspec,
+rocksdict, pyarrow) must be installed there, and so must the interpreter: PYSPARK_PYTHON is its path, by default that of
+this process.
+
+Spark's Java process and its workers write to this process's standard error. Without `--spark-log` this output is
+redirected, and shown only if Spark does not start.
 """
 
 from __future__ import annotations
@@ -19,35 +20,32 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryFile, gettempdir, mkdtemp
 
 from pyspark.sql import SparkSession
 
-import controller
-import events
-import projections
 from projections.replay.errors import ReplayError, message_of
-from projections.replay.spark.connect import is_connect
 
 DEFAULT_MASTER = "local[*]"
 CONNECT = "sc://"
 JAVA_AT_LEAST = 17
 _CODE = f"topicwright-code-{gethostname()}"
-"""How folders with code for workers begin; the number of their process on this host follows."""
+"""The prefix of folders with code for workers; the process id follows."""
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 calls itself 1.8
-_PACKAGES = (controller, events, projections)
+_PACKAGES = ("controller", "events", "projections")
 _JAVA_OPTIONS = "-XX:+UseParallelGC"
-"""Packs are large objects, which Java's usual collector sets apart and follows up beside the work, on cores that are
-few. This one takes a quarter less of a core to rebuild."""
+"""Arrow batches are large objects. Java's default collector tracks them concurrently, which costs a quarter of a core
+more than this one when rebuilding."""
 _FEW_CORES = 4
 _CORES = os.cpu_count() or 1
 _HERE = _JAVA_OPTIONS if _CORES > _FEW_CORES else "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-"""On few cores collecting with all of them at once wins nothing, and this one's heap grows less; and compiling well
-takes the workers' cores for longer than most replays last, in which Java has little to do."""
+"""On a machine with few cores, parallel collection gains nothing, and the serial collector's heap grows less. The
+optimizing compiler would take cores from the workers for longer than most replays run."""
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -58,7 +56,7 @@ _SETTINGS = {
     "spark.python.authenticate.socketTimeout": "120s",  # a worker starts within 15 s, but not on a crowded machine
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
 }
-"""What a replay needs everywhere."""
+"""The settings everywhere."""
 _LOCAL = {
     "spark.driver.extraJavaOptions": _HERE,
     "spark.driver.memory": f"{512 + 64 * _CORES}m",
@@ -66,10 +64,10 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Set besides where Spark runs on this machine alone."""
+"""More settings if Spark runs on this machine alone."""
 _STANDARD_ERROR_BYTES = 100_000
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set where spark-submit has started Java already."""
+"""The settings if spark-submit has already started Java."""
 
 
 def spark_session(
@@ -100,7 +98,7 @@ def spark_session(
 
 
 def why_not_started(written: str) -> str:
-    """What Java wrote of why it ended, without its stack; "" where it wrote nothing of use."""
+    """Java's output about why it ended, without its stack trace; "" if there is none."""
     lines = [line.strip() for line in written.splitlines()]
     errors = [found[1] for line in lines if (found := _SPARKS_ERROR.search(line))]
     raised = [found[1] for line in lines if (found := _JAVAS_ERROR.search(line))]
@@ -113,15 +111,23 @@ _JAVAS_ERROR = re.compile(
 )
 
 
-def ship(session: SparkSession) -> None:
-    """Give the workers of a session this project's code.
+def is_connect(session: SparkSession) -> bool:
+    """True if a session reaches Spark through Spark Connect, and so has no Java process of its own."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
-    Needed only for sessions that were not made by `spark_session`.
-    """
+
+def is_local(session: SparkSession) -> bool:
+    """True if the workers run on this machine, and so can import the code from its folder."""
+    return not is_connect(session) and (session.conf.get("spark.master", "") or "").startswith(("local[", "local,"))
+
+
+def ship(session: SparkSession, roots: Iterable[Path] = (), name: str = "topicwright-code") -> None:
+    """Send the code in these files and folders (by default this project's) to the workers of a session. Needed only for
+    sessions that `spark_session` did not make."""
     _remove_stale_code()
     folder = mkdtemp(prefix=f"{_CODE}-{os.getpid()}-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors fetch the zip whenever they join
-    code = zipped(Path(folder) / "topicwright-code.zip")
+    code = zipped(roots or [root for package in _PACKAGES for root in roots_of(package)], Path(folder) / f"{name}.zip")
     if is_connect(session):
         session.addArtifacts(str(code), pyfile=True)
     else:
@@ -129,7 +135,7 @@ def ship(session: SparkSession) -> None:
 
 
 def _remove_stale_code() -> None:
-    """Remove the code that replays left which were killed: their process is gone."""
+    """Remove the code folders of replays that were killed."""
     for left in Path(gettempdir()).glob(f"{_CODE}-*-*"):
         number = left.name.split("-")[-2]
         if number.isdecimal() and not _is_running(int(number)):
@@ -147,7 +153,7 @@ def _is_running(process_id: int) -> bool:
 
 
 def check_java() -> None:
-    """Raise ReplayError unless a Java that Spark runs on is found, the way Spark looks for it."""
+    """Raise ReplayError unless Spark will find a Java that it supports."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
@@ -194,20 +200,26 @@ def _connected(url: str) -> SparkSession:
     return session
 
 
-def zipped(target: Path) -> Path:
-    """This project's packages, as they are imported here."""
+def roots_of(module: str) -> list[Path]:
+    """The folders of a package, or the file of a module. Raises ImportError."""
+    found = import_module(module)
+    return [Path(path) for path in getattr(found, "__path__", ()) or [found.__file__ or ""]]
+
+
+def zipped(roots: Iterable[Path], target: Path) -> Path:
+    """Write a zip from which Python can import these packages and modules."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as code:
-        for package in _PACKAGES:
-            for root in map(Path, package.__path__):
-                for file in sorted(root.rglob("*")):
-                    if file.is_file() and "__pycache__" not in file.parts:
-                        code.write(file, file.relative_to(root.parent))
+        for root in roots:
+            for file in [root] if root.is_file() else sorted(root.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    code.write(file, file.relative_to(root.parent))
     return target
 
 
 @contextmanager
 def _standard_error_aside(*, aside: bool) -> Iterator[Callable[[], str]]:
-    """Let child processes that start meanwhile write their standard error to a file; the value gives the end of it."""
+    """Redirect the standard error of child processes that start meanwhile to a file. Yields a function that returns its
+    end."""
     if not aside:
         yield lambda: ""
         return

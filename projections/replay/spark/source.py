@@ -15,9 +15,9 @@ Options
     kafka.KEY     librdkafka's properties for a log in Kafka, such as `kafka.security.protocol`
 
 Method. One task reads one range of offsets, of a data directory through a RocksDB secondary of its own (see
-`secondary`), so the log may be in use. Where the log ends is found once, when the frame is made, and all that is made
-of it sees the same events. A topic in Kafka is folded once at that moment (see `kafka_scan`), which tells each task
-with which record its range begins. Its rows are those of all partitions; offsets count within one of them.
+`secondary`), so the log may be in use. The end of the log is found once, when the frame is made, and everything that is
+made of the frame sees the same events. A topic in Kafka is scanned once then (see `kafka_scan`), so that each task
+knows with which record its range begins. Its rows are those of all partitions; offsets count within one of them.
 
 A damaged log does not pass: every event in the range is decoded, whichever columns or shards are asked for, and the
 first that is missing or is not an event of this release fails the job with its offset.
@@ -30,27 +30,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from events.names import shard_key
 from projections.replay.errors import ReplayError
-from projections.replay.log import log_ref
+from projections.replay.log.columns import arrow_schema, column_names, ddl
 from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
-from projections.replay.log.ranges import Range, kafka_ranges, ranges, ranges_of
-from projections.replay.spark.columns import arrow_schema, column_names, ddl
-from projections.replay.spark.mapping import map_numbers
-from projections.replay.spark.options import CLUSTER, RANGE_EVENTS, number_option, positive, read_range, wanted_shards
+from projections.replay.log.log_ref import LogRef, Ref, ends_of, parse_ref, scanned
+from projections.replay.log.ranges import Range, ranges_of
+from projections.replay.log.reading import RANGE_EVENTS, read_range
 
 FORMAT = "topicwright"
-FOLLOWED = "followed"
-"""The option, for this project's own use, that says that a stream is made: it looks for the end of the log itself."""
 _PROPERTY = "kafka."
-_BOTH = "options at and endoffset both say where to end: give one of them"
+_CLUSTER = "-"
+"""How option `shards` names the shard of events that concern every topic."""
 
 
 class TopicwrightSource(DataSource):
-    """The data source `topicwright`, to be registered once a session."""
+    """The data source `topicwright`; register it once in each session."""
 
     @classmethod
     def name(cls) -> str:
@@ -63,17 +61,11 @@ class TopicwrightSource(DataSource):
         self._plan: list[Range] | None = None
 
     def schema(self) -> str:
-        if FOLLOWED not in self._options:
-            self._planned()  # Spark asks for the schema once a frame, and keeps this object for all that is made of it
+        self._planned()  # Spark requests the schema once a frame, and uses this object for all that is made of it
         return ddl(arrow_schema(self._names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return EventReader(log_of_options(self._options), self._planned(), self._names, self._options)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - the name is Spark's
-        from projections.replay.spark.streaming import stream_reader
-
-        return stream_reader(log_of_options(self._options), self._names, self._options)
 
     def _planned(self) -> list[Range]:
         if self._plan is None:
@@ -85,62 +77,23 @@ class EventReader(DataSourceReader):
     """Reads ranges of a log."""
 
     def __init__(
-        self, log: log_ref.LogRef | KafkaTopic, plan: Sequence[Range], names: Sequence[str], options: Mapping[str, str]
+        self, log: LogRef | KafkaTopic, plan: Sequence[Range], names: Sequence[str], options: Mapping[str, str]
     ) -> None:
         self._log = log
         self._plan = plan
         self._names = names
-        self._shards = wanted_shards(options.get("shards"))
+        self._shards = _shards(options.get("shards"))
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self._plan
+        return [InputPartition(wanted) for wanted in self._plan]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Range), "Spark hands back the partitions that it was given"
-        return read_range(self._log, partition, self._names, self._shards)
+        return read_range(self._log, partition.value, self._names, self._shards)
 
 
-def events_frame(
-    spark: SparkSession,
-    ref: log_ref.Ref,
-    at: str | None = None,
-    columns: Sequence[str] | None = None,
-    *,
-    start: int = 0,
-    end: log_ref.End | None = None,
-    shards: Sequence[str] | None = None,
-    range_events: int = RANGE_EVENTS,
-) -> DataFrame:
-    """The events of a log up to a moment, or from offset `start` up to but not including `end`.
-
-    Where the log ends is found here and now, or, of a log in Kafka, when it was scanned. Raises ReplayError for a
-    moment or an offset that the log does not have.
-    """
-    if at is not None and end is not None:
-        raise ReplayError(_BOTH)
-    names = _columns(None if columns is None else ",".join(columns))
-    wanted = wanted_shards(None if shards is None else ",".join(one or CLUSTER for one in shards))
-    if isinstance(ref, log_ref.LogRef):
-        stop = None if end is None else log_ref.in_partitions(ref, end)[ref.partition]
-        end = _span(ref, {"startoffset": str(start), **_end_options(at, stop)}).end
-    elif end is None:
-        end = log_ref.ends_of(ref, at)
-    log, plan = log_ref.log_of(ref), ranges_of(ref, start, end, range_events)
-
-    def read(number: int) -> Iterator[pa.RecordBatch]:
-        return read_range(log, plan[number], names, wanted)
-
-    return map_numbers(spark, len(plan), read, arrow_schema(names))
-
-
-def kafka_options(ref: log_ref.KafkaRef) -> dict[str, str]:
-    """The options with which the source reaches a log in Kafka."""
-    return {f"{_PROPERTY}{key}": value for key, value in ref.topic.properties}
-
-
-def log_of_options(options: Mapping[str, str]) -> log_ref.LogRef | KafkaTopic:
+def log_of_options(options: Mapping[str, str]) -> LogRef | KafkaTopic:
     """The log that options name. Raises ReplayError."""
-    return log_ref.parse_ref(options.get("path", ""), number_option(options, "logpartition", 0), _properties(options))
+    return parse_ref(options.get("path", ""), _number(options, "logpartition", 0), _properties(options))
 
 
 def _properties(options: Mapping[str, str]) -> Properties:
@@ -150,50 +103,40 @@ def _properties(options: Mapping[str, str]) -> Properties:
 
 
 def _plan(options: Mapping[str, str]) -> list[Range]:
-    """What tasks read. Raises ReplayError."""
-    range_events = positive(options, "rangeevents", RANGE_EVENTS)
+    """The ranges that tasks read. Raises ReplayError."""
+    if "at" in options and "endoffset" in options:
+        raise ReplayError("options at and endoffset both say where to end: give one of them")
+    range_events = _number(options, "rangeevents", RANGE_EVENTS)
+    if range_events == 0:
+        raise ReplayError("option rangeevents must be above 0")
     log = log_of_options(options)
-    if isinstance(log, log_ref.LogRef):
-        span = _span(log, options)
-        return ranges(span.start, span.end, range_events, log.partition)
-    only = number_option(options, "logpartition", 0) if "logpartition" in options else None
-    ref = log_ref.scanned(log, only, range_events)
-    start, ends = _kafka_span(ref, options)
-    return kafka_ranges(ref.scan, start, ends, range_events)
-
-
-def _kafka_span(ref: log_ref.KafkaRef, options: Mapping[str, str]) -> tuple[int, log_ref.Ends]:
-    """Where to begin and to stop in the partitions of a topic. Raises ReplayError."""
-    if "at" in options and "endoffset" in options:
-        raise ReplayError(_BOTH)
-    ends = log_ref.ends_of(ref, options.get("at"))
+    only = _number(options, "logpartition", 0) if "logpartition" in options else None
+    ref: Ref = log if isinstance(log, LogRef) else scanned(log, only, range_events)
+    ends = ends_of(ref, options.get("at"))
     reached = max(ends.values(), default=0)
-    start, end = number_option(options, "startoffset", 0), number_option(options, "endoffset", reached)
+    start, end = _number(options, "startoffset", 0), _number(options, "endoffset", reached)
     if end > reached or start > end:
-        raise _past(options, start, end, ref.text, reached)
-    return start, {partition: min(one, end) for partition, one in ends.items()}
+        name = "startoffset" if start > end else "endoffset"
+        reads = f"what is to be read of {ref.text} ends at offset {reached}"
+        raise ReplayError(f"{name}={options.get(name)} is past the end: {reads}")
+    return ranges_of(ref, start, {partition: min(one, end) for partition, one in ends.items()}, range_events)
 
 
-def _end_options(at: str | None, end: int | None) -> dict[str, str]:
-    return ({} if at is None else {"at": at}) | ({} if end is None else {"endoffset": str(end)})
+def _number(options: Mapping[str, str], name: str, default: int) -> int:
+    """An option that is an integer, 0 or more. Raises ReplayError."""
+    text = options.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit()):
+        raise ReplayError(f"option {name}={text!r} is not a whole number, 0 or more")
+    return int(text)
 
 
-def _past(options: Mapping[str, str], start: int, end: int, text: str, reached: int) -> ReplayError:
-    name = "startoffset" if start > end else "endoffset"
-    what = f"what is to be read of {text} ends at offset {reached}"
-    return ReplayError(f"{name}={options.get(name)} is past the end: {what}")
-
-
-def _span(ref: log_ref.LogRef, options: Mapping[str, str]) -> log_ref.Span:
-    """The offsets to read. Raises ReplayError."""
-    if "at" in options and "endoffset" in options:
-        raise ReplayError(_BOTH)
-    with log_ref.looked_at(ref) as log:
-        reached = log_ref.end_of(log, options.get("at"))
-        start, end = number_option(options, "startoffset", 0), number_option(options, "endoffset", reached)
-        if end > log.next_offset or start > end:
-            raise _past(options, start, end, ref.text, reached)
-        return log_ref.Span(start, end)
+def _shards(text: str | None) -> frozenset[str] | None:
+    """The shard keys that option `shards` names; None for all."""
+    if text is None:
+        return None
+    return frozenset("" if one == _CLUSTER else shard_key(one) for one in map(str.strip, text.split(",")) if one)
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

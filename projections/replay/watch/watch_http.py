@@ -19,12 +19,12 @@ from prometheus_client.registry import Collector
 from projections.replay.errors import ReplayError
 
 KEPT = 1000
-"""Alerts that are shown over HTTP; all are counted."""
+"""The number of alerts shown over HTTP; all are counted."""
 METRICS_TYPE = "text/plain; version=0.0.4"
 
 
 class Alerts(Collector):
-    """The alerts so far, and how far the watch has come. Written by one thread, read by any."""
+    """The alerts so far, and the offsets checked. Written by one thread, read by any."""
 
     def __init__(self, checks: Iterable[str]) -> None:
         self._counts = dict.fromkeys(checks, 0)
@@ -37,7 +37,7 @@ class Alerts(Collector):
         self._registry.register(self)
 
     def add(self, violation: Mapping[str, Any]) -> bool:
-        """Take in a violation; False if it was reported before."""
+        """Add a violation; False if it was added before."""
         key = tuple(violation[name] for name in ("check", "log_partition", "shard", "offset", "seen"))
         with self._lock:
             if key in self._reported:
@@ -48,19 +48,19 @@ class Alerts(Collector):
             return True
 
     def reached(self, events: int, next_offsets: Mapping[int, int]) -> None:
-        """So many more events were checked, up to these offsets, by log partition."""
+        """Record that so many more events were checked, up to these offsets by log partition."""
         with self._lock:
             self._events += events
             self.next_offsets = dict(next_offsets)
 
     @property
     def next_offset(self) -> int:
-        """Up to where is checked; of a log of several partitions how many events they have until there."""
+        """The offset up to which events were checked; for several partitions, the number of checked events."""
         return sum(self.next_offsets.values())
 
     @property
     def count(self) -> int:
-        """How many alerts there were."""
+        """The number of alerts."""
         with self._lock:
             return sum(self._counts.values())
 
@@ -95,7 +95,7 @@ class Alerts(Collector):
 
 @contextmanager
 def serving(address: str | None, alerts: Alerts) -> Iterator[str | None]:
-    """Serve the alerts on HOST:PORT meanwhile; the value is where, with the port in place of 0. Raises ReplayError."""
+    """Serve the alerts on HOST:PORT meanwhile; yields the address, with the actual port for 0. Raises ReplayError."""
     if not address:
         yield None
         return
@@ -138,6 +138,6 @@ def _handler(alerts: Alerts) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Says nothing: stdout and stderr are for alerts."""
+            """Log nothing: stdout and stderr are for alerts."""
 
     return Handler

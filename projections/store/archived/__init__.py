@@ -1,1 +1,1 @@
-"""What leaves a log for its archive, and a log that comes back from one."""
+"""Dropping archived events from a log, and new logs that begin with an archive."""

@@ -29,7 +29,7 @@ from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId
-from projections.replay.checks.rows import CAUSES
+from projections.replay.checks.history import causes
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.brokers.kraft import follower
@@ -194,7 +194,8 @@ async def test_a_restart_within_an_epoch_records_the_same_epoch(tmp_path: Path) 
         assert [each for each in one.events() if isinstance(each.event, TopicDiscovered)]
         assert one.events() == other.events()
         assert {each.cause.request_id.split("-epoch")[0] for each in one.events()} == {f"controller-{one.seat.id}"}
-        unexplained = [each for each in other.events() if each.cause.command not in CAUSES[type(each.event).__name__]]
+        known = causes()
+        unexplained = [each for each in other.events() if each.cause.command not in known[type(each.event).__name__]]
         assert unexplained == [], "the check of causes knows what a follower writes first"
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from projections.replay.errors import ReplayError, message_of
 from projections.replay.export import files as export_files
 from projections.replay.export.export import NOTE, export, exported_files
 from projections.replay.export.files import Part, parts, write_parts
+from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.log.ranges import Range
-from projections.replay.spark.columns import COLUMNS, arrow_schema
+from projections.replay.runner import InProcess, Source
 from tests.replay.damage import put_event
 
 ALL = arrow_schema(tuple(COLUMNS))
@@ -27,10 +29,10 @@ def offsets(file: str | Path) -> list[int]:
 
 
 def test_files_are_named_by_their_first_offset(
-    spark: SparkSession, history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_files, "FILE_EVENTS", 30)
-    export(spark, history, tmp_path / "out", at="89", segment_events=40)
+    export(InProcess(), history, tmp_path / "out", at="89", segment_events=40)
     files = [str(Path(file).relative_to(tmp_path / "out")) for file in exported_files(tmp_path / "out")]
     assert files == [
         f"from_offset={segment}/part-{first:012}.parquet"
@@ -45,21 +47,24 @@ def test_files_are_named_by_their_first_offset(
 
 def test_groups_of_rows_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_files, "GROUP_BYTES", 1)
-    monkeypatch.setattr("projections.replay.spark.options._BATCH_ROWS", 16)
-    assert export_files._write(history, Part(Range(5, 55), "a.parquet"), tmp_path) == ("a.parquet", 50)
+    monkeypatch.setattr("projections.replay.log.reading._BATCH_ROWS", 16)
+    assert export_files._write(history, Part(Range(5, 55), "a.parquet"), tmp_path) == {
+        "file": "a.parquet",
+        "events": 50,
+    }
     file = pq.ParquetFile(tmp_path / "a.parquet")
     assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [16, 16, 16, 2]
     assert file.schema_arrow.equals(ALL), "the columns as they are said to be"
     assert file.metadata.row_group(0).column(1).compression == "SNAPPY"
 
 
-def test_a_failed_run_leaves_nothing_that_counts(spark: SparkSession, own_history: LogRef, tmp_path: Path) -> None:
+def test_a_failed_run_leaves_nothing_that_counts(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    export(spark, own_history, out, at="50", segment_events=40)
+    export(InProcess(), own_history, out, at="50", segment_events=40)
     note, before = (out / NOTE).read_bytes(), exported_files(out)
     put_event(own_history.path, 90, None)
     with pytest.raises(Exception, match="90") as failed:
-        export(spark, own_history, out, segment_events=40)
+        export(InProcess(), own_history, out, segment_events=40)
     assert "event 90 is missing" in message_of(failed.value)
     assert ((out / NOTE).read_bytes(), exported_files(out)) == (note, before)
     assert {one.name for one in out.iterdir()} == {NOTE, "from_offset=0", "from_offset=40"}
@@ -88,22 +93,26 @@ def test_a_task_that_outlives_its_run_finds_no_folder(history: LogRef, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_lost_task_left_is_removed(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+def test_what_a_lost_task_left_is_removed(history: LogRef, tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / ".part-000000000000.parquet.lost").write_bytes(b"half of a file")
     wanted = parts(history, [0], 60, ["s"])
-    write_parts(spark, history, tmp_path, wanted)
+    write_parts(InProcess(), history, tmp_path, wanted)
     assert [one.name for one in (tmp_path / "s").iterdir()] == ["part-000000000000.parquet"]
     assert offsets(tmp_path / wanted[0].file) == list(range(60))
 
 
-def test_a_folder_that_workers_do_not_share_is_reported(
-    spark: SparkSession, history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "s").mkdir()
-    monkeypatch.setattr(Path, "is_file", lambda _: False)  # as if they had written elsewhere
+class Elsewhere(InProcess):
+    """Writes to folders of another machine."""
+
+    def fold(self, source: Source, function: Any, schema: pa.Schema, **_: Any) -> pa.Table:
+        rows = [{"file": part.file, "events": part.wanted.end - part.wanted.start} for part in source.parts]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+
+def test_a_folder_that_workers_do_not_share_is_reported(history: LogRef, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="name one that they share"):
-        write_parts(spark, history, tmp_path, parts(history, [0], 20, ["s"]))
+        write_parts(Elsewhere(), history, tmp_path, parts(history, [0], 20, ["s"]))
 
 
 def test_a_file_covers_what_it_is_to_hold(history: LogRef) -> None:

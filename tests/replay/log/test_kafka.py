@@ -8,23 +8,24 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.names import shard_key
 from projections.replay.checks.invariants import run_invariants
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import exported, run_export
+from projections.replay.log.columns import COLUMNS
 from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.log_ref import KafkaRef, LogRef, ends_of, scanned
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, ends_of, scanned
 from projections.replay.outcome import Options
 from projections.replay.rebuild.explaining import explained
-from projections.replay.rebuild.rebuild import rebuilt_brokers, rebuilt_requests, rebuilt_topics, run_rebuild
+from projections.replay.rebuild.rebuild import rebuilt, run_rebuild
 from projections.replay.redecide.backtest import run_backtest
 from projections.replay.redecide.redecide import run_redecide
 from projections.replay.report.report import run_report
-from projections.replay.spark.columns import COLUMNS
-from projections.replay.spark.source import events_frame
+from projections.replay.runner import InProcess
+from projections.replay.runner import events_of as columns_of
 from projections.text.moments import iso
 from tests.machine.audit.planted import at, changed, without
 from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic
@@ -48,16 +49,14 @@ def folders(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> list[LogR
     return [replace(written(folder / str(number), part), partition=number) for number, part in enumerate(parts)]
 
 
-def rows(frame: DataFrame, *order: str) -> list[dict[str, Any]]:
-    """All rows of a frame, in order."""
-    return [row.asDict(recursive=True) for row in frame.orderBy(*order).collect()]
-
-
-def union(first: DataFrame, *others: DataFrame) -> DataFrame:
-    """The rows of all frames."""
-    for other in others:
-        first = first.unionByName(other)
-    return first
+def rows(ref: Ref, ends: Ends, view: str | None = None, *order: str) -> list[dict[str, Any]]:
+    """The events of a log before `ends`, or the rows of a rebuilt view, in order."""
+    if view is None:
+        source = columns_of(ref, ends, tuple(COLUMNS))
+        return [row for batch in source.batches() for row in batch.to_pylist()]
+    table = rebuilt(InProcess(), ref, view, ends).sort_by([(name, "ascending") for name in order])
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) -> KafkaRef:
@@ -74,11 +73,15 @@ def test_the_events_are_those_of_data_directories(
     spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef], parts: Parts, stretch: int
 ) -> None:
     ref = scanned(in_kafka.topic, segment_events=stretch)
-    assert {one.partition: one.end for one in ref.scan.partitions} == {n: len(part) for n, part in enumerate(parts)}
-    frame = events_frame(spark, ref, range_events=stretch)
+    ends = {n: len(part) for n, part in enumerate(parts)}
+    assert {one.partition: one.end for one in ref.scan.partitions} == ends
+    expected = [row for one in folders for row in rows(one, ends)]
+    assert rows(ref, ends) == expected
+    reader = spark.read.format("topicwright").option("rangeevents", stretch)
+    frame = reader.load(ref.text)
     assert frame.rdd.getNumPartitions() >= sum(max(1, len(part) // (2 * stretch)) for part in parts)
-    order = ("log_partition", "offset")
-    assert rows(frame, *order) == rows(union(*(events_frame(spark, one) for one in folders)), *order)
+    found = frame.select("log_partition", "offset", "value").orderBy("log_partition", "offset").collect()
+    assert [bytes(row.value) for row in found] == [row["value"] for row in expected]
 
 
 def test_what_does_not_count_was_there(in_kafka: KafkaRef) -> None:
@@ -90,7 +93,7 @@ def test_what_does_not_count_was_there(in_kafka: KafkaRef) -> None:
 
 def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: KafkaRef, parts: Parts) -> None:
     def read(**options: object) -> list[dict[str, Any]]:
-        return events_of(in_kafka.location, columns="log_partition,offset,shard", **options)
+        return events_of(in_kafka.text, columns="log_partition,offset,shard", **options)
 
     def keys(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
         return [(one["log_partition"], one["offset"]) for one in found]
@@ -102,7 +105,7 @@ def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: Kafk
     assert keys(read(logpartition=1, at=2)) == [(1, 0), (1, 1), (1, 2)]
     assert {one["shard"] for one in read(shards="pay.orders,-")} == {"pay_orders", ""}
     reader = spark.read.format("topicwright").options(**{"kafka.client.id": "someone", "at": "0"})
-    assert keys(rows(reader.load(in_kafka.location), "log_partition")) == [(0, 0), (1, 0)]
+    assert sorted((row.log_partition, row.offset) for row in reader.load(in_kafka.text).collect()) == [(0, 0), (1, 0)]
     most = max(counts)
     assert keys(read(endoffset=most)) == keys(read())
     for options, says in (
@@ -130,34 +133,29 @@ def test_a_time_is_found_in_each_partition(in_kafka: KafkaRef, parts: Parts) -> 
 # --- what it comes to
 
 
-def test_topics_have_the_same_state_hashes(spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef]) -> None:
-    order = ("log_partition", "shard")
-    alone = [rebuilt_topics(spark, one, len(records_of(one))) for one in folders]
-    assert rows(rebuilt_topics(spark, in_kafka, ends_of(in_kafka)), *order) == rows(union(*alone), *order)
+def test_topics_have_the_same_state_hashes(in_kafka: KafkaRef, folders: list[LogRef]) -> None:
+    order, ends = ("log_partition", "shard"), ends_of(in_kafka)
+    assert rows(in_kafka, ends, "topics", *order) == [
+        row for one in folders for row in rows(one, ends, "topics", *order)
+    ]
 
 
-def test_a_single_partition_is_the_history_itself(
-    spark: SparkSession, kafka44: ReferenceKafka, history: LogRef
-) -> None:
+def test_a_single_partition_is_the_history_itself(kafka44: ReferenceKafka, history: LogRef) -> None:
     records = records_of(history)
-    ref = topic_of(kafka44, [records])
-    mine = rows(rebuilt_topics(spark, ref, len(records)), "shard")
-    assert mine == rows(rebuilt_topics(spark, history, len(records)), "shard")
-    assert rows(rebuilt_requests(spark, ref, len(records)), "requested_offset") == rows(
-        rebuilt_requests(spark, history, len(records)), "requested_offset"
-    )
-    assert rows(rebuilt_brokers(spark, ref, 20), "broker_id") == rows(rebuilt_brokers(spark, history, 20), "broker_id")
+    ref, ends = topic_of(kafka44, [records]), {0: len(records)}
+    for view, by in (("topics", "shard"), ("requests", "requested_offset"), ("brokers", "broker_id")):
+        assert rows(ref, ends, view, by) == rows(history, ends, view, by), view
 
 
-def test_what_is_rebuilt_names_its_partition(spark: SparkSession, in_kafka: KafkaRef, tmp_path: Path) -> None:
-    brokers = run_rebuild(spark, in_kafka, Options(view="brokers", all_rows=True))
+def test_what_is_rebuilt_names_its_partition(in_kafka: KafkaRef, tmp_path: Path) -> None:
+    brokers = run_rebuild(InProcess(), in_kafka, Options(view="brokers", all_rows=True))
     assert [(row["log_partition"], row["broker_id"]) for row in brokers.rows] == [
         (p, broker) for p in (0, 1) for broker in (1, 2, 3)
     ]
-    early = run_rebuild(spark, in_kafka, Options(at="12"))
+    early = run_rebuild(InProcess(), in_kafka, Options(at="12"))
     assert early.lines[0].endswith(" as of offsets 12 of partition 0, 12 of partition 1")
     to = Options(output=str(tmp_path / "out"), format="json")
-    assert run_rebuild(spark, in_kafka, to).rows[0]["offsets"] == {
+    assert run_rebuild(InProcess(), in_kafka, to).rows[0]["offsets"] == {
         str(partition): end - 1 for partition, end in ends_of(in_kafka).items()
     }
 
@@ -165,48 +163,44 @@ def test_what_is_rebuilt_names_its_partition(spark: SparkSession, in_kafka: Kafk
 # --- what is wrong with it
 
 
-def test_a_sound_history_passes(spark: SparkSession, in_kafka: KafkaRef) -> None:
-    checked = run_invariants(spark, in_kafka, Options())
+def test_a_sound_history_passes(in_kafka: KafkaRef) -> None:
+    checked = run_invariants(InProcess(), in_kafka, Options())
     assert not checked.found, "\n".join(checked.lines)
-    again = run_redecide(spark, in_kafka, Options())
+    again = run_redecide(InProcess(), in_kafka, Options())
     assert not again.found, "\n".join(again.lines)
 
 
-def test_a_fault_is_found_with_its_partition(spark: SparkSession, kafka44: ReferenceKafka, parts: Parts) -> None:
+def test_a_fault_is_found_with_its_partition(kafka44: ReferenceKafka, parts: Parts) -> None:
     for number, part in enumerate(parts):
         answered = at(part, CreateAnswered, nth=1)
         ref = topic_of(kafka44, [without(part, answered) if n == number else one for n, one in enumerate(parts)])
-        checked = run_invariants(spark, ref, Options())
+        checked = run_invariants(InProcess(), ref, Options())
         assert checked.found
         assert {(row["check"], row["log_partition"]) for row in checked.rows} == {("one-answer", number)}
         assert f" of partition {number}, topic {checked.rows[0]['topic']}: " in "\n".join(checked.lines)
 
 
-def test_a_changed_decision_is_found_with_its_partition(
-    spark: SparkSession, kafka44: ReferenceKafka, parts: Parts
-) -> None:
+def test_a_changed_decision_is_found_with_its_partition(kafka44: ReferenceKafka, parts: Parts) -> None:
     created = at(parts[1], TopicCreated)
     deadline_ms = parts[1][created].event.deadline_ms + 1  # type: ignore[union-attr]
     ref = topic_of(kafka44, [parts[0], changed(parts[1], created, deadline_ms=deadline_ms)])
-    again = run_redecide(spark, ref, Options())
+    again = run_redecide(InProcess(), ref, Options())
     assert [(row["log_partition"], row["topic"]) for row in again.rows] == [(1, parts[1][created].event.topic)]  # type: ignore[union-attr]
 
 
 # --- what is run on it
 
 
-def test_a_backtest_tries_the_requests_of_all_partitions(
-    spark: SparkSession, in_kafka: KafkaRef, history: LogRef
-) -> None:
+def test_a_backtest_tries_the_requests_of_all_partitions(in_kafka: KafkaRef, history: LogRef) -> None:
     tried = Options(settings=(("delete.topic.enable", "false"),))
-    mine, theirs = run_backtest(spark, in_kafka, tried), run_backtest(spark, history, tried)
+    mine, theirs = run_backtest(InProcess(), in_kafka, tried), run_backtest(InProcess(), history, tried)
     assert mine.found
     assert [(row["change"], row["count"], row["of_asks"]) for row in mine.rows] == [
         (row["change"], row["count"], row["of_asks"]) for row in theirs.rows
     ]
 
 
-def test_a_topic_is_explained_from_its_partition(spark: SparkSession, in_kafka: KafkaRef, parts: Parts) -> None:
+def test_a_topic_is_explained_from_its_partition(in_kafka: KafkaRef, parts: Parts) -> None:
     for number, part in enumerate(parts):
         created = part[at(part, TopicCreated)]
         topic = created.event.topic  # type: ignore[union-attr]
@@ -217,22 +211,21 @@ def test_a_topic_is_explained_from_its_partition(spark: SparkSession, in_kafka: 
         explained(in_kafka, "nobody")
 
 
-def test_an_export_has_a_folder_for_each_partition(
-    spark: SparkSession, in_kafka: KafkaRef, parts: Parts, tmp_path: Path
-) -> None:
+def test_an_export_has_a_folder_for_each_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = run_export(spark, in_kafka, Options(output=str(out), at="30"))
+    first = run_export(InProcess(), in_kafka, Options(output=str(out), at="30"))
     assert [row["added"] for row in first.rows] == [31, 31]
-    second = run_export(spark, in_kafka, Options(output=str(out)))
+    second = run_export(InProcess(), in_kafka, Options(output=str(out)))
     assert [row["added"] for row in second.rows] == [len(part) - 31 for part in parts]
-    order = ("log_partition", "offset")
-    assert rows(exported(spark, out).select(*COLUMNS), *order) == rows(events_frame(spark, in_kafka), *order)
-    checked = run_invariants(spark, in_kafka, Options(output=str(out)))
+    ends = ends_of(in_kafka)
+    stored = [row for batch in exported(out, ends, tuple(COLUMNS)).batches() for row in batch.to_pylist()]
+    assert stored == rows(in_kafka, ends)
+    checked = run_invariants(InProcess(), in_kafka, Options(output=str(out)))
     assert not checked.found, "\n".join(checked.lines)
 
 
-def test_a_report_shows_all_partitions(spark: SparkSession, in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
-    done = run_report(spark, in_kafka, Options(output=str(tmp_path / "page.html")))
+def test_a_report_shows_all_partitions(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
+    done = run_report(None, in_kafka, Options(output=str(tmp_path / "page.html")))
     assert not done.found
     assert f"{sum(map(len, parts)):,} events from " in (tmp_path / "page.html").read_text()
     topics = {shard_key(one.event.topic) for part in parts for one in part if isinstance(one.event, TopicCreated)}

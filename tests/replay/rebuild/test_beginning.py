@@ -13,9 +13,11 @@ from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef, looked_at, open_folder
 from projections.replay.outcome import Options
-from projections.replay.rebuild.beginning import AT_FIRST, FROM_SCRATCH, Beginning, beginning
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.rebuild import run_rebuild
+from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebuild
+from projections.replay.runner import InProcess
+from projections.replay.shards import AT_FIRST, newest_snapshot
+from projections.replay.spark.on_spark import OnSpark
 from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
@@ -50,8 +52,8 @@ def test_rebuild_says_where_it_began_and_comes_to_the_same(spark: SparkSession, 
     with looked_at(kept) as log:
         end = log.next_offset
     for at, began in ((None, second), (str(end - 1), second), (str(second - 2), first), (str(first - 1), first)):
-        whole = run_rebuild(spark, kept, Options(at=at, more=SCRATCH, all_rows=True))
-        quick = run_rebuild(spark, kept, Options(at=at, all_rows=True))
+        whole = run_rebuild(InProcess(), kept, Options(at=at, more=SCRATCH, all_rows=True))
+        quick = run_rebuild(InProcess() if at else OnSpark(spark), kept, Options(at=at, all_rows=True))
         assert quick.rows == whole.rows, f"at {at}"
         assert quick.about["snapshot_offset"] == began - 1
         assert "snapshot_offset" not in whole.about
@@ -63,17 +65,16 @@ def test_rebuild_says_where_it_began_and_comes_to_the_same(spark: SparkSession, 
 
 def test_before_the_first_snapshot_all_events_count(kept: LogRef) -> None:
     first, second = newest_of(kept)
-    assert beginning(kept, first - 1, Options()) is AT_FIRST
-    assert beginning(kept, second - 1, Options()).offset == first
-    assert beginning(kept, second, Options(more=SCRATCH)) is AT_FIRST
-    assert Beginning(100, 9 << 20).shares(100) == 3
+    assert newest_snapshot(kept, {0: first - 1}) is AT_FIRST
+    assert newest_snapshot(kept, {0: second - 1}).offset == first
+    assert beginning(kept, {0: second}, Options(more=SCRATCH)) is AT_FIRST
 
 
-def test_compare_trusts_a_snapshot_until_it_is_not_to(spark: SparkSession, kept: LogRef, tmp_path: Path) -> None:
+def test_compare_trusts_a_snapshot_until_it_is_not_to(kept: LogRef, tmp_path: Path) -> None:
     folder = tmp_path / "log"
     shutil.copytree(kept.path, folder)
     ref = open_folder(str(folder))
-    assert not run_compare(spark, ref, Options()).found
+    assert not run_compare(InProcess(), ref, Options()).found
     newest = newest_of(ref)[-1]
     log = open_log(folder)
     store = TopicStore(log)
@@ -89,10 +90,10 @@ def test_compare_trusts_a_snapshot_until_it_is_not_to(spark: SparkSession, kept:
     query = Query(log, lambda: store)
     store_snapshot(log, snapshot_info(log, newest), query.snapshot_pairs(newest, iter(pairs)))
     log.close()
-    trusting = run_compare(spark, ref, Options())
+    trusting = run_compare(InProcess(), ref, Options())
     assert trusting.found, "a snapshot that says otherwise shows"
     assert any("--from-scratch" in line for line in trusting.lines)
-    assert not run_compare(spark, ref, Options(more=SCRATCH)).found
+    assert not run_compare(InProcess(), ref, Options(more=SCRATCH)).found
 
 
 def test_a_damaged_one_is_passed_over(kept: LogRef, tmp_path: Path) -> None:
@@ -101,6 +102,6 @@ def test_a_damaged_one_is_passed_over(kept: LogRef, tmp_path: Path) -> None:
     ref = open_folder(str(folder))
     first, second = newest_of(ref)
     flip(folder / FOLDER / f"{second:020}.snapshot", 20)
-    assert beginning(ref, second, Options()).offset == first
+    assert newest_snapshot(ref, {0: second}).offset == first
     with looked_at(kept) as log, open_snapshot(log, first) as snapshot:
         assert list(state_keys(snapshot))

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
@@ -19,6 +18,7 @@ from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.parting import UNEXPLAINED, History, parting
+from projections.replay.runner import InProcess
 from projections.store.store import CLUSTER
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
@@ -126,13 +126,13 @@ def plant(path: Path, shard: str, live: Topic | bytes | None) -> None:
     put_view(path, state_key(shard), msgspec.msgpack.encode(live) if isinstance(live, Topic) else live)
 
 
-def test_live_state_is_what_the_events_come_to(spark: SparkSession, history: LogRef) -> None:
-    outcome = run_compare(spark, history, Options())
+def test_live_state_is_what_the_events_come_to(history: LogRef) -> None:
+    outcome = run_compare(InProcess(), history, Options())
     assert (outcome.found, outcome.rows) == (False, [])
-    assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offset ")
+    assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offset ")
 
 
-def test_differences_are_reported_with_both_sides(spark: SparkSession, own_history: LogRef) -> None:
+def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
     with looked_at(own_history) as log:
         orders = History(log, "pay_orders")
         stale, newest = orders.after(7), orders.after(len(orders.offsets))
@@ -147,7 +147,7 @@ def test_differences_are_reported_with_both_sides(spark: SparkSession, own_histo
     plant(own_history.path, "late_one", None)
     plant(own_history.path, "stranger", replace(stranger, name=TopicName("stranger")))
     plant(own_history.path, "team_auto", b"\xc1")
-    outcome = run_compare(spark, own_history, Options())
+    outcome = run_compare(InProcess(), own_history, Options())
     assert outcome.found
     rows: dict[str, Any] = {row["shard"]: row for row in outcome.rows}
     assert rows.keys() == {"pay_orders", "late_one", "stranger", "team_auto"}
@@ -162,23 +162,23 @@ def test_differences_are_reported_with_both_sides(spark: SparkSession, own_histo
     text = "\n".join(outcome.lines)
     assert text.startswith("4 differences between the live state and the events, as of offset ")
     assert f"topic pay.orders: rebuilt {rows['pay_orders']['rebuilt_hash'][:16]}, live " in text
-    assert f"  they part at offset {missed}: " in text
+    assert f"  they differ from offset {missed} on: " in text
     partition = next(one for one in rows["pay_orders"]["differs"] if one["what"] == "partition 2")
     assert partition["rebuilt"]["partition_epoch"] == newest.partitions[2].partition_epoch
     assert partition["live"] != partition["rebuilt"]
 
 
-def test_brokers_and_settings_are_compared_too(spark: SparkSession, own_history: LogRef) -> None:
+def test_brokers_and_settings_are_compared_too(own_history: LogRef) -> None:
     with looked_at(own_history) as log:
         stored = msgspec.msgpack.decode(log.get(CLUSTER) or b"")
     stored[1] = "another release"
     put_view(own_history.path, b"s" + CLUSTER, msgspec.msgpack.encode(stored))
-    outcome = run_compare(spark, own_history, Options())
+    outcome = run_compare(InProcess(), own_history, Options())
     assert outcome.found
     assert "  release: rebuilt 1.0, live another release" in outcome.lines
     assert [row["shard"] for row in outcome.rows] == [""]
 
 
-def test_there_is_no_past_of_the_live_side(spark: SparkSession, history: LogRef) -> None:
-    with pytest.raises(ReplayError, match="compare goes without --at"):
-        run_compare(spark, history, Options(at="3"))
+def test_there_is_no_past_of_the_live_side(history: LogRef) -> None:
+    with pytest.raises(ReplayError, match="compare does not take --at"):
+        run_compare(InProcess(), history, Options(at="3"))

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pyspark.sql import SparkSession
 
 from controller.machine.apply import apply
 from events.catalog import Recorded
@@ -21,7 +20,8 @@ from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.log_ref import KafkaRef, LogRef, looked_at, open_folder, scanned
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.gateway_topics import GatewayTopics
+from projections.replay.rebuild.compare_gateway import GatewayTopics
+from projections.replay.runner import InProcess
 from projections.store.store import CLUSTER, TopicStore
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
@@ -61,26 +61,26 @@ def against(folder: Path) -> Options:
     return Options(more={"data": str(folder)})
 
 
-def test_what_a_gateway_keeps_is_what_the_topic_comes_to(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
-    outcome = run_compare(spark, in_kafka, against(data))
+def test_what_a_gateway_keeps_is_what_the_topic_comes_to(in_kafka: KafkaRef, data: Path) -> None:
+    outcome = run_compare(InProcess(), in_kafka, against(data))
     assert not outcome.found, "\n".join(outcome.lines)
-    assert outcome.lines[0].startswith("The live state of 7 topics is what the events come to, as of offsets ")
+    assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offsets ")
     shutil.rmtree(data / "partition-00000")
-    of_one = run_compare(spark, in_kafka, against(data))
+    of_one = run_compare(InProcess(), in_kafka, against(data))
     assert not of_one.found
     assert of_one.lines[0].endswith(" of partition 1.")
 
 
 def test_a_gateway_that_is_behind_is_compared_as_of_where_it_is(
-    spark: SparkSession, in_kafka: KafkaRef, history: LogRef, tmp_path: Path
+    in_kafka: KafkaRef, history: LogRef, tmp_path: Path
 ) -> None:
     for number, part in enumerate(in_partitions(records_of(history), 2)):
         cached(tmp_path / f"partition-{number:05}", part[: len(part) - 9 * number])
-    outcome = run_compare(spark, in_kafka, against(tmp_path))
+    outcome = run_compare(InProcess(), in_kafka, against(tmp_path))
     assert not outcome.found, "\n".join(outcome.lines)
 
 
-def test_what_differs_is_reported_with_its_partition(spark: SparkSession, in_kafka: KafkaRef, data: Path) -> None:
+def test_what_differs_is_reported_with_its_partition(in_kafka: KafkaRef, data: Path) -> None:
     number = next(n for n in (0, 1) if "late_one" in shards(data, n))
     folder = data / f"partition-{number:05}"
     put_view(folder, b"s" + TOPIC + b"late_one", None)
@@ -89,7 +89,7 @@ def test_what_differs_is_reported_with_its_partition(spark: SparkSession, in_kaf
     log.close()
     stored[1] = "another release"
     put_view(folder, b"s" + CLUSTER, msgspec.msgpack.encode(stored))
-    outcome = run_compare(spark, in_kafka, against(data))
+    outcome = run_compare(InProcess(), in_kafka, against(data))
     assert [(row["log_partition"], row["shard"]) for row in outcome.rows] == [(number, ""), (number, "late_one")]
     assert outcome.rows[1]["event"].startswith("late.one is created")
     assert any(line.startswith(f"topic late.one, partition {number}: rebuilt ") for line in outcome.lines)
@@ -101,15 +101,13 @@ def shards(data: Path, number: int) -> list[str]:
         return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
 
 
-def test_folders_that_are_none_of_it(
-    spark: SparkSession, in_kafka: KafkaRef, history: LogRef, data: Path, tmp_path: Path
-) -> None:
+def test_folders_that_are_none_of_it(in_kafka: KafkaRef, history: LogRef, data: Path, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="nothing holds no partition of kafka://"):
-        run_compare(spark, in_kafka, against(tmp_path / "nothing"))
+        run_compare(InProcess(), in_kafka, against(tmp_path / "nothing"))
     records = records_of(history)
     cached(tmp_path / "longer" / "partition-00001", records)
     with pytest.raises(ReplayError, match=f"has {len(records)} events of partition 1, which kafka://"):
-        run_compare(spark, in_kafka, against(tmp_path / "longer"))
+        run_compare(InProcess(), in_kafka, against(tmp_path / "longer"))
 
 
 # --- with what is shown over HTTP
@@ -130,9 +128,7 @@ def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
     return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
 
 
-def test_what_a_gateway_shows_is_what_the_topic_comes_to(
-    spark: SparkSession, kafka44: ReferenceKafka, tmp_path: Path
-) -> None:
+def test_what_a_gateway_shows_is_what_the_topic_comes_to(kafka44: ReferenceKafka, tmp_path: Path) -> None:
     with topicwright(tmp_path) as server:
         for number in range(5):
             body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
@@ -140,12 +136,12 @@ def test_what_a_gateway_shows_is_what_the_topic_comes_to(
         send(server.http, "DELETE", "/v1/topics/a.topic-3")
         ref = in_topic(kafka44, server)
         shown = Options(more={"http": server.http})
-        same = run_compare(spark, ref, shown)
+        same = run_compare(InProcess(), ref, shown)
         assert not same.found, "\n".join(same.lines)
-        assert same.lines[0].startswith("The live state of 4 topics is what the events come to")
+        assert same.lines[0].startswith("The live state of 4 topics matches the events")
         send(server.http, "DELETE", "/v1/topics/a.topic-1")
         send(server.http, "POST", "/v1/topics", name="b", num_partitions=1)
-        other = run_compare(spark, ref, shown)
+        other = run_compare(InProcess(), ref, shown)
     assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
         ("a.topic-1", False, True),
         ("b", True, False),

@@ -1,4 +1,4 @@
-"""Topics and requests explained from events that Spark collects."""
+"""Topics and requests explained from some of the events of a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import given as drawn
-from pyspark.sql import Row, SparkSession
 
 from events.catalog import Recorded
 from events.codec import encode_event
@@ -17,7 +16,7 @@ from projections.queries.query import NotThere, Query, Questions
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
-from projections.replay.rebuild.explaining import excerpt, explained, run_explain
+from projections.replay.rebuild.explaining import _Row, excerpt, explained, run_explain
 from projections.views import lines
 from projections.views.events import ExplanationView
 from tests.machine.walks import Walk, walked, walks
@@ -26,15 +25,11 @@ from tests.projections.test_explain import LIFE
 from tests.replay.written import records_of
 
 
-def _row(record: Recorded) -> Row:
+def _row(record: Recorded) -> _Row:
     event = record.event
-    return Row(
-        offset=record.offset,
-        shard=shard_key(getattr(event, "topic", "")),
-        topic=getattr(event, "topic", None),
-        request_id=getattr(event, "request_id", None),
-        value=bytearray(encode_event(record.at_ms, record.cause, event)),
-    )
+    topic, request_id = getattr(event, "topic", None), getattr(event, "request_id", None)
+    value = encode_event(record.at_ms, record.cause, event)
+    return _Row(0, record.offset, shard_key(topic or ""), topic, request_id, value)
 
 
 def _explanation(query: Query, subject: str) -> ExplanationView | str:
@@ -76,12 +71,12 @@ def test_an_explanation_is_written_in_lines() -> None:
     ]
 
 
-def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSession, history: LogRef) -> None:
+def test_a_topic_and_a_request_are_explained_as_the_service_does(history: LogRef) -> None:
     with looked_at(history) as log:
         query = Query(log, lambda: pytest.fail("the live state is read"))
         refunds = next(one.cause.request_id for one in records_of(history) if "pay_refunds" in str(one.event))
         for subject in ("pay.orders", refunds):
-            done = run_explain(spark, history, Options(subject=subject))
+            done = run_explain(None, history, Options(subject=subject))
             whole = explain(Questions([query]), subject)
             assert explained(history, subject) == {0: whole}
             assert done.lines == list(lines.explanation(whole))
@@ -89,17 +84,17 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(spark: SparkSes
             assert [step["offset"] for step in done.rows[0]["steps"]] == [step.offset for step in whole.steps]
 
 
-def test_a_topic_is_explained_as_of_any_moment(spark: SparkSession, history: LogRef) -> None:
+def test_a_topic_is_explained_as_of_any_moment(history: LogRef) -> None:
     created = next(one for one in records_of(history) if type(one.event).__name__ == "TopicCreated")
     explanation = explained(history, "pay.orders", at=str(created.offset))[0]
     assert [step.event for step in explanation.steps] == ["CreateRequested", "TopicCreated"]
     assert explanation.summary.startswith("topic pay.orders: pending, 3 partitions")
 
 
-def test_what_is_not_there_is_reported(spark: SparkSession, history: LogRef) -> None:
+def test_what_is_not_there_is_reported(history: LogRef) -> None:
     with pytest.raises(ReplayError, match=r"^no topic and no request 'pay.orders' is in the log up to 2$"):
-        run_explain(spark, history, Options(subject="pay.orders", at="2"))
+        run_explain(None, history, Options(subject="pay.orders", at="2"))
     with pytest.raises(ReplayError, match=r"^no topic and no request 'nobody' is in the log$"):
-        run_explain(spark, history, Options(subject="nobody"))
+        run_explain(None, history, Options(subject="nobody"))
     with pytest.raises(ReplayError, match="name the topic or the request id to explain"):
-        run_explain(spark, history, Options())
+        run_explain(None, history, Options())

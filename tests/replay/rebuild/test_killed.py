@@ -9,12 +9,11 @@ import time
 import urllib.request
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from projections.replay.log.log_ref import open_ref
 from projections.replay.log.secondary import is_written
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
+from projections.replay.runner import InProcess
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND
 
@@ -38,7 +37,7 @@ def created_until_it_dies(http: str, prefix: str, answered: list[str]) -> None:
             return
 
 
-def test_rebuilt_and_live_state_are_the_same_after_each_kill(spark: SparkSession, tmp_path: Path) -> None:
+def test_rebuilt_and_live_state_are_the_same_after_each_kill(tmp_path: Path) -> None:
     data, rng = tmp_path / "data", random.Random(4)
     argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
     answered: list[str] = []
@@ -54,6 +53,6 @@ def test_rebuilt_and_live_state_are_the_same_after_each_kill(spark: SparkSession
             service.kill()
             client.join()
         assert not is_written(data)
-        outcome = run_compare(spark, open_ref(str(data)), Options())
+        outcome = run_compare(InProcess(), open_ref(str(data)), Options())
         assert not outcome.found, "\n".join(outcome.lines)
         assert int(outcome.lines[0].split()[4]) >= len(answered), "who was answered is there"

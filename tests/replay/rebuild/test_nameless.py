@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from pyspark.sql import SparkSession
 
 from projections.queries.query import Query
 from projections.replay.checks.invariants import run_invariants
@@ -15,10 +14,11 @@ from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import run_rebuild
 from projections.replay.redecide.redecide import run_redecide
+from projections.replay.runner import InProcess, Runner
 from projections.store.store import TopicStore
 from tests.replay.history import Day, open_log
 
-Run = Callable[[SparkSession, LogRef, Options], Outcome]
+Run = Callable[[Runner, LogRef, Options], Outcome]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +41,17 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
 
 
 @pytest.mark.parametrize("run", [run_compare, run_invariants, run_redecide])
-def test_it_breaks_nothing(spark: SparkSession, nameless: LogRef, run: Run) -> None:
-    outcome = run(spark, nameless, Options())
+def test_it_breaks_nothing(nameless: LogRef, run: Run) -> None:
+    outcome = run(InProcess(), nameless, Options())
     assert not outcome.found, outcome.lines
 
 
-def test_it_is_among_the_requests(spark: SparkSession, nameless: LogRef) -> None:
-    rows = run_rebuild(spark, nameless, Options(view="requests")).rows
+def test_it_is_among_the_requests(nameless: LogRef) -> None:
+    rows = run_rebuild(InProcess(), nameless, Options(view="requests")).rows
     assert [(row["topic"], row["status"]) for row in rows] == [("", "rejected"), ("pay.orders", "created")]
     with looked_at(nameless) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         assert len(query.cluster_at(log.next_offset).brokers) == 3
         assert all(not hasattr(one.event, "topic") for one in query.broker_events())
-    assert len(run_rebuild(spark, nameless, Options(view="brokers")).rows) == 3
+    assert len(run_rebuild(InProcess(), nameless, Options(view="brokers")).rows) == 3

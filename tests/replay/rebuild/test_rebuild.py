@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgspec
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
@@ -28,24 +31,18 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
 )
-from events.codec import IDLE, decode_event, encode_event, place_of
+from events.codec import IDLE, decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, looked_at
 from projections.replay.outcome import Options
-from projections.replay.rebuild.folded_topics import TOPICS, state_hash, topics_of_share
-from projections.replay.rebuild.rebuild import (
-    REQUESTS,
-    rebuilt,
-    rebuilt_brokers,
-    rebuilt_cluster,
-    rebuilt_requests,
-    rebuilt_topics,
-    requests_of_shard,
-    run_rebuild,
-)
-from projections.replay.spark.folding import Stored, fold_shards, shards_frame
+from projections.replay.rebuild.folded_topics import hash_rows, state_hash
+from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
+from projections.replay.rebuild.requests import REQUESTS, requests_of_shard
+from projections.replay.runner import InProcess, Runner
+from projections.replay.shards import Row, Shard, Stored, fold_shards
+from projections.replay.spark.on_spark import OnSpark
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
 from projections.text.names import topic_id_text
@@ -84,14 +81,12 @@ def hashes(records: list[Recorded]) -> dict[str, str]:
 
 def test_after_every_event_topics_are_what_the_machine_had(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
-        assert hashes_of_packs(by_shard(history, end)) == hashes(records[:end]), f"before offset {end}"
+        assert hashes_of_shards(by_shard(history, end)) == hashes(records[:end]), f"before offset {end}"
 
 
-def hashes_of_packs(shards: Mapping[str, Sequence[Stored]]) -> dict[str, str]:
-    """The same by the fold of packs, one of each shard."""
-    packs = [(0, [(key, *one, place_of(*one)[1]) for one in stored]) for key, stored in shards.items()]
-    rows = [dict(zip(TOPICS.names, row, strict=True)) for row in topics_of_share(iter(packs))]
-    return {row["shard"]: row["state_hash"] for row in rows}
+def hashes_of_shards(shards: Mapping[str, Sequence[Stored]]) -> dict[str, str]:
+    """The same by the fold of each shard."""
+    return {shard: found for _, shard, found in hash_rows((0, key, iter(stored)) for key, stored in shards.items())}
 
 
 def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +116,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
     stored = [(int(record.offset), encode_event(7, cause, record.event)) for record in records]
     monkeypatch.setattr("projections.replay.rebuild.folded_topics.decode_event", noted)
-    assert hashes_of_packs({"t": stored}) == hashes(records)
+    assert hashes_of_shards({"t": stored}) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
     assert kinds.count(PartitionChanged) == 4, "of two partitions, before and after a third came"
     assert ChangeRejected not in kinds, "what says nothing of the topic is passed over"
@@ -131,14 +126,20 @@ def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
     assert {kind for kind, fold_ in _TOPIC_EVENTS.items() if fold_ is _unchanged} == IDLE
 
 
+def rows_of(ref: LogRef, view: str, end: int, runner: Runner | None = None) -> list[Any]:
+    """The rows of a rebuilt view."""
+    rows: list[Any] = rebuilt(runner or InProcess(), ref, view, {0: end}).to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
 def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
     for end in (7, 40, len(records)):
-        rows = rebuilt_topics(spark, history, end).collect()
-        assert {row.shard: row.state_hash for row in rows} == hashes(records[:end]), f"before offset {end}"
+        rows = rows_of(history, "topics", end, OnSpark(spark))
+        assert {row["shard"]: row["state_hash"] for row in rows} == hashes(records[:end]), f"before offset {end}"
 
 
-def test_a_rebuilt_topic_in_full(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
-    row = rebuilt_topics(spark, history, len(records)).where("topic = 'late.one'").collect()[0].asDict(recursive=True)
+def test_a_rebuilt_topic_in_full(history: LogRef, records: list[Recorded]) -> None:
+    row = next(one for one in rows_of(history, "topics", len(records)) if one["topic"] == "late.one")
     topic = fold(records).topics.get(shard_key("late.one"))
     assert topic is not None
     assert row["topic_id"] == topic_id_text(topic.topic_id)
@@ -149,17 +150,17 @@ def test_a_rebuilt_topic_in_full(spark: SparkSession, history: LogRef, records: 
     assert (row["created_offset"], row["ready_at_ms"]) == (topic.created_offset, topic.ready_at_ms)
 
 
-def test_what_is_rebuilt_to_the_end_is_what_is_stored(spark: SparkSession, history: LogRef) -> None:
+def test_what_is_rebuilt_to_the_end_is_what_is_stored(history: LogRef) -> None:
     with looked_at(history) as log:
         stored = {key[1:].decode(): state_hash(value) for key, value in log.scan(TOPIC)}
         end = log.next_offset
-    assert {row.shard: row.state_hash for row in rebuilt_topics(spark, history, end).collect()} == stored
+    assert {row["shard"]: row["state_hash"] for row in rows_of(history, "topics", end)} == stored
 
 
 def test_after_every_event_requests_are_what_the_projection_shows(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
         events = by_shard(history, end)
-        rows = [(0, *row) for shard in events for row in requests_of_shard(shard, iter(events[shard]))]
+        rows = [(0, *row) for stored in events.values() for row in requests_of_shard(stored)]
         rebuilt = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
         assert sorted(map(_texts, rebuilt)) == sorted(_expected(records[:end])), f"before offset {end}"
 
@@ -187,19 +188,19 @@ def _is_request(one: Recorded, request_id: str, topic: str) -> bool:
 
 
 def test_spark_gives_the_requests(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
-    rows = rebuilt_requests(spark, history, len(records)).collect()
-    assert sorted(_texts(row.asDict()) for row in rows) == sorted(_expected(records))
+    rows = rows_of(history, "requests", len(records), OnSpark(spark))
+    assert sorted(map(_texts, rows)) == sorted(_expected(records))
 
 
-def test_brokers_and_settings(spark: SparkSession, history: LogRef) -> None:
+def test_brokers_and_settings(history: LogRef) -> None:
     with looked_at(history) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         for end in range(log.next_offset + 1):
-            assert rebuilt_cluster(history, end) == query.cluster_at(end), f"before offset {end}"
+            assert rebuilt_clusters(history, {0: end})[0] == query.cluster_at(end), f"before offset {end}"
         end = log.next_offset
-    rows = rebuilt_brokers(spark, history, end).orderBy("broker_id").collect()
-    assert [(row.broker_id, row.fenced, row.endpoints) for row in rows] == [
+    rows = sorted(rows_of(history, "brokers", end), key=itemgetter("broker_id"))
+    assert [(row["broker_id"], row["fenced"], row["endpoints"]) for row in rows] == [
         (number, False, ["PLAINTEXT://localhost:9092"]) for number in (1, 2, 3)
     ]
 
@@ -218,10 +219,8 @@ def test_brokers_and_settings(spark: SparkSession, history: LogRef) -> None:
     ],
     ids=lambda given: getattr(given, "view", ""),
 )
-def test_what_people_are_shown(
-    spark: SparkSession, history: LogRef, options: Options, line: str, rows: list[str]
-) -> None:
-    outcome = run_rebuild(spark, history, options)
+def test_what_people_are_shown(history: LogRef, options: Options, line: str, rows: list[str]) -> None:
+    outcome = run_rebuild(InProcess(), history, options)
     assert not outcome.found
     assert outcome.lines[0].startswith(line)
     assert (len(outcome.lines) == 1) is (options.limit > 1)
@@ -230,31 +229,38 @@ def test_what_people_are_shown(
     assert all(row.startswith(start) for row, start in zip(shown, rows, strict=True)), shown
 
 
-def test_programs_get_every_row(spark: SparkSession, history: LogRef) -> None:
-    outcome = run_rebuild(spark, history, Options(limit=1, all_rows=True))
+def test_programs_get_every_row(history: LogRef) -> None:
+    outcome = run_rebuild(InProcess(), history, Options(limit=1, all_rows=True))
     assert [row["topic"] for row in outcome.rows] == sorted(row["topic"] for row in outcome.rows)
     assert outcome.rows[0]["partitions"][0]["replicas"] == [1, 2, 3]
     assert msgspec.json.decode(msgspec.json.encode(outcome.rows)) == outcome.rows
 
 
+@pytest.mark.parametrize("view", ["topics", "brokers"])
 @pytest.mark.parametrize("kind", ["parquet", "json"])
-def test_a_view_is_written(spark: SparkSession, history: LogRef, tmp_path: Path, kind: str) -> None:
-    options = Options(output=str(tmp_path / "topics"), format=kind)
-    assert "topics as of offset" in run_rebuild(spark, history, options).lines[0]
-    written = spark.read.format(kind).load(str(tmp_path / "topics"))
+@pytest.mark.parametrize("with_spark", [False, True])
+def test_a_view_is_written(
+    request: pytest.FixtureRequest, history: LogRef, tmp_path: Path, kind: str, view: str, with_spark: bool
+) -> None:
+    runner: Runner = OnSpark(request.getfixturevalue("spark")) if with_spark else InProcess()
+    out = tmp_path / "it's here"
+    options = Options(view=view, output=str(out), format=kind)
+    assert f"{view} as of offset" in run_rebuild(runner, history, options).lines[0]
+    written = duckdb.read_parquet if kind == "parquet" else duckdb.read_json
+    key = "state_hash" if view == "topics" else "incarnation"
     with looked_at(history) as log:
-        expected = {row.topic: row.state_hash for row in rebuilt(spark, history, "topics", log.next_offset).collect()}
-    assert {row.topic: row.state_hash for row in written.collect()} == expected
+        expected = {row[key] for row in rows_of(history, view, log.next_offset)}
+    assert {str(row[0]) for row in written([str(file) for file in out.iterdir()]).select(key).fetchall()} == expected
 
 
-def test_what_cannot_be_rebuilt(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+def test_what_cannot_be_rebuilt(history: LogRef, tmp_path: Path) -> None:
     for options, says in (
         (Options(view="wishes"), "'wishes' cannot be rebuilt; allowed: topics, brokers, requests"),
         (Options(format="csv", output=str(tmp_path / "new")), "unknown format 'csv'"),
         (Options(output=str(tmp_path)), "already exists"),
     ):
         with pytest.raises(ReplayError, match=says):
-            run_rebuild(spark, history, options)
+            run_rebuild(InProcess(), history, options)
 
 
 # --- folding
@@ -264,24 +270,23 @@ def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: 
     with looked_at(history) as log:
         end = log.next_offset
 
-    def offsets(shard: str, events: Iterator[Stored]) -> Iterator[tuple[Any, ...]]:
-        yield (shard, [offset for offset, _ in events])
+    def offsets(shards: Iterable[Shard]) -> Iterator[Row]:
+        return ((shard, [offset for offset, _ in events]) for _, shard, events in shards)
 
-    import pyarrow as pa
-
-    schema = pa.schema([("log_partition", pa.int32()), ("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
-    expected = {shard: [offset for offset, _ in events] for shard, events in by_shard(history, end).items()}
-    for shares in (1, 3):
-        rows = fold_shards(shards_frame(spark, history, end), offsets, schema, shares).collect()
-        assert len(rows) == len(expected)
-        assert {row.shard: row.offsets for row in rows} == expected
+    schema = pa.schema([("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
+    expected = [(shard, [offset for offset, _ in events]) for shard, events in sorted(by_shard(history, end).items())]
+    for runner, buckets in ((InProcess(), 1), (OnSpark(spark), 1), (OnSpark(spark), 3)):
+        rows = fold_shards(runner, history, {0: end}, offsets, schema, buckets=buckets).to_pylist()
+        assert sorted((row["shard"], row["offsets"]) for row in rows) == expected
+    some = fold_shards(InProcess(), history, {0: end}, offsets, schema, only=frozenset({"late_one"})).to_pylist()
+    assert [row["shard"] for row in some] == ["late_one"]
 
 
 def test_topics_that_were_taken_over_with_their_cluster_were_requested_by_nobody() -> None:
     taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
     stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
     assert stored, "a topic was taken over"
-    assert list(requests_of_shard("t", iter(stored))) == []
+    assert list(requests_of_shard(stored)) == []
 
 
 def test_what_another_controller_decided_was_requested_there() -> None:
@@ -291,5 +296,5 @@ def test_what_another_controller_decided_was_requested_there() -> None:
             value = encode_event(one.at_ms, one.cause, one.event)
             by_topic.setdefault(one.event.topic, []).append((one.offset, value))
     assert {"orders", "pay.eu"} <= by_topic.keys()
-    for topic, stored in by_topic.items():
-        assert list(requests_of_shard(topic, iter(stored))) == []
+    for stored in by_topic.values():
+        assert list(requests_of_shard(stored)) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import given as drawn
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from controller.machine.apply import apply
 from controller.machine.commands.commands import CreateTopic
@@ -28,7 +26,8 @@ from projections.replay.outcome import Options
 from projections.replay.redecide import whatif
 from projections.replay.redecide.backtest import CHANGES, Count, Effect, Tally, effects, run_backtest
 from projections.replay.redecide.recorded import Timeline
-from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, check, packed, what_if
+from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, check, what_if
+from projections.replay.runner import InProcess
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
 from tests.replay.redecide.test_redecide import find, rows_of, without
@@ -333,15 +332,15 @@ def test_counts_stand_in_the_order_of_what_matters() -> None:
     assert [(one.change, one.count) for one in counts] == [("refused", 2), ("let-through", 1), ("observed", 1)]
 
 
-# With Spark.
+# The whole log.
 
 
-def test_counts_with_spark_are_those_without(spark: SparkSession, history: LogRef) -> None:
+def test_counts_of_a_log_are_those_of_a_plain_loop(history: LogRef) -> None:
     options = Options(settings=(("enable.under.replicated.topic.creation", "false"),), policies=(POLICY,))
     log = records_of(history)
     trial = what_if(options.policies, options.settings)
     plain = _tally(all_of(log, trial))
-    done = run_backtest(spark, history, options)
+    done = run_backtest(InProcess(), history, options)
     assert done.rows == [{**msgspec.to_builtins(count), "of_asks": plain.requests} for count in plain.counts()]
     assert done.found
     assert done.lines[0] == (
@@ -351,17 +350,17 @@ def test_counts_with_spark_are_those_without(spark: SparkSession, history: LogRe
     assert "        1 x User:bob over CreateTopics, now by validation:live-brokers" in done.lines
 
 
-def test_what_changes_nothing_is_not_found(spark: SparkSession, history: LogRef) -> None:
-    done = run_backtest(spark, history, Options(settings=(("num.partitions", "2"),), at="30"))
+def test_what_changes_nothing_is_not_found(history: LogRef) -> None:
+    done = run_backtest(InProcess(), history, Options(settings=(("num.partitions", "2"),), at="30"))
     assert not done.found
     assert done.rows == []
     assert done.lines[0].endswith("up to offset 30 tried with num.partitions=2: 0 would end otherwise")
 
 
-def test_policies_are_closed_in_the_workers(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+def test_policies_are_closed(history: LogRef, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     policy = "tests.replay.redecide.policies.Leaving"
-    run_backtest(spark, history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
+    run_backtest(InProcess(), history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
     counts = Counter(line.split()[0] for line in diary.read_text().splitlines())
     assert counts["configured"] == counts["closed"] > 1, (
         "made on the driver to be checked, and in each worker that uses it"
@@ -372,21 +371,6 @@ def test_policies_are_closed_in_the_workers(spark: SparkSession, history: LogRef
     assert counts["judged"] == creates - invalid > 0, counts
 
 
-def test_a_policy_that_cannot_be_loaded_is_refused(spark: SparkSession, history: LogRef) -> None:
+def test_a_policy_that_cannot_be_loaded_is_refused(history: LogRef) -> None:
     with pytest.raises(ReplayError, match="has no 'Nobody'"):
-        run_backtest(spark, history, Options(policies=("tests.replay.redecide.policies.Nobody",)))
-
-
-def test_a_policys_package_is_packed_for_workers_elsewhere(tmp_path: Path) -> None:
-    package = tmp_path / "rules"
-    (package / "inner").mkdir(parents=True)
-    for file in ("__init__.py", "naming.py", "inner/__init__.py", "notes.txt"):
-        (package / file).write_text("LIMIT = 3\n")
-    lone = tmp_path / "lone.py"
-    lone.write_text("LIMIT = 4\n")
-    assert zipfile.ZipFile(packed([package, lone], tmp_path / "code.zip")).namelist() == [
-        "rules/__init__.py",
-        "rules/inner/__init__.py",
-        "rules/naming.py",
-        "lone.py",
-    ]
+        run_backtest(InProcess(), history, Options(policies=("tests.replay.redecide.policies.Nobody",)))

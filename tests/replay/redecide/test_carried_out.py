@@ -6,15 +6,13 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import Row, SparkSession
 
 from events.catalog import CreationRefused, Recorded, TopicVanished
 from events.codec import encode_event
 from events.names import TopicName, shard_key
-from projections.replay.checks.invariants import look, violations
-from projections.replay.rebuild.rebuild import requests_of_shard
+from projections.replay.rebuild.requests import requests_of_shard
 from tests.events.golden import history
-from tests.replay.checks.test_invariants import frame_of
+from tests.replay.checks.test_invariants import Row, checked, rows_of
 
 Log = list[Recorded]
 
@@ -42,11 +40,11 @@ def _caused_by(log: Log, index: int, command: str) -> Log:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[int, list[Row]]:
+def found() -> dict[int, list[Row]]:
     """What is wrong with the clean log (0), and with each faulty one."""
     logs = [history("cluster"), *(fault(history("cluster")) for _, fault in FAULTS)]
-    rows = violations(spark, look(frame_of(spark, logs)), settle_ms=None).collect()
-    return {number: [row for row in rows if row.log_partition == number] for number in range(len(logs))}
+    rows = rows_of(checked(logs, settle_ms=None))
+    return {number: [row for row in rows if row["log_partition"] == number] for number in range(len(logs))}
 
 
 def test_a_clean_log_passes(found: dict[int, list[Row]]) -> None:
@@ -64,7 +62,7 @@ def test_a_request_for_a_change_ends_when_it_is_carried_out() -> None:
         for record in history("cluster")
         if shard_key(getattr(record.event, "topic", "")) == "a"
     ]
-    rows = {row[0]: (row[2], row[3]) for row in requests_of_shard("a", iter(stored))}
+    rows = {row[0]: (row[2], row[3]) for row in requests_of_shard(stored)}
     assert rows == {
         "q0": ("created", 0),
         "q3": ("partitions-added", 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import given as drawn
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from controller.machine import validation
 from controller.machine.errors import ErrorCode, Rejection
@@ -27,13 +26,13 @@ from events.catalog import (
     SettingsChanged,
     TopicCreated,
 )
-from events.codec import encode_event
 from events.names import BrokerId, Offset, shard_key
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
-from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Row, Timeline, recorded_requests
+from projections.replay.redecide.recorded import CLIENT_COMMANDS, OfShard, RecordedRequest, Timeline, recorded_requests
 from projections.replay.redecide.redecide import Difference, differences, run_redecide
+from projections.replay.runner import InProcess
 from tests.events import golden
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import story
@@ -66,7 +65,7 @@ STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", 
 """By shard, then by offset."""
 
 
-def rows_of(records: Sequence[Recorded]) -> list[Row]:
+def rows_of(records: Sequence[Recorded]) -> list[OfShard]:
     """Records with their shard keys, in the order of a replay."""
     rows = [(shard_key(getattr(record.event, "topic", "")), record) for record in records]
     return sorted(rows, key=lambda row: (row[0], row[1].offset))
@@ -264,8 +263,8 @@ def test_no_single_field_of_a_request_can_be_changed_unseen(walk: Walk) -> None:
 # With Spark.
 
 
-def test_a_real_log_is_decided_again_as_it_is(spark: SparkSession, history: LogRef) -> None:
-    done = run_redecide(spark, history, Options())
+def test_a_real_log_is_decided_again_as_it_is(history: LogRef) -> None:
+    done = run_redecide(InProcess(), history, Options())
     of_clients = [one for one in records_of(history) if one.cause.command in CLIENT_COMMANDS]
     requests = {(one.cause.request_id, one.event.topic) for one in of_clients}  # type: ignore[union-attr]
     assert not done.found
@@ -276,13 +275,13 @@ def test_a_real_log_is_decided_again_as_it_is(spark: SparkSession, history: LogR
 
 
 def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_changed_is_reported(
-    spark: SparkSession, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """Release 0.0.9 placed replicas the other way round; everything else it did as this one does."""
     log = story(STORY).log
     older = [_placed_otherwise(replace(one, event=_of_release(one.event, "0.0.9"))) for one in log]
     ref = written(tmp_path / "older", older)
-    done = run_redecide(spark, ref, Options())
+    done = run_redecide(InProcess(), ref, Options())
     assert done.found
     assert [row["request_id"] for row in done.rows] == ["qa", "qb", "qd"]
     assert [row["offset"] for row in done.rows] == [
@@ -295,8 +294,8 @@ def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_
         f"  3 x {why}",
     ]
     assert done.rows == [msgspec.to_builtins(one) for one in decided_again(older, THIS_RELEASE)]
-    assert run_redecide(spark, ref, Options(at="7")).found, "the creation is cut off"
-    assert not run_redecide(spark, ref, Options(at="6")).found, "nothing was requested by then"
+    assert run_redecide(InProcess(), ref, Options(at="7")).found, "the creation is cut off"
+    assert not run_redecide(InProcess(), ref, Options(at="6")).found, "nothing was requested by then"
 
 
 def _of_release(event: Event, release: str) -> Event:
@@ -315,16 +314,10 @@ def test_of_very_many_differences_all_are_counted_and_some_reported(
 ) -> None:
     log = story(STORY).log
     ref = written(tmp_path / "older", map(_placed_otherwise, log))
-    monkeypatch.setattr(redecide, "KEPT_OF_SHARE_MAX", 1)
-    rows = list(redecide._share(_stored(ref), {}, "1.0"))
-    reported = [row for row in rows if row[1] is not None]
-    assert len(reported) == 1
-    assert sum(row[0] for row in rows if row[1] is None and row[-2] is not None) > 1
-
-
-def _stored(ref: LogRef) -> Iterator[tuple[int, str, int, bytes]]:
-    for shard, record in rows_of(records_of(ref)):
-        yield 0, shard, record.offset, encode_event(record.at_ms, record.cause, record.event)
+    monkeypatch.setattr(redecide, "KEPT_OF_BUCKET_MAX", 1)
+    done = run_redecide(InProcess(), ref, Options())
+    assert len(done.rows) == 1
+    assert done.about["otherwise"] > 1
 
 
 def test_what_another_controller_decided_is_not_decided_again() -> None:

@@ -66,17 +66,19 @@ from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import Options
 from projections.replay.rebuild.rebuild import run_rebuild
 from projections.replay.redecide.redecide import run_redecide
+from projections.replay.spark.on_spark import OnSpark
 from projections.replay.spark.session import spark_session
 
 def where(_):
-    import controller.policy, events.catalog, projections.replay.spark.columns
-    for module in (controller.policy, events.catalog, projections.replay.spark.columns):
+    import controller.policy, events.catalog, projections.replay.log.columns
+    for module in (controller.policy, events.catalog, projections.replay.log.columns):
         yield module.__file__
 
 master, folder, topic, *settings = sys.argv[1:]
 session = spark_session(master, settings=dict(one.split("=") for one in settings))
-rebuilt = run_rebuild(session, open_ref(folder), Options())
-again = run_redecide(session, open_ref(topic), Options())
+runner = OnSpark(session)
+rebuilt = run_rebuild(runner, open_ref(folder), Options())
+again = run_redecide(runner, open_ref(topic), Options())
 files = session.sparkContext.parallelize([1], 1).mapPartitions(where).collect()
 print(json.dumps({"topics": [row["topic"] for row in rebuilt.rows], "differ": again.rows, "files": files}))
 session.stop()

@@ -54,8 +54,8 @@ from projections.replay.spark.session import spark_session
 
 def where(batches):
     import pyarrow as pa
-    import controller.policy, events.catalog, projections.replay.spark.columns
-    modules = (controller.policy, events.catalog, projections.replay.spark.columns)
+    import controller.policy, events.catalog, projections.replay.log.columns
+    modules = (controller.policy, events.catalog, projections.replay.log.columns)
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"file": [module.__file__ for module in modules]})
 

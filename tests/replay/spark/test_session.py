@@ -14,8 +14,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from projections.replay.errors import ReplayError, message_of
-from projections.replay.spark.connect import is_connect
-from projections.replay.spark.session import _CODE, _remove_stale_code, check_java, spark_session, zipped
+from projections.replay.spark.session import (
+    _CODE,
+    _remove_stale_code,
+    check_java,
+    is_connect,
+    roots_of,
+    spark_session,
+    zipped,
+)
 
 
 def _java(folder: Path, script: str) -> Path:
@@ -70,11 +77,19 @@ def test_workers_run_the_same_python_and_get_this_code(spark: SparkSession) -> N
     assert not is_connect(spark)
 
 
-def test_what_is_shipped_is_code_alone(tmp_path: Path) -> None:
-    with zipfile.ZipFile(zipped(tmp_path / "code.zip")) as code:
+def test_packages_and_modules_are_zipped_for_workers(tmp_path: Path) -> None:
+    lone = tmp_path / "lone.py"
+    lone.write_text("LIMIT = 4\n")
+    with zipfile.ZipFile(zipped([*roots_of("events"), *roots_of("projections"), lone], tmp_path / "code.zip")) as code:
         names = code.namelist()
-    assert {"projections/replay/spark/source.py", "events/catalog.py", "controller/machine/decide.py"} <= set(names)
-    assert {name.split("/")[0] for name in names} == {"controller", "events", "projections"}
+    needed = {
+        "projections/replay/spark/source.py",
+        "projections/replay/checks/views.sql",
+        "events/catalog.py",
+        "lone.py",
+    }
+    assert needed <= set(names)
+    assert {name.split("/")[0] for name in names} == {"events", "projections", "lone.py"}
     assert not [name for name in names if "__pycache__" in name]
 
 

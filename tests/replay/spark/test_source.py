@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event, value_without_secrets
@@ -29,20 +29,19 @@ from events.logs.log import (
 )
 from events.names import shard_key
 from projections.replay.errors import ReplayError, message_of
+from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import (
     LogRef,
     end_of,
+    ends_of,
     looked_at,
     open_folder,
     open_ref,
     parse_ref,
     read_through,
-    span_of,
 )
 from projections.replay.log.ranges import ranges
 from projections.replay.log.secondary import Look, is_written, look
-from projections.replay.spark.columns import COLUMNS
-from projections.replay.spark.source import events_frame
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
 from tests.replay.written import read
@@ -50,6 +49,11 @@ from tests.replay.written import read
 END = 1 << 20
 """Past the end of any log here."""
 Damage = Callable[[Path], None]
+
+
+def frame_of(spark: SparkSession, ref: LogRef, **options: str) -> DataFrame:
+    """A log as a frame."""
+    return spark.read.format("topicwright").options(**options).load(str(ref.path))
 
 
 def records(ref: LogRef) -> list[Recorded]:
@@ -72,7 +76,7 @@ def empty_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) -> None:
-    frame = events_frame(spark, history)
+    frame = frame_of(spark, history)
     assert frame.columns == list(COLUMNS)
     rows = frame.select("offset", "value", "type", "at_ms").orderBy("offset").collect()
     with looked_at(history) as log:
@@ -83,7 +87,7 @@ def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) 
 
 def test_small_ranges_give_the_same(spark: SparkSession, history: LogRef) -> None:
     reader = spark.read.format("topicwright").option("rangeevents", 7).option("columns", "offset")
-    frame = reader.load(history.location)
+    frame = reader.load(str(history.path))
     count = len(records(history))
     assert frame.rdd.getNumPartitions() == -(-count // 7)
     assert sorted(row.offset for row in frame.collect()) == list(range(count))
@@ -105,18 +109,18 @@ def test_from_and_to(history: LogRef, options: dict[str, str], offsets: range | 
     known = records(history)
     early = [record.offset for record in known if record.at_ms <= BORN_MS + 60]
     expected = early if offsets is None else [one for one in offsets if one < len(known)]
-    assert [row["offset"] for row in read(history.location, columns="offset", **options)] == expected
+    assert [row["offset"] for row in read(str(history.path), columns="offset", **options)] == expected
 
 
 def test_shards(spark: SparkSession, history: LogRef) -> None:
-    rows = events_frame(spark, history, columns=["shard", "type"], shards=["pay.orders", ""]).collect()
+    rows = frame_of(spark, history, columns="shard,type", shards="pay.orders,-").collect()
     shards = [row.shard for row in rows]
     assert set(shards) == {"pay_orders", ""}
     assert shards.count("") == sum(1 for one in records(history) if not hasattr(one.event, "topic"))
 
 
 def test_sql_on_the_columns(spark: SparkSession, history: LogRef) -> None:
-    events_frame(spark, history).createOrReplaceTempView("events")
+    frame_of(spark, history).createOrReplaceTempView("events")
     rows = spark.sql("select topic, size(partitions[0].replicas) as factor from events where type = 'TopicCreated'")
     expected = {one.event.topic: one.event.replication_factor for one in records(history) if _created(one)}  # type: ignore[union-attr]
     assert {row.topic: row.factor for row in rows.collect()} == expected
@@ -127,7 +131,7 @@ def _created(one: Recorded) -> bool:
 
 
 def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSession, own_history: LogRef) -> None:
-    frame = spark.read.format("topicwright").option("columns", "offset").load(own_history.location)
+    frame = spark.read.format("topicwright").option("columns", "offset").load(str(own_history.path))
     count = len(records(own_history))
     log = open_log(own_history.path)
     first = read_one(log, 0)
@@ -135,7 +139,7 @@ def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSe
     log.flush()
     log.close()
     assert frame.count() == count, "the end is pinned"
-    assert events_frame(spark, own_history, columns=["offset"]).count() == count + 1
+    assert frame_of(spark, own_history, columns="offset").count() == count + 1
 
 
 @pytest.mark.parametrize(
@@ -155,13 +159,13 @@ def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSe
 )
 def test_what_cannot_be_read_is_reported(history: LogRef, options: dict[str, str], says: str) -> None:
     with pytest.raises(ReplayError) as raised:
-        read(history.location, **options)
+        read(str(history.path), **options)
     assert str(raised.value).startswith(says)
 
 
 def test_what_cannot_be_read_is_reported_through_spark(spark: SparkSession, history: LogRef) -> None:
     with pytest.raises(PySparkException) as raised:
-        spark.read.format("topicwright").option("at", "soon").load(history.location)
+        spark.read.format("topicwright").option("at", "soon").load(str(history.path))
     assert message_of(raised.value).startswith("'soon' is no")
 
 
@@ -195,7 +199,7 @@ def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
 def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(history.path.parent)
     assert open_folder("data").path == open_folder(f"file://{history.path}").path == history.path
-    assert span_of(history).end == len(records(history))
+    assert ends_of(history) == {0: len(records(history))}
 
 
 # --- looking beside a service
@@ -334,7 +338,7 @@ def test_damage_does_not_pass_whatever_is_requested(
 ) -> None:
     damage(own_history.path)
     with pytest.raises((LogError, EventDecodeError), match=re.escape(says)):
-        read(own_history.location, **options)
+        read(str(own_history.path), **options)
 
 
 def _unclean(source: Path, target: Path) -> Path:

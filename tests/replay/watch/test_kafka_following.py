@@ -1,24 +1,22 @@
-"""Following a log in Kafka: a stream goes on where it was in each partition, and a watch alerts to what is put in."""
+"""Following a log in Kafka: each event comes once, and a watch alerts to violations in new records."""
 
 from __future__ import annotations
 
 import io
 import json
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import DataFrame, SparkSession
 
 from events.catalog import CreateAnswered, Recorded
 from events.codec import encode_event
 from events.logs.events_topic import Decided, PartitionReader, encode_record
-from events.names import Offset
+from events.names import CLUSTER_SHARD, Offset
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.errors import ReplayError
-from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.log_ref import open_ref
-from projections.replay.spark.streaming import KafkaStreamReader
+from projections.replay.log.kafka_ref import kafka_topic, reading
+from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean
@@ -59,49 +57,37 @@ def last_source(part: list[Recorded]) -> int:
     return fold.next_source
 
 
-def test_a_stream_goes_on_where_it_was(
-    spark: SparkSession, kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]], tmp_path: Path
+def test_events_come_once_and_a_topic_that_became_another_ends_it(
+    kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]
 ) -> None:
-    def run() -> Offsets:
-        found: Offsets = set()
+    ref = open_ref(url(kafka44, topic))
+    with followed(ref) as log:
 
-        def take(batch: DataFrame, _: int) -> None:
-            rows = [(row.log_partition, row.offset) for row in batch.collect()]
-            assert not found & set(rows)
-            assert len(rows) == len(set(rows))
-            found.update(rows)
+        def new() -> Offsets:
+            rows = [row for batch in log.new() for row in batch.to_pylist()]
+            assert len(rows) == len({(row["log_partition"], row["offset"]) for row in rows})
+            return {(row["log_partition"], row["offset"]) for row in rows}
 
-        reader = spark.readStream.format("topicwright").option("columns", "log_partition,offset")
-        writer = reader.option("maxeventspertrigger", "40").load(url(kafka44, topic)).writeStream.foreachBatch(take)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        return found
-
-    assert run() == {(number, offset) for number, part in enumerate(parts) for offset in range(len(part))}
-    append(kafka44.bootstrap, topic, 1, [decided(parts[1][-1], last_source(parts[1]))])
-    assert run() == {(1, len(parts[1]))}
-
-
-def test_a_topic_that_became_another_ends_a_stream(kafka44: ReferenceKafka, topic: str) -> None:
-    reader = KafkaStreamReader(kafka_topic(url(kafka44, topic)), ("offset",), {})
-    begin = reader.initialOffset()
-    reached = reader.latestOffset(begin, reader.getDefaultReadLimit())
-    far = {name: {**place, "kafka_offset": 5000} for name, place in reached.items()}
-    with pytest.raises(ReplayError, match="is not the topic any more that the stream has read: partition 0 ends at"):
-        reader.latestOffset(far, reader.getDefaultReadLimit())
-    with pytest.raises(ReplayError, match="it has 2 partitions"):
-        reader.latestOffset({"0": begin["0"]}, reader.getDefaultReadLimit())
+        assert new() == {(number, offset) for number, part in enumerate(parts) for offset in range(len(part))}
+        append(kafka44.bootstrap, topic, 1, [decided(parts[1][-1], last_source(parts[1]))])
+        assert new() == {(1, len(parts[1]))}
+        assert new() == set()
+        earlier = [offset for offset, _ in log.before(1, len(parts[1]), [CLUSTER_SHARD])]
+        assert earlier == [one.offset for one in parts[1] if not hasattr(one.event, "topic")]
+    assert isinstance(ref, KafkaRef)
+    shorter = make_topic(kafka44.bootstrap, [as_records(parts[0][:9]), as_records(parts[1])])
+    other = kafka_topic(url(kafka44, shorter))
+    with followed(ref) as log, reading(other) as kafka:
+        assert list(log.new())
+        log._kafka = kafka  # type: ignore[attr-defined]
+        with pytest.raises(ReplayError, match="is not the log any more that the watch has read: partition 0 ends at"):
+            list(log.new())
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_alerts_with_the_partition(
-    spark: SparkSession, kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]
-) -> None:
+def test_a_watch_alerts_with_the_partition(kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]) -> None:
     alerts, out = Alerts(CHECKS), io.StringIO()
-    watching = LogWatch(spark, open_ref(url(kafka44, topic)), alerts, out)
+    watching = LogWatch(open_ref(url(kafka44, topic)), alerts, out)
     number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))
     part = parts[number]
     answered = replace(part[at(part, CreateAnswered)], offset=Offset(len(part)), at_ms=part[-1].at_ms)

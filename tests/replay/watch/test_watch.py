@@ -19,24 +19,24 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 
 from events.catalog import CreateAnswered, Recorded
-from events.codec import encode_event
-from events.logs.log import Commit, Entry
+from events.codec import EventDecodeError, encode_event
+from events.logs.log import Commit, Entry, read_one
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import Options
+from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean, without
 from tests.replay.history import open_log
 
 WITHIN_S = 600.0
-"""When a watch must be stuck. A batch takes a second or two, and minutes where others use the machine."""
+"""When a watch must be stuck. A poll takes some tenths of a second, and more if others use the machine."""
 VIOLATION = {
     "log_partition": 0, "shard": "a", "offset": 7, "topic": "a", "check": "topic-exists", "seen": "x", "expected": "y"
 }  # fmt: skip
@@ -98,13 +98,13 @@ def got(http: str | None, path: str) -> str:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_written_is_checked_with_what_was_there(tmp_path: Path) -> None:
     records = clean()
     log = open_log(tmp_path / "data")
     try:
         write(log, records)
         alerts, out = Alerts(CHECKS), io.StringIO()
-        watching = LogWatch(spark, open_ref(str(tmp_path / "data")), alerts, out)
+        watching = LogWatch(open_ref(str(tmp_path / "data")), alerts, out)
         with serving("127.0.0.1:0", alerts) as http, following(watching, alerts) as checked:
             checked(len(records))
             assert alerts.count == 0, out.getvalue()
@@ -125,7 +125,7 @@ def test_what_is_written_is_checked_with_what_was_there(spark: SparkSession, tmp
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_what_was_reported_once_is_not_reported_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_was_reported_once_is_not_reported_again(tmp_path: Path) -> None:
     records = clean()
     broken = without(records, at(records, CreateAnswered, topic="a_b"))
     cut = len(broken) // 2
@@ -133,7 +133,7 @@ def test_what_was_reported_once_is_not_reported_again(spark: SparkSession, tmp_p
     try:
         write(log, broken[:cut])
         alerts, out = Alerts(CHECKS), io.StringIO()
-        watching = LogWatch(spark, open_ref(str(tmp_path / "data")), alerts, out, as_json=True)
+        watching = LogWatch(open_ref(str(tmp_path / "data")), alerts, out, as_json=True)
         with following(watching, alerts) as checked:
             checked(cut)
             write(log, broken[cut:])
@@ -144,15 +144,39 @@ def test_what_was_reported_once_is_not_reported_again(spark: SparkSession, tmp_p
     assert json.loads(line)["check"] == "one-answer"
 
 
-def test_a_damaged_log_ends_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_log_ends_it(tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     try:
         write(log, clean()[:3])
         log.write(Commit((Entry(b"no event"),)))
         log.flush()
-        watching = LogWatch(spark, open_ref(str(tmp_path / "data")), Alerts(CHECKS), io.StringIO())
-        with pytest.raises(ReplayError, match="offset 3"):
+        watching = LogWatch(open_ref(str(tmp_path / "data")), Alerts(CHECKS), io.StringIO())
+        with pytest.raises(EventDecodeError, match="offset 3"):
             watching.follow(0.1, threading.Event())
+    finally:
+        log.close()
+
+
+def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "data")
+    try:
+        write(log, clean()[:5])
+        with followed(open_ref(str(tmp_path / "data"))) as follows:
+
+            def new() -> list[int]:
+                return [offset for batch in follows.new() for offset in batch["offset"].to_pylist()]
+
+            assert new() == [0, 1, 2, 3, 4]
+            log.write(Commit((Entry(read_one(log, 1)),)))
+            assert new() == []
+            log.flush()
+            assert new() == [5]
+            shorter = open_log(tmp_path / "other")
+            write(shorter, clean()[:3])
+            shorter.close()
+            follows._ref = open_ref(str(tmp_path / "other"))  # type: ignore[attr-defined]
+            with pytest.raises(ReplayError, match="not the log any more that the watch has read: it ends at offset 3"):
+                new()
     finally:
         log.close()
 
@@ -198,7 +222,7 @@ def test_signals_stop_it(number: signal.Signals) -> None:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_ends_by_a_signal(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_ends_by_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = clean()[:20]
     log = open_log(tmp_path / "data")
     write(log, records)
@@ -224,7 +248,7 @@ def test_a_watch_ends_by_a_signal(spark: SparkSession, tmp_path: Path, monkeypat
     stopping.start()
     more = {"http": "127.0.0.1:0", "every": "0.1"}
     try:
-        outcome = run_watch(spark, open_ref(str(tmp_path / "data")), Options(more=more))
+        outcome = run_watch(None, open_ref(str(tmp_path / "data")), Options(more=more))
     finally:
         ended.set()
         stopping.join()

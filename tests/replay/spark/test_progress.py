@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from projections.replay import progress as module
-from projections.replay.progress import progress
+from projections.replay.spark import progress as module
+from projections.replay.spark.progress import progress
 
 
 class Terminal(io.StringIO):

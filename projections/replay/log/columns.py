@@ -13,6 +13,7 @@ topic).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -70,7 +71,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "reason": pa.string(),
     "rack": pa.string(),
     "partitions": pa.list_(PARTITION),
-    "first": pa.int32(),
+    "first": pa.int64(),
     "configs": TEXTS,
     "settings": TEXTS,
     "topic_id": pa.string(),
@@ -116,6 +117,9 @@ _PLAIN_TYPES = {
     pa.bool_(): "boolean",
 }
 
+_RESOURCES = {4: "Broker", 16: "ClientMetrics", 32: "Group"}
+"""Kafka's types of resources with dynamic configs, without topics."""
+
 Getter = Callable[[Any], Any]
 _PARTITION_FIELDS = PARTITION.num_fields
 """The number of a partition's fields that have a column; `replica_metadata`, for Kafka brokers only, has none."""
@@ -149,28 +153,27 @@ def _wanted_assignments(event: catalog.PartitionsAdded) -> list[tuple[Any, ...]]
     return [astuple(catalog.Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
 
 
-_OF_REQUEST: dict[str, Getter | str] = {
-    "principal": "principal",
-    "client_id": "client_id",
-    "api": "asked.api",
-    "api_version": "asked.api_version",
-    "duplicate": "asked.duplicate",
-    "denied": "asked.denied",
-    "host": "asked.host",
+def _same(*names: str) -> dict[str, Getter]:
+    return {name: attrgetter(name) for name in names}
+
+
+_OF_REQUEST: dict[str, Getter] = {
+    **_same("principal", "client_id"),
+    **{name: attrgetter(f"asked.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")},
 }
-_BROKER: dict[str, Getter | str] = {name: name for name in ("broker_id", "broker_epoch", "reason")}
+_BROKER = _same("broker_id", "broker_epoch", "reason")
 
 
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
     return [acl_text(acl) for acl in event.acls]
 
 
+def _resource(event: catalog.ResourceConfigsChanged) -> str:
+    return f"{_RESOURCES.get(event.kind, event.kind)}:{event.name}"
+
+
 def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
     return [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity]
-
-
-def _same(*names: str) -> dict[str, Getter | str]:
-    return {name: name for name in names}
 
 
 def _elr(event: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
@@ -179,9 +182,9 @@ def _elr(event: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
 
 
 _CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id", "host")
-_ACLS: dict[str, Getter | str] = {**_same("request_id", "principal", "client_id", "host"), "acls": _acls}
+_ACLS: dict[str, Getter] = {**_same("request_id", "principal", "client_id", "host"), "acls": _acls}
 
-FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
+FIELDS: Mapping[type, Mapping[str, Getter]] = {
     catalog.CreateRequested: {
         **_same("request_id", "topic", "num_partitions", "replication_factor", "configs", "timeout_ms", "deadline_ms"),
         **_same("principal", "client_id", "api", "api_version", "duplicate", "denied", "host"),
@@ -194,13 +197,13 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
         "topic_id": _topic_id,
         "partitions": _partitions,
         "verdict": _verdict,
-        "brokers": "live_brokers",
+        "brokers": attrgetter("live_brokers"),
     },
     catalog.PartitionsAdded: {
         **_same("request_id", "topic", "first"),
         **_OF_REQUEST,
         "partitions": _partitions,
-        "brokers": "live_brokers",
+        "brokers": attrgetter("live_brokers"),
         "num_partitions": _wanted_count,
         "assignments": _wanted_assignments,
     },
@@ -213,7 +216,10 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     },
     catalog.PartitionChanged: {
         **_same("topic", "partition", "reason"),
-        **{name: f"after.{name}" for name in ("leader", "isr", "leader_epoch", "partition_epoch", "replicas")},
+        **{
+            name: attrgetter(f"after.{name}")
+            for name in ("leader", "isr", "leader_epoch", "partition_epoch", "replicas")
+        },
         "elr": _elr,
         "before": lambda event: astuple(event.before)[:_PARTITION_FIELDS],
     },
@@ -229,7 +235,7 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.BrokerUnfenced: _BROKER,
     catalog.BrokerUnregistered: _BROKER,
     catalog.BrokerLeaving: _same("broker_id", "broker_epoch"),
-    catalog.LogDirsChanged: {**_same("broker_id", "broker_epoch"), "cordoned": "is_cordoned"},
+    catalog.LogDirsChanged: {**_same("broker_id", "broker_epoch"), "cordoned": attrgetter("is_cordoned")},
     catalog.QuorumEpochBegun: _same("leader_epoch"),
     catalog.MetadataAdopted: _same("leader_epoch"),
     catalog.MetadataHandedBack: _same("leader_epoch"),
@@ -239,8 +245,12 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     catalog.ResourceConfigsChanged: {
         **_same("request_id", "principal", "client_id", "host"),
         "configs": configs_without_secrets,
+        "resource": _resource,
     },
-    catalog.ProducerIdsAllocated: _same("broker_id", "broker_epoch"),
+    catalog.ProducerIdsAllocated: {
+        **_same("broker_id", "broker_epoch", "first"),
+        "count": lambda event: event.next_producer_id - event.first,
+    },
     catalog.SettingsChanged: _same("settings", "release"),
     access.ScramCredentialSet: _CREDENTIAL,
     access.ScramCredentialRemoved: _CREDENTIAL,
@@ -250,13 +260,13 @@ FIELDS: Mapping[type, Mapping[str, Getter | str]] = {
     access.QuotasChanged: {
         **_same("request_id", "removed", "principal", "client_id", "host"),
         "entity": _entity,
-        "quotas": "values",
+        "quotas": attrgetter("values"),
     },
     access.RequestsRefused: _same(
         *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
     ),
 }
-"""For each type of event: the columns, each with the attribute or the function that fills it."""
+"""For each type of event: the columns, each with the function of the event that fills it."""
 
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
@@ -270,10 +280,9 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.MetadataHandedBack: ("folder", "end_offset"),
     catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
     catalog.HistorySkipped: ("start_offset", "end_offset"),
-    catalog.ResourceConfigsChanged: ("kind", "name", "before"),
+    catalog.ResourceConfigsChanged: ("before",),
     catalog.TopicConfigsChanged: ("before",),
     catalog.SettingsChanged: ("before",),
-    catalog.ProducerIdsAllocated: ("first", "next_producer_id"),
 }
 """Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and
 a requested change only for its partition count."""

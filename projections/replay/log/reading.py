@@ -1,9 +1,9 @@
-"""Options of the data source `topicwright`, and reading one range of a log by them."""
+"""Reads a range of a log as columns, in batches of Arrow."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -13,24 +13,22 @@ from events.catalog import Event
 from events.codec import EventDecodeError, decode_event
 from events.names import CLUSTER_SHARD, shard_key
 from projections.replay.errors import ReplayError
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.ranges import Range, look_at, stored_events
 from projections.replay.log.secondary import Look
-from projections.replay.spark.column_batches import Columns
-from projections.replay.spark.columns import arrow_schema
 
 RANGE_EVENTS = 50_000
 """How many events one task reads at most."""
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 4 << 20
-CLUSTER = "-"
-"""How option `shards` names the shard of events that concern every topic."""
 
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Python's collector off meanwhile: events and states hold no cycles, and looking for some takes half of the
+    """Turn off Python's garbage collector: events and states have no cycles, and searching for them takes half of the
     time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -42,9 +40,9 @@ def collector_off() -> Iterator[None]:
 
 
 def read_range(
-    log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None
+    log: LogRef | KafkaTopic, wanted: Range, names: Sequence[str], shards: frozenset[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a range in batches: what is archived as it stands there in columns, the others decoded.
+    """The events of a range, of some shards: archived ones as the columns that the archive has, the others decoded.
 
     Raises LogError, EventDecodeError; LogCorrupted where one is missing.
     """
@@ -101,31 +99,6 @@ def _archived(
                 at = schema.get_field_index("log_partition")
                 chosen = chosen.set_column(at, schema[at], pa.repeat(pa.scalar(partition, pa.int32()), len(chosen)))
             yield chosen.select(list(names))
-
-
-def positive(options: Mapping[str, str], name: str, otherwise: int) -> int:
-    """An option that is a whole number above 0. Raises ReplayError."""
-    number = number_option(options, name, otherwise)
-    if number == 0:
-        raise ReplayError(f"option {name} must be above 0")
-    return number
-
-
-def number_option(options: Mapping[str, str], name: str, otherwise: int) -> int:
-    """An option that is a whole number, 0 or more. Raises ReplayError."""
-    text = options.get(name)
-    if text is None:
-        return otherwise
-    if not (text.isascii() and text.isdigit()):
-        raise ReplayError(f"option {name}={text!r} is not a whole number, 0 or more")
-    return int(text)
-
-
-def wanted_shards(text: str | None) -> frozenset[str] | None:
-    """The shard keys that option `shards` names; None for all."""
-    if text is None:
-        return None
-    return frozenset("" if one == CLUSTER else shard_key(one) for one in map(str.strip, text.split(",")) if one)
 
 
 def _shard_of(event: Event) -> str:

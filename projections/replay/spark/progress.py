@@ -1,13 +1,12 @@
-"""How far long work has come, shown while it goes on: a line that changes on a terminal, now and then one elsewhere.
+"""Shows the progress of long Spark jobs: one changing line on a terminal, a few lines elsewhere.
 
-Lines are kept, in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. When another
-stage begins there is one at once, if the last is 5 seconds old, and waiting begins anew.
+Lines stay in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. A new stage is shown
+at once if the last line is 5 seconds old, and the waits begin anew.
 
-Spark's own bar writes to the terminal from Java, over whatever is there. This one asks Spark a few times a second which
-stages run and how many of their tasks are done; under Spark Connect, Spark calls.
+Spark's own progress bar writes to the terminal from Java, over other output. This one asks Spark a few times a second
+which stages run and how many of their tasks are done; with Spark Connect, Spark calls it.
 
-What it does not do: guess. Stages come to be known one after another, so the count of tasks grows on the way, and a bar
-would fall back.
+Non-goal: a bar. Spark announces stages one after another, so the number of tasks grows, and a bar would jump back.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any, TextIO
 
 from pyspark.sql import SparkSession
 
-from projections.replay.spark.connect import is_connect
+from projections.replay.spark.session import is_connect
 
 LOOK_EVERY_S = 0.2
 LINE_EVERY_S = 5.0
@@ -31,7 +30,7 @@ LINE_EVERY_S = 5.0
 def progress(
     session: SparkSession, work: str, out: TextIO | None = None, *, line_every_s: float = LINE_EVERY_S
 ) -> Iterator[None]:
-    """Show on `out` (standard error) how far Spark has come with what is done meanwhile; nothing for short work."""
+    """Show the progress of Spark's jobs on `out` (standard error) meanwhile; nothing for short ones."""
     reporter = _Reporter(work, sys.stderr if out is None else out, line_every_s)
     following = _called_by_connect if is_connect(session) else _looking_at_spark
     with following(session, reporter):
@@ -43,7 +42,7 @@ def progress(
 
 
 class _Reporter:
-    """Counts tasks, and says so in the way that fits where it is said."""
+    """Counts tasks, and shows the counts."""
 
     def __init__(self, work: str, out: TextIO, line_every_s: float) -> None:
         self._work = work
@@ -54,11 +53,11 @@ class _Reporter:
         self._last = self._started
         self._stages: dict[int, tuple[int, int]] = {}
         self._shown: frozenset[int] = frozenset()
-        """The stages that were known when it was last shown."""
+        """The known stages when the last line was shown."""
         self.ended = False
 
     def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        """Take what is known of stages: id, tasks done, all tasks. One that is not named any more is done."""
+        """Take the current stages: id, tasks done, all tasks. A stage that is missing is done."""
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
         self._stages = finished | now
@@ -70,7 +69,7 @@ class _Reporter:
             self._say()
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line from the terminal."""
         if self._is_terminal:
             self._write("\r\x1b[K")
 

@@ -1,0 +1,130 @@
+"""A history in DuckDB: the events of a log as a table, the views of views.sql, and queries of both.
+
+DuckDB runs in this process and keeps what does not fit in memory on disk. A Spark task uses the same code for a bucket
+of the shards.
+
+Non-goal: reading logs. `load` takes batches of Arrow from whoever reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from itertools import chain
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from projections.replay.errors import ReplayError
+
+TABLES = frozenset(
+    {"broker_spans", "cluster_spans", "offset_runs", "log_extents", "cluster_blocks", "log_ends", "topic_events",
+     "topic_lives", "ready_topics", "requests", "partition_steps"}
+)  # fmt: skip
+"""The views that are computed once if all invariants are checked, because several queries read them."""
+OF_THE_LOG = ("offset_runs", "broker_spans", "cluster_spans", "log_extents", "cluster_blocks", "log_ends")
+"""The views that need the events of the whole log, and that all others are judged by."""
+_EVENTS = """
+create or replace view events as
+select *, cause_command in ('AdoptMetadata', 'FollowController') as external,
+       cause_command = 'ReconcileTopics' as reconciled
+from {source};
+create or replace view shard_events as from events where topic is not null
+"""
+_VIEW = re.compile(r"create view (\w+) as")
+
+
+class View(NamedTuple):
+    """A statement of views.sql: the view that it creates (None for a macro), and its comment."""
+
+    name: str | None
+    about: str
+    sql: str
+
+
+def statements(text: str) -> Iterator[tuple[str, str]]:
+    """The statements in a text, each with the comment before it. Raises ReplayError for invalid SQL."""
+    with duckdb.connect() as database:
+        try:
+            found = database.extract_statements(text)
+        except duckdb.Error as error:
+            raise ReplayError(str(error)) from None
+    for one in found:
+        lines = one.query.strip().splitlines()
+        first = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))
+        comment = "\n".join(line.removeprefix("--").removeprefix(" ") for line in lines[:first])
+        yield comment.strip(), "\n".join(lines[first:]).rstrip("; \n")
+
+
+@cache
+def views() -> tuple[View, ...]:
+    """The views, in the order in which they are created."""
+    found = statements(text_of("views.sql"))
+    return tuple(View(named[1] if (named := _VIEW.match(sql)) else None, about, sql) for about, sql in found)
+
+
+def text_of(name: str) -> str:
+    """A file of this package, which may be in a zip that Spark sent to a worker."""
+    return files("projections.replay.checks").joinpath(name).read_text()
+
+
+@cache
+def causes() -> dict[str, list[str]]:
+    """The commands that can lead to each type of event."""
+    with duckdb.connect() as made:
+        made.execute(next(view.sql for view in views() if view.name == "causes"))
+        return dict(made.execute("from causes").fetchall())
+
+
+@contextmanager
+def database(threads: int | None = None, memory_mib: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database of its own, in memory; what does not fit goes to a temporary folder."""
+    with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as made:
+        made.execute("set temp_directory = ?", [folder])
+        made.execute("set preserve_insertion_order = false")
+        if threads is not None:
+            made.execute(f"set threads = {threads}")
+        if memory_mib is not None:
+            made.execute(f"set memory_limit = '{memory_mib}MiB'")
+        yield made
+
+
+def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Create the table of events from batches; `schema` is that of the table if there are none.
+
+    Raises ReplayError for an event that does not fit into a table, because a map has a key twice.
+    """
+    left = iter(batches)
+    first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
+    history.register("read", pa.RecordBatchReader.from_batches(first.schema, chain([first], left)))
+    try:
+        history.execute("create table stored_events as from read")
+    except duckdb.InvalidInputException as error:
+        raise ReplayError(f"an event is damaged: {error}") from None
+    history.unregister("read")
+
+
+def create_views(
+    history: duckdb.DuckDBPyConnection,
+    source: str = "stored_events",
+    settle_ms: int | None = None,
+    tables: Iterable[str] = (),
+    given: Iterable[str] = (),
+    only: Iterable[str] | None = None,
+) -> None:
+    """Create the views over the events of `source`; `tables` are computed at once, `given` exist already.
+
+    `settle_ms` is the time after which the end of a log is judged; None: never. With `only`, no other view is created.
+    """
+    history.execute(f"set variable settle_ms = {'null::bigint' if settle_ms is None else settle_ms}")
+    history.execute(_EVENTS.format(source=source))
+    computed, existing, wanted = frozenset(tables), frozenset(given), None if only is None else frozenset(only)
+    for view in views():
+        if view.name in existing or (view.name is not None and wanted is not None and view.name not in wanted):
+            continue
+        history.execute(view.sql.replace("create view", "create table", 1) if view.name in computed else view.sql)

@@ -1,0 +1,124 @@
+"""Parses invariants from a file of SQL, and finds the rows that violate them.
+
+An invariant is one or more queries whose rows are violations. A query has the columns `seen` and `expected`, and may
+have `log_partition`, `offset` and `topic`. The comment before it has the name, a colon and the requirement; more lines
+explain it. invariants.sql has the built-in ones; users write files of the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from projections.replay.checks.history import statements, text_of
+from projections.replay.errors import ReplayError
+
+COLUMNS = ("log_partition", "shard", "offset", "topic", "check", "seen", "expected")
+"""The columns of a violation. `topic` is null if no single topic is concerned."""
+_HEADING = re.compile(r"([a-z][a-z0-9-]*): (.+)")
+_VIOLATIONS = """
+with broken as (
+  select null::int as log_partition, null::bigint as "offset", null::varchar as topic, null::varchar as seen,
+         null::varchar as expected
+  where false
+  union all by name
+  ({query}))
+select coalesce(log_partition, 0) as log_partition, coalesce(replace(topic, '.', '_'), '') as shard, "offset", topic,
+       ? as "check", seen, expected, count(*) over () as of_query
+from broken order by log_partition, "offset", seen {limit}
+"""
+
+
+class Invariant(NamedTuple):
+    """A rule: its name, its requirement in one sentence, an explanation, and the queries for violations."""
+
+    name: str
+    demand: str
+    about: str
+    queries: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """The number of violations of an invariant, and the first ones in log order."""
+
+    check: str
+    times: int
+    violations: tuple[Mapping[str, Any], ...]
+
+
+@cache
+def invariants() -> tuple[Invariant, ...]:
+    """The built-in invariants."""
+    return parsed(text_of("invariants.sql"))
+
+
+def read_invariants(file: Path) -> tuple[Invariant, ...]:
+    """The invariants in a user's file. Raises ReplayError if it cannot be read, is not SQL, or has a query without a
+    name."""
+    try:
+        return parsed(file.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReplayError(f"{file}: {error}") from None
+    except ReplayError as error:
+        raise ReplayError(f"{file}: {error}") from None
+
+
+def parsed(text: str) -> tuple[Invariant, ...]:
+    """The invariants in a text. Raises ReplayError."""
+    found: list[Invariant] = []
+    for comment, query in statements(text):
+        paragraph = comment.split("\n\n")[-1]
+        heading, _, about = paragraph.partition("\n")
+        named = _HEADING.fullmatch(heading)
+        if named:
+            found.append(Invariant(named[1], named[2], about, (query,)))
+        elif found and not comment:
+            found[-1] = found[-1]._replace(queries=(*found[-1].queries, query))
+        else:
+            raise ReplayError(
+                f"the query {query.splitlines()[0]!r} has no name: write `-- NAME: WHAT IT DEMANDS` before"
+            )
+    names = [one.name for one in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ReplayError(f"{', '.join(twice)}: there are two invariants of this name")
+    return tuple(found)
+
+
+def violations(
+    history: duckdb.DuckDBPyConnection, rules: Iterable[Invariant], limit: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """The violations in a history, of each query the first `limit` (None: all). Raises ReplayError for a query that
+    fails.
+
+    `times` has the number of a query's violations in its first row, and 0 in the others.
+    """
+    for rule in rules:
+        for query in rule.queries:
+            bounded = "" if limit is None else f"limit {limit}"
+            try:
+                rows = history.execute(_VIOLATIONS.format(query=query, limit=bounded), [rule.name])
+                for number, (*row, times) in enumerate(rows.fetchall()):
+                    yield {**dict(zip(COLUMNS, row, strict=True)), "times": 0 if number else times}
+            except duckdb.Error as error:
+                raise ReplayError(f"{rule.name}: {error}") from None
+
+
+def together(rows: Iterable[Mapping[str, Any]], rules: Sequence[Invariant], limit: int | None) -> list[Found]:
+    """The broken invariants in the order of `rules`, merged from the violations of each bucket."""
+    by_check: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_check.setdefault(row["check"], []).append(row)
+    found = []
+    for rule in rules:
+        if rule.name in by_check:
+            some = sorted(by_check[rule.name], key=lambda row: (row["log_partition"], row["offset"] or 0, row["seen"]))
+            first = some if limit is None else some[: max(1, limit)]
+            kept = tuple({name: row[name] for name in COLUMNS} for row in first)
+            found.append(Found(rule.name, sum(row["times"] for row in some), kept))
+    return found

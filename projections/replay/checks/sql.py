@@ -1,0 +1,53 @@
+"""Answers a query in SQL about a log: of `events`, one row each, and of the views in views.sql. Spark is not needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from projections.replay.checks.checking import SETTLE_MS
+from projections.replay.checks.history import create_views, database, load
+from projections.replay.errors import ReplayError
+from projections.replay.log.columns import COLUMNS
+from projections.replay.log.log_ref import Ref, ends_of
+from projections.replay.outcome import Options, Outcome, Table
+from projections.replay.runner import events_of
+from projections.text.wording import many
+
+FILES = (".parquet", ".csv", ".json")
+"""The kinds of files that --output may name."""
+
+
+def check_sql(_: Ref, options: Options) -> None:
+    """Check that the output file has a known extension. Raises ReplayError."""
+    if options.output is not None and not options.output.endswith(FILES):
+        raise ReplayError(f"--output {options.output} must end in {', '.join(FILES)}")
+
+
+def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
+    for a query that fails, with the position that DuckDB names."""
+    source = events_of(ref, ends_of(ref, options.at), tuple(COLUMNS))
+    with database() as history:
+        load(history, source.batches(), source.schema)
+        create_views(history, settle_ms=SETTLE_MS)
+        try:
+            if options.output is not None:
+                rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.output]).fetchall()
+                return Outcome([], False, [f"{many(rows[0][0], 'row')} written to {options.output}"])
+            answer = history.execute(options.subject or "")
+            header = tuple(column[0] for column in answer.description or ())
+            rows = answer.fetchall()
+        except duckdb.Error as error:
+            raise ReplayError(str(error)) from None
+    return Outcome(
+        [dict(zip(header, row, strict=True)) for row in rows],
+        False,
+        [many(len(rows), "row")],
+        table=Table(header, [[_text(one) for one in row] for row in rows]),
+    )
+
+
+def _text(one: object) -> str:
+    return "-" if one is None else str(one)

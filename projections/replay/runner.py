@@ -1,0 +1,95 @@
+"""Runs functions over the events of a log: in this process (`InProcess`), or in Spark's tasks (`spark.on_spark`).
+
+A job says what to read (`Source`) and gives a function of batches of Arrow. It knows nothing of where that function
+runs. So `--local` is the same job without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from projections.replay.log.columns import arrow_schema
+from projections.replay.log.log_ref import Ends, Ref, log_of
+from projections.replay.log.ranges import Range, ranges_of
+from projections.replay.log.reading import RANGE_EVENTS, read_range
+
+Batches = Iterator[pa.RecordBatch]
+Function = Callable[[Batches], Batches]
+
+
+class Source(NamedTuple):
+    """Parts of a log: `read` gives the batches of one of them, which have `schema`. Spark has a task for each part."""
+
+    parts: Sequence[Any]
+    read: Callable[[Any], Batches]
+    schema: pa.Schema
+
+    def batches(self) -> Batches:
+        """The batches of all parts, read in this process."""
+        return (batch for part in self.parts for batch in self.read(part))
+
+
+class Runner(Protocol):
+    """Runs functions over a source."""
+
+    def fold(
+        self,
+        source: Source,
+        function: Function,
+        schema: pa.Schema,
+        *,
+        by: Sequence[str] = (),
+        order: Sequence[str] = (),
+        buckets: int = 1,
+    ) -> pa.Table:
+        """What `function` makes of a source, as rows of `schema`.
+
+        Each task calls the function with its batches. Without `by` a task has one or more parts. With `by`, all rows
+        that have the same values in these columns are in the same of so many buckets, and sorted by `order`.
+        """
+        ...
+
+    def ship(self, modules: Iterable[str]) -> None:
+        """Give the tasks the code of these top-level modules, which are loaded here."""
+        ...
+
+
+class InProcess:
+    """Runs everything on one core of this process. Whatever is sorted is in memory, about 500 bytes an event."""
+
+    def fold(
+        self,
+        source: Source,
+        function: Function,
+        schema: pa.Schema,
+        *,
+        by: Sequence[str] = (),
+        order: Sequence[str] = (),
+        buckets: int = 1,
+    ) -> pa.Table:
+        batches = source.batches()
+        if order:
+            whole = pa.Table.from_batches(batches, source.schema)
+            batches = iter(whole.sort_by([(name, "ascending") for name in order]).to_batches())
+        return pa.Table.from_batches(function(batches), schema)
+
+    def ship(self, modules: Iterable[str]) -> None:
+        """Nothing to do: this process has loaded them."""
+
+
+def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
+    """The events of a log before `ends`, with some of their columns."""
+    log = log_of(ref)
+
+    def read(wanted: Range) -> Batches:
+        return read_range(log, wanted, columns)
+
+    return Source(ranges_of(ref, 0, ends, RANGE_EVENTS), read, arrow_schema(columns))
+
+
+def whole(batches: Batches) -> Batches:
+    """The function that changes nothing."""
+    return batches

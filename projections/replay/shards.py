@@ -1,0 +1,209 @@
+"""Folds the topics of a log, shard by shard: the events of each in order, one shard after another.
+
+The state of one topic never depends on another's. So shards are folded concurrently, and only the state of one is in
+memory at a time. Shards of different log partitions are different shards.
+
+Broker and settings events concern every topic, and there are few of them: `cluster_events` reads them here, and the
+function that folds carries them along. A fold may begin at a snapshot, whose topics then come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from events.codec import decode_event, place_of
+from events.logs.log import read_one, shard_offsets
+from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
+from events.names import CLUSTER_SHARD, TopicName, shard_key
+from projections.replay.errors import ReplayError
+from projections.replay.log.kafka_ref import KafkaTopic
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, events_before, log_of, looked_at
+from projections.replay.log.ranges import Range, ranges_of, stored_events
+from projections.replay.log.reading import collector_off
+from projections.replay.log.secondary import look
+from projections.replay.runner import Batches, Runner, Source
+from projections.store.snapshotting import state_keys
+from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
+
+Stored = tuple[int, bytes]
+"""An event as it is stored: its offset and its canonical bytes."""
+Shard = tuple[int, str, Iterator[Stored]]
+"""A log partition, a shard key, and the events of that shard in order."""
+Row = tuple[Any, ...]
+Job = Callable[[Iterator[Shard]], Iterable[Row]]
+"""What the shards of one bucket come to."""
+Clusters = Mapping[int, Sequence[Stored]]
+"""The events that concern every topic, by log partition."""
+
+READ_EVENTS = 200_000
+"""About how many events one task reads. Opening the log takes as long as some ten thousand."""
+BUCKET_EVENTS = 100_000
+"""About how many events one task folds."""
+BUCKET_BYTES = 4 << 20
+"""Of a snapshot, for each bucket: some ten thousand topics."""
+_BATCH_ROWS = 5_000
+_PLACE = ("log_partition", "shard", "offset")
+STORED = pa.schema(
+    [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("value", pa.binary())]
+)
+"""An event of a topic with its place."""
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """The snapshot at `offset`, of so many bytes, at which a fold begins; 0 is the first event."""
+
+    offset: int = 0
+    size: int = 0
+
+
+AT_FIRST = Beginning()
+
+
+class _SnapshotPart(NamedTuple):
+    """The topics of a log partition in the snapshot at an offset: a part of a source, as a range is."""
+
+    offset: int
+    partition: int
+
+
+def newest_snapshot(ref: Ref, ends: Ends) -> Beginning:
+    """The newest intact snapshot of no more than the events before `ends`; AT_FIRST if there is none, and for a log in
+    Kafka. Raises ReplayError."""
+    if not isinstance(ref, LogRef):
+        return AT_FIRST
+    at_most = ends[ref.partition]
+    with looked_at(ref) as log:
+        while (snapshot := nearest_snapshot(log, at_most)) is not None:
+            with snapshot:
+                try:
+                    snapshot.check()
+                    return Beginning(snapshot.offset, snapshot.size)
+                except (SnapshotDamaged, OSError):
+                    at_most = snapshot.offset - 1
+    return AT_FIRST
+
+
+def cluster_events(ref: Ref, ends: Ends) -> Clusters:
+    """The events before `ends` that concern every topic, in order, by log partition. Raises ReplayError.
+
+    Refused requests for a topic without a name have the same shard key; they are left out.
+    """
+    if isinstance(ref, KafkaRef):
+        return {
+            one.partition: tuple(stored for stored in one.cluster if stored[0] < ends[one.partition])
+            for one in ref.scan.partitions
+        }
+    with looked_at(ref) as log:
+        offsets = shard_offsets(log, CLUSTER_SHARD, 0, ends[ref.partition])
+        stored = ((offset, read_one(log, offset)) for offset in offsets)
+        return {ref.partition: tuple(one for one in stored if not hasattr(decode_event(*one).event, "topic"))}
+
+
+def fold_shards(
+    runner: Runner,
+    ref: Ref,
+    ends: Ends,
+    job: Job,
+    schema: pa.Schema,
+    *,
+    begin: Beginning = AT_FIRST,
+    only: frozenset[str] | None = None,
+    buckets: int | None = None,
+) -> pa.Table:
+    """What `job` makes of the events of topics before `ends`, as rows of `schema`; `only` of some shards.
+
+    If the fold begins at a snapshot, the first event of each of its topics is the state, at a negative offset: `begun`.
+    Raises ReplayError, LogError, EventDecodeError, and what the job raises; through Spark its own errors.
+    """
+
+    def folded(batches: Batches) -> Batches:
+        with collector_off():
+            yield from as_batches(job(_shards(batches)), schema)
+
+    count = buckets or -(-(events_before(ends) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
+    source = _source(ref, ends, begin, only)
+    return runner.fold(source, folded, schema, by=_PLACE[:2], order=_PLACE, buckets=max(1, count))
+
+
+def begun(last_offset: int) -> int:
+    """Encode the newest offset of a topic's shard in a snapshot as a negative number, and decode it."""
+    return -1 - last_offset
+
+
+def stored_rows(shards: Iterable[Shard]) -> Iterator[Row]:
+    """The job that changes nothing: the events themselves, as rows of STORED."""
+    for log_partition, shard, events in shards:
+        for offset, value in events:
+            yield log_partition, shard, offset, value
+
+
+def rows_of(rows: pa.Table | pa.RecordBatch) -> Iterator[Row]:
+    """The rows as tuples."""
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def as_batches(rows: Iterable[Row], schema: pa.Schema) -> Batches:
+    """Rows in Arrow, some thousand at a time."""
+    left = iter(rows)
+    while some := list(islice(left, _BATCH_ROWS)):
+        arrays = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _shards(batches: Batches) -> Iterator[Shard]:
+    rows = (row for batch in batches for row in rows_of(batch))
+    for (log_partition, shard), run in groupby(rows, key=itemgetter(0, 1)):
+        yield log_partition, shard, map(itemgetter(2, 3), run)
+
+
+def _source(ref: Ref, ends: Ends, begin: Beginning, only: frozenset[str] | None) -> Source:
+    log, parts = log_of(ref), list[Range | _SnapshotPart](ranges_of(ref, begin.offset, ends, READ_EVENTS))
+    if begin.offset:
+        assert isinstance(ref, LogRef), "a log in Kafka has no snapshots"
+        parts.insert(0, _SnapshotPart(begin.offset, ref.partition))
+
+    def read(part: Range | _SnapshotPart) -> Batches:
+        with collector_off():
+            placed = ((part.partition, *one) for one in _stored(log, part) if only is None or one[0] in only)
+            yield from as_batches(placed, STORED)
+
+    return Source(parts, read, STORED)
+
+
+def _stored(log: LogRef | KafkaTopic, part: Range | _SnapshotPart) -> Iterator[tuple[str, int, bytes]]:
+    """The events of topics, each with its shard key; they are not decoded. Raises LogError, EventDecodeError."""
+    if isinstance(part, _SnapshotPart):
+        assert isinstance(log, LogRef), "a log in Kafka has no snapshots"
+        yield from _of_snapshot(log, part)
+        return
+    keys = dict[TopicName, str]()
+    for offset, value in stored_events(log, part):
+        topic, _ = place_of(offset, value)
+        if topic is not None:
+            key = keys.get(topic)
+            if key is None:
+                key = keys[topic] = shard_key(topic)
+            yield key, offset, value
+
+
+def _of_snapshot(log: LogRef, part: _SnapshotPart) -> Iterator[tuple[str, int, bytes]]:
+    """The topics of a snapshot: shard key, `begun` offset, and the encoded topic. Raises LogError, ReplayError."""
+    try:
+        with look(log.path) as opened, open_snapshot(opened, part.offset) as snapshot:
+
+            def topics() -> Iterator[tuple[str, Sequence[bytes]]]:
+                return each_stored(pair for pair in state_keys(snapshot) if pair[0].startswith(TOPIC))
+
+            newest = opened.newest_before([shard for shard, _ in topics()], part.offset)
+            for (shard, values), offset in zip(topics(), newest, strict=True):
+                yield shard, begun(offset), values[0] if len(values) == 1 else encode_topic(decode_topic(values))
+    except (SnapshotDamaged, FileNotFoundError) as error:
+        raise ReplayError(
+            f"the snapshot at {part.offset} no longer exists ({error}): run again, or use --from-scratch"
+        ) from None

@@ -1,0 +1,142 @@
+"""Follows a log: the new events of each poll, and the earlier events of some topics.
+
+A data directory finds earlier events with its own index. A topic in Kafka has no index, so its events are stored in a
+log with an index for each partition, in a temporary folder. It takes as much disk as the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+from events.catalog import EVENT_VERSION
+from events.logs.events_topic import PartitionReader
+from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
+from events.logs.rocksdb_log import RocksDbLog
+from events.names import CLUSTER_SHARD, ShardKey, shard_key
+from projections.replay.checks.checking import COLUMNS
+from projections.replay.errors import ReplayError
+from projections.replay.log.column_batches import Columns
+from projections.replay.log.kafka_ref import Reading, reading
+from projections.replay.log.kafka_scan import check_begins, decoded, folded
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at
+from projections.replay.log.ranges import ranges
+from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.runner import Batches
+
+Stored = tuple[int, bytes]
+_EVENTS_PER_WRITE = 1000  # one batch of RocksDB
+_CACHE_BYTES = 8 << 20
+
+
+class Followed(Protocol):
+    """A log that is read as it grows, from its first event on."""
+
+    def new(self) -> Batches:
+        """The events that came since the last call, as columns. Raises ReplayError, LogError, EventDecodeError."""
+        ...
+
+    def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
+        """The events of some shards before offset `end`, those of each shard in order."""
+        ...
+
+
+class _Folder:
+    """A data directory. Only events that the service has synced count."""
+
+    def __init__(self, ref: LogRef) -> None:
+        self._ref = ref
+        self._next = 0
+
+    def new(self) -> Batches:
+        with looked_at(self._ref) as log:
+            end = log.durable_offset
+        if end < self._next:
+            raise _other(self._ref, f"it ends at offset {end}")
+        for wanted in ranges(self._next, end, RANGE_EVENTS, self._ref.partition):
+            yield from read_range(self._ref, wanted, COLUMNS)
+        self._next = end
+
+    def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
+        with looked_at(self._ref) as log:
+            yield from _of_shards(log, end, shards)
+
+
+class _Topic:
+    """A topic in Kafka."""
+
+    def __init__(self, ref: KafkaRef, kafka: Reading, folder: Path) -> None:
+        self._ref = ref
+        self._kafka = kafka
+        self._readers = {one.partition: PartitionReader(one.partition) for one in ref.scan.partitions}
+        self._logs = {partition: _stored_in(folder / str(partition)) for partition in self._readers}
+
+    def new(self) -> Batches:
+        now = self._kafka.now().ranges
+        if now.keys() != self._readers.keys():
+            raise _other(self._ref, f"it has {len(now)} partitions")
+        for partition, (first, end) in now.items():
+            check_begins(self._ref.topic, partition, first)
+            if end < self._readers[partition].kafka_offset:
+                raise _other(self._ref, f"partition {partition} ends at record {end}")
+            yield from self._of_partition(partition, end)
+
+    def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
+        return _of_shards(self._logs[partition], end, shards)
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+
+    def _of_partition(self, partition: int, end: int) -> Batches:
+        reader, log, columns, entries = self._readers[partition], self._logs[partition], Columns(COLUMNS, partition), []
+        for events in folded(self._ref.topic, reader, self._kafka.records(partition, reader.kafka_offset, end)):
+            for number, value in events:
+                recorded = decoded(self._ref.topic, partition, number, value)
+                topic = getattr(recorded.event, "topic", None)
+                columns.add(recorded, value)
+                entries.append(Entry(value, CLUSTER_SHARD if topic is None else shard_key(topic)))
+            if len(entries) >= _EVENTS_PER_WRITE:
+                log.write(Commit(entries))
+                entries = []
+                yield columns.batch()
+        if entries:
+            log.write(Commit(entries))
+            yield columns.batch()
+
+
+def _of_shards(log: EventLog, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
+    for shard in shards:
+        for offset in shard_offsets(log, shard, 0, end):
+            yield offset, read_one(log, offset)
+
+
+def _other(ref: Ref, why: str) -> ReplayError:
+    return ReplayError(f"{ref.text} is not the log any more that the watch has read: {why}; start the watch again")
+
+
+def _stored_in(folder: Path) -> RocksDbLog:
+    return RocksDbLog.open(
+        folder,
+        cluster_id="watched",
+        event_version=EVENT_VERSION,
+        new_cluster_id=lambda: "watched",
+        cache_bytes=_CACHE_BYTES,
+    )
+
+
+@contextmanager
+def followed(ref: Ref) -> Iterator[Followed]:
+    """A log to follow. Raises ReplayError."""
+    if isinstance(ref, LogRef):
+        yield _Folder(ref)
+        return
+    with (
+        TemporaryDirectory(prefix="topicwright-watched-") as folder,
+        reading(ref.topic) as kafka,
+        closing(_Topic(ref, kafka, Path(folder))) as topic,
+    ):
+        yield topic
