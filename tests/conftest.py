@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-import structlog
 from hypothesis import HealthCheck
 from hypothesis.configuration import set_hypothesis_home_dir
 from pyspark.sql import SparkSession
 
+from controller.serving import log_lines
 from controller.stream.gateway.members import NODE_IDS_FROM
 from projections.replay.spark.session import spark_session
 from projections.replay.spark.source import TopicwrightSource
@@ -50,11 +50,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _log_lines_are_as_before() -> Iterator[None]:
-    """A command that serves configures them for its process, which may be the one of the tests."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
+def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How log lines are written is of the whole process: other tests look at them."""
+    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving import log_lines
 from tests.cli.commands import Outcome, Run, ended, open_log
 from tests.http.service import service
-
-
-@pytest.fixture(autouse=True)
-def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How log lines are written is of the whole process: other tests look at them."""
-    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from controller.cli.main import main
-from controller.serving import log_lines
 from controller.serving.client_listeners import Address
 from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
@@ -96,7 +95,6 @@ def test_a_start_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # it configures the whole process
     (tmp_path / "rules.toml").write_text("[[rule]]\nname = 'r'\npartition = 3\n")
     for name, place in places.items():
         line = line.replace(name, place)
@@ -147,7 +145,6 @@ def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
         process.wait_for_line('"event":"QuorumEpochBegun",.*"epoch":1', within_s=240)
         process.wait_for_line("^ready", within_s=240)
         assert process.stop() == 0
-    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)
     rejected = {
         (): "the data folder belongs to KRaft brokers",
         kraft: "kraft.version=0: the cluster has 1, which cannot be lowered",

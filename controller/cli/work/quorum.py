@@ -10,15 +10,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, Final
 
 from controller.brokers.kraft.quorum.client import (
+    SILENT_MS,
     QuorumClient,
     QuorumError,
     QuorumStatus,
     all_limits,
     running_nodes,
-    wait_until_stopped,
 )
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.brokers.kraft.quorum.raft.voters import Address
@@ -31,6 +31,10 @@ from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
 from projections.text.moments import iso
+
+POLL_S: Final = 0.5
+WATCH_S: Final = 10.0
+"""Kafka's controllers with controller.quorum.auto.join.enable=true become voters again after 6 s."""
 
 
 def _addresses(text: str) -> list[Address]:
@@ -110,10 +114,31 @@ async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
         left = ", ".join(str(each.replica_id) for each in voters if each != leaver)
         print(f"node {node_id} is no longer a voter; the voters are {left}", flush=True)
     if runs:
-        await wait_until_stopped(client, node_id)
+        await _wait_until_stopped(client, node_id)
     if found_limits is not None:
         await client.unblock_upgrades(node_id, {*found_limits, *await client.features()})
         print(f"the registration of node {node_id} no longer blocks upgrades")
+
+
+async def _wait_until_stopped(client: QuorumClient, node_id: int) -> None:
+    """Wait until a node that was removed has stopped. Raises QuorumError if it votes again, or runs on."""
+    loop = asyncio.get_running_loop()
+    begun = seen_at = loop.time()
+    while loop.time() - seen_at < SILENT_MS / 1000:
+        quorum = await client.describe()
+        if node_id in [each.replica_id for each in quorum.current_voters]:
+            raise QuorumError(
+                f"node {node_id} votes again: it runs, and joins by itself (controller.quorum.auto.join.enable=true). "
+                "Stop it, then run this command again"
+            )
+        if node_id in running_nodes(quorum):
+            seen_at = loop.time()
+        if seen_at - begun > WATCH_S:
+            raise QuorumError(
+                f"node {node_id} does not vote, but it runs and is registered, so no feature can be raised past what "
+                "it supports. Stop it, then run this command again"
+            )
+        await asyncio.sleep(POLL_S)
 
 
 async def _show(_: argparse.Namespace, client: QuorumClient) -> None:

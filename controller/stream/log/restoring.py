@@ -72,8 +72,7 @@ def restore_topic(
         if len({(log.cluster_id, reached.topic_id) for log, reached in sources}) > 1:
             raise NotRestored("the folders are of different events topics: name those of one")
         topics = prepare_topics(properties, required, Path(os.devnull))
-        consumer = offsets_consumer(properties)
-        commands, _ = (offset_ranges(consumer, each, topics.partitions) for each in (topics.commands, topics.events))
+        commands = offset_ranges(offsets_consumer(properties), topics.commands, topics.partitions)
         written = [
             _ToRestore(log, reached.position, *_next_source(reached.position, *there))
             for (log, reached), there in zip(sources, commands, strict=True)

@@ -20,7 +20,6 @@ from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.machine.errors import ErrorCode
-from controller.serving import log_lines
 from controller.serving.reach_cluster import reach_as
 from events.catalog import Cause, Partition, Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveAway
@@ -264,7 +263,6 @@ def test_a_start_without_the_cluster_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert reach_as.__kwdefaults__ is not None, "it has a limit"
-    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # they are of the whole process
     monkeypatch.setitem(reach_as.__kwdefaults__, "within_s", 1.0)
     places = ["--data", str(tmp_path), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     assert main.main(["serve", *places, "--brokers", "cluster:127.0.0.1:1", "--set", "node.id=100"]) == 2

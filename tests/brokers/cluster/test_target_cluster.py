@@ -24,7 +24,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 
 from controller.cli.main import main
 from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
-from controller.serving import log_lines
 from events.names import TopicId, TopicName
 from tests.brokers.cluster.served import SETTINGS, create, in_front_of, now_ms, record, replicas, seen, types, until
 from tests.support.reference_kafka import ReferenceKafka
@@ -223,7 +222,6 @@ def test_settings_that_conflict_with_the_cluster(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(log_lines, "configure_logs", lambda _: None)  # they are of the whole process
     given = [word for key, value in (SETTINGS | settings).items() for word in ("--set", f"{key}={value}")]
     places = ["--data", str(tmp_path / "data"), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     assert main(["serve", *places, "--brokers", f"cluster:{kafka.bootstrap}", *given]) == 2

@@ -52,11 +52,9 @@ READ_S: Final = 3.0
 FETCH_BYTES: Final = 4096
 READ_BYTES: Final = 8 << 20
 RETRY_S: Final = 0.25
+CHANGES_MAX: Final = 20
 SILENT_MS: Final = 3_000
 """A node that has not fetched for this long counts as stopped. Voters fetch twice a second."""
-POLL_S: Final = 0.5
-WATCH_S: Final = 10.0
-"""Kafka's controllers with controller.quorum.auto.join.enable=true become voters again after 6 s."""
 _RETRIABLE: Final = frozenset({
     ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT,
 })  # fmt: skip
@@ -289,14 +287,22 @@ class QuorumClient:
     async def _change(
         self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[R], *, votes: bool
     ) -> None:
-        """Send an addition or a removal; afterwards the node `votes` or does not. Raises QuorumError."""
-        try:
-            await self._at_leader(request, kind)
-        except QuorumError:  # the leader may have resigned before its response, and the change may be committed
-            voters = (await self.describe()).current_voters
-            known = [(each.replica_id, each.replica_directory_id) for each in voters]
-            if ((request.voter_id, request.voter_directory_id) in known) != votes:
-                raise
+        """Add or remove a voter, again until the leader agrees: a Kafka controller whose log was truncated misses
+        changes at offsets that its log had before (`KRaftControlRecordStateMachine`). Raises QuorumError."""
+        for _ in range(CHANGES_MAX):
+            failure: QuorumError | None = None
+            try:
+                await self._at_leader(request, kind)
+            except QuorumError as error:  # the leader may have resigned before its response to a committed change
+                failure = error
+            quorum = await self.describe()
+            known = [(each.replica_id, each.replica_directory_id) for each in quorum.current_voters]
+            if ((request.voter_id, request.voter_directory_id) in known) == votes:
+                return
+            if failure is not None:
+                raise failure
+            await asyncio.sleep(RETRY_S)
+        raise QuorumError(f"node {quorum.leader_id} leads, and does not apply changes of the voters: restart it")
 
     async def register(self, leader: Address, request: ControllerRegistrationRequest) -> str | None:
         """Register a controller's listeners and features, without which the leader raises no feature level (KIP-919).
@@ -320,7 +326,7 @@ class QuorumClient:
     async def _at_leader(
         self, request: Message, kind: type[R], error_in: Callable[[Any], Any] = lambda each: each
     ) -> R:
-        """Send a request to the current leader; retry while there is none, and after retriable errors."""
+        """Send a request to the leader; retry while there is none, and after retriable errors."""
         reason = "the quorum has no leader"
         try:
             async with asyncio.timeout(CHANGE_S):
@@ -376,24 +382,3 @@ async def all_limits(client: QuorumClient) -> dict[int, Limits]:
     features = await client.features()
     found = {node_id: limits(each, features) for node_id, each in registered.items()}
     return {node_id: each for node_id, each in found.items() if each}
-
-
-async def wait_until_stopped(client: QuorumClient, node_id: int) -> None:
-    """Wait until a node that was removed has stopped. Raises QuorumError if it votes again, or runs on."""
-    loop = asyncio.get_running_loop()
-    begun = seen_at = loop.time()
-    while loop.time() - seen_at < SILENT_MS / 1000:
-        quorum = await client.describe()
-        if node_id in [each.replica_id for each in quorum.current_voters]:
-            raise QuorumError(
-                f"node {node_id} votes again: it runs, and joins by itself (controller.quorum.auto.join.enable=true). "
-                "Stop it, then run this command again"
-            )
-        if node_id in running_nodes(quorum):
-            seen_at = loop.time()
-        if seen_at - begun > WATCH_S:
-            raise QuorumError(
-                f"node {node_id} does not vote, but it runs and is registered, so no feature can be raised past what "
-                "it supports. Stop it, then run this command again"
-            )
-        await asyncio.sleep(POLL_S)

@@ -15,6 +15,7 @@ from controller.brokers.kraft.quorum import client as client_module
 from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.registration import controller_record
+from controller.cli.work import quorum as cli_quorum
 from controller.kafka.handling import Answer, Handler, RequestContext
 from controller.kafka.messages import ApiKey, quorum
 from controller.kafka.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -42,6 +43,8 @@ class Leader:
         self.code = 0
         self.voters, self.observers = {LEADER: NOW_MS}, dict[int, int]()
         self.asked: list[tuple[int, int]] = []
+        self.missed = 0
+        """How many removals it commits, but does not apply."""
 
     @property
     def handlers(self) -> dict[ApiKey, Handler]:
@@ -50,6 +53,7 @@ class Leader:
             ApiKey.DESCRIBE_QUORUM: self._quorum,
             ApiKey.FETCH: self._fetch,
             ApiKey.FETCH_SNAPSHOT: self._fetch_snapshot,
+            ApiKey.REMOVE_RAFT_VOTER: self._remove,
         }
 
     async def _cluster(self, context: RequestContext, request: DescribeClusterRequest) -> Answer:
@@ -76,6 +80,12 @@ class Leader:
         if wanted.fetch_offset < 100:
             part = quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=3))
         return quorum.FetchResponse(responses=(quorum.FetchableTopicResponse(partitions=(part,)),))
+
+    async def _remove(self, context: RequestContext, request: quorum.RemoveRaftVoterRequest) -> Answer:
+        self.missed -= 1
+        if self.missed < 0:
+            del self.voters[request.voter_id]
+        return quorum.RemoveRaftVoterResponse()
 
     async def _fetch_snapshot(self, context: RequestContext, request: quorum.FetchSnapshotRequest) -> Answer:
         at = request.topics[0].partitions[0].position
@@ -120,16 +130,32 @@ async def test_an_unreadable_log_is_an_error(records: bytes, code: int, why: str
 
 
 async def test_a_node_that_votes_again_or_still_runs_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "POLL_S", 0.01)
-    monkeypatch.setattr(client_module, "WATCH_S", 0.1)
-    monkeypatch.setattr(client_module, "SILENT_MS", 100)
+    monkeypatch.setattr(cli_quorum, "POLL_S", 0.01)
+    monkeypatch.setattr(cli_quorum, "WATCH_S", 0.1)
+    for module in (client_module, cli_quorum):
+        monkeypatch.setattr(module, "SILENT_MS", 100)
     async with asked() as (leader, client):
-        await client_module.wait_until_stopped(client, LEFT)
+        await cli_quorum._wait_until_stopped(client, LEFT)
         leader.observers[LEFT] = NOW_MS - 100
         with pytest.raises(QuorumError, match="node 7 does not vote, but it runs"):
-            await client_module.wait_until_stopped(client, LEFT)
+            await cli_quorum._wait_until_stopped(client, LEFT)
         leader.observers[LEFT] = NOW_MS - 101
-        await client_module.wait_until_stopped(client, LEFT)
+        await cli_quorum._wait_until_stopped(client, LEFT)
         leader.voters[LEFT] = NOW_MS
         with pytest.raises(QuorumError, match="node 7 votes again"):
-            await client_module.wait_until_stopped(client, LEFT)
+            await cli_quorum._wait_until_stopped(client, LEFT)
+
+
+async def test_a_removal_that_the_leader_missed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka controller that had another log up to there (`KRaftControlRecordStateMachine.truncateNewEntries`)."""
+    monkeypatch.setattr(client_module, "RETRY_S", 0.01)
+    async with asked() as (leader, client):
+        leader.voters |= {LEFT: NOW_MS, FREED: NOW_MS}
+        found = await client.describe()
+        left, freed = (each for each in found.current_voters if each.replica_id != LEADER)
+        leader.missed = 2
+        await client.remove("c", found, left)
+        assert list(leader.voters) == [LEADER, FREED]
+        leader.missed = 1_000
+        with pytest.raises(QuorumError, match="node 1 leads, and does not apply changes of the voters: restart it"):
+            await client.remove("c", found, freed)
