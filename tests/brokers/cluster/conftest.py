@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.brokers.cluster.served import in_front_of
+from tests.brokers.cluster.served import in_front_of, seen, until
 from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
 from tests.support.topicwright import Topicwright
 
@@ -26,6 +26,14 @@ def server(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> I
     """Topicwright in front of the cluster, with the settings of `served`."""
     with in_front_of(kafka, tmp_path_factory.mktemp("served")) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _whole(request: pytest.FixtureRequest) -> None:
+    """Wait until the server knows all brokers live, of which another test may just have started one again."""
+    if "server" in request.fixturenames:
+        server = request.getfixturevalue("server")
+        until(lambda: set(seen(server, "/v1/brokers")["live"]) == {1, 2, 3})
 
 
 @pytest.fixture
