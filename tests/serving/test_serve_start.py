@@ -136,7 +136,7 @@ def test_a_voter_is_not_named_by_default(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.usefixtures("_signals")
 def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
     kraft = ("--brokers", "kraft")
