@@ -1,7 +1,7 @@
-"""`topicwright replay`: rebuilds, proves and questions the history of a log, with Spark or in this process.
+"""`topicwright replay`: rebuild, check and query the history of a log, with Spark or in this process.
 
-Each sub-command is a module of `projections.replay`; this one parses, starts Spark, prints, and reports in the exit
-code if a check found something. Spark is loaded only when a sub-command runs with it.
+Each sub-command is a module of `projections.replay`. This module parses the arguments, starts Spark, prints the outcome
+and returns the exit code. Spark is loaded only when a sub-command runs with it.
 
 It is also a script for spark-submit, whose flags then configure Spark:
 `spark-submit … controller/cli/replay.py rebuild LOG`.
@@ -75,7 +75,7 @@ class _Command(NamedTuple):
     """True if Spark runs it, unless --local is given."""
     formats: tuple[str, ...] = FORMATS
     without_at: str = ""
-    """Why it takes no --at; "" if it takes one."""
+    """Why it does not take `--at`; "" if it does."""
 
 
 def register(commands: Parsers[_Parser]) -> None:
@@ -116,9 +116,9 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
     parser.set_defaults(func=lambda options: _run(name, command, options))
     if not command.spark:
         return
-    parser.add_argument("--limit", type=count, metavar="N", help=f"rows to show; default {LIMIT}")
+    parser.add_argument("--limit", type=count, metavar="N", help=f"rows to print; default {LIMIT}")
     spark = parser.add_argument_group("Spark")
-    what = f"on one core of this process, without Spark: on two cores sooner for up to some {SMALL_EVENTS:,} events"
+    what = f"run on one core of this process, without Spark: faster for up to about {SMALL_EVENTS:,} events"
     spark.add_argument("--local", action="store_true", help=what)
     spark.add_argument(
         "--master", type=_master, metavar="URL", help="spark://HOST:PORT or sc://HOST:PORT; default local[*]"
@@ -148,7 +148,7 @@ def _from_scratch(parser: _Parser) -> None:
 def _of_invariants(parser: _Parser) -> None:
     what = "bring the export in this folder up to date, then check it"
     parser.add_argument("--export", dest="output", metavar="DIR", help=what)
-    of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: WHAT IT DEMANDS`"
+    of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
 
 
@@ -212,11 +212,11 @@ COMMANDS: dict[str, _Command] = {
     "redecide": _Command("redecide.redecide", "decide every past request again, and compare the events byte for byte"),
     "backtest": _Command("redecide.backtest", "find requests that other policies or settings change", _of_backtest),
     "explain": _Command(
-        "rebuild.explaining", "the chain of events behind a topic or a request", _of_explain, spark=False
+        "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, spark=False
     ),
-    "sql": _Command("checks.sql", "the answer to a query in SQL about the history", _of_sql, spark=False),
-    "export": _Command("export.export", "write the events to Parquet, or add what is new", _of_export),
-    "report": _Command("report.report", "one page in HTML that shows the history", _of_report, spark=False),
+    "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
+    "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
+    "report": _Command("report.report", "write an HTML page about the history", _of_report, spark=False),
 }
 
 
@@ -256,7 +256,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         run: _Run = getattr(module, f"run_{name}")
         if not command.spark or arguments.local:
             return run(_in_process(arguments), ref, options)
-        _say_if_small(events_before(ends_of(ref, options.at)))
+        _suggest_local(events_before(ends_of(ref, options.at)))
         with _spark(name, arguments) as runner:
             return run(runner, ref, options)
     except (LogError, EventDecodeError, CannotApply) as error:
@@ -268,16 +268,16 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
 
 
 def _in_process(arguments: argparse.Namespace) -> Runner:
-    """Raises ReplayError for options of Spark."""
+    """The runner of `--local`. Raises ReplayError for options of Spark."""
     from projections.replay.runner import InProcess
 
     given = [flag for flag in ("master", "conf", "spark_log") if getattr(arguments, flag, None)]
     if given:
-        raise ReplayError(f"--local goes without --{given[0].replace('_', '-')}: it is without Spark")
+        raise ReplayError(f"--{given[0].replace('_', '-')} configures Spark, which --local does not use")
     return InProcess()
 
 
-def _say_if_small(events: int) -> None:
+def _suggest_local(events: int) -> None:
     """On a terminal, suggest `--local` for a log on which it is faster."""
     if events <= SMALL_EVENTS and sys.stderr.isatty():
         print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)

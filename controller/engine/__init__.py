@@ -1,1 +1,1 @@
-"""Group commit: decide, record, answer; replies, deadlines, reviews, policies."""
+"""Group commit: decides commands, records events, answers requests; deadlines, policies and log lines."""

@@ -66,7 +66,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SnapshotInfo(msgspec.Struct, frozen=True):
-    """What a snapshot is of: the state after the last event before `offset`."""
+    """The state after the last event before `offset`."""
 
     cluster_id: str
     offset: int

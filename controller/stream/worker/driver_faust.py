@@ -1,12 +1,13 @@
 """A driver on Faust (faust-streaming).
 
-Faust assigns, feeds and supervises; the engine decides what counts. `faust_seam` changes Faust so that no command is
-lost. Partitions are claimed in `on_rebalance_complete`, which Faust sends before it seeks and lets messages flow. Lost
-partitions are claimed again between rebalances in the same order: hold, claim, seek, resume.
+Faust assigns partitions, delivers messages and supervises tasks; the engine decides which commands to process.
+`faust_seam` changes Faust so that no command is lost. Partitions are claimed in `on_rebalance_complete`, which Faust
+sends before it seeks and lets messages flow. Lost partitions are claimed again between rebalances in the same order:
+hold, claim, seek, resume.
 
 The agent only puts messages into an inbox, which one task drains in batches. A message is acknowledged after its
-decision, as a figure for Kafka's tools: nobody reads committed offsets. No Faust table, web server, `take()` or static
-membership is used. A lost command would show as a gap, and be fetched again.
+decision, only so that Kafka's tools show the progress: nobody reads committed offsets. No Faust table, web server,
+`take()` or static membership is used. A lost command would show as a gap, and be fetched again.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def hash_rows(shards: Iterable[Shard]) -> Iterator[Row]:
 
 
 def folded(events: Iterable[Stored]) -> tuple[Topic | None, int]:
-    """The topic that the events of a shard come to, and the newest offset.
+    """The topic after the events of a shard, and the newest offset.
 
     A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
     the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
