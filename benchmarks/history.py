@@ -1,4 +1,4 @@
-"""Questions about the past of a long log: pages and whole lists of topics at any moment, snapshots, memory and disk.
+"""Queries about the past of a long log: pages and whole lists of topics at any moment, snapshots, memory and disk.
 
     python -m benchmarks.history [DIR] [--events 1000000 10000000] [--topics 100000]
 
@@ -33,7 +33,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, snapshot_offsets
 from events.names import Offset, RequestId
 from projections.queries import overviews
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.queries.topics import topics_at
 from projections.store.snapshotting import Snapshotting
 from projections.store.store import TopicStore
@@ -133,7 +133,7 @@ def past_of(folder: Path, seed: int) -> Iterator[Figure]:
     """What questions about a log's past take."""
     log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     store = TopicStore(log)
-    query, end, chance = Questions([Query(log, lambda: store)]), log.durable_offset, random.Random(seed)
+    query, end, chance = Queries([Query(log, lambda: store)]), log.durable_offset, random.Random(seed)
     names = sorted(topic.name for topic in store.durable_from(None))
     page, place, brokers, whole = Timing(), Timing(), Timing(), Timing()
     for _ in range(MOMENTS):
@@ -153,7 +153,7 @@ def past_of(folder: Path, seed: int) -> Iterator[Figure]:
     yield from whole.figures(f"all {topics:,} topics of a moment, in pages of {PAGE_MAX}", "s", reach="3")
 
 
-def _whole(timing: Timing, query: Questions, at: str) -> int:
+def _whole(timing: Timing, query: Queries, at: str) -> int:
     found = 0
 
     def listed() -> None:

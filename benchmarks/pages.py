@@ -31,7 +31,7 @@ from controller.serving.process import SWITCH_S, settle
 from events.catalog import EVENT_VERSION, Endpoint
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.store.store import TopicStore
 
 TIMES = 8
@@ -92,7 +92,7 @@ async def measured(folder: Path) -> list[Figure]:
     log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     controller = Stopped(log)
     gateway = ControllerApi(controller, node_id=0, advertised=Endpoint("PLAINTEXT", "localhost", 9092))
-    http = HttpServer(gateway, None, Questions([Query(log, lambda: controller.store)]), Metrics())
+    http = HttpServer(gateway, None, Queries([Query(log, lambda: controller.store)]), Metrics())
     port = await http.start("127.0.0.1", 0)
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=HTML, timeout=600) as client:

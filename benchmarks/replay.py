@@ -29,7 +29,7 @@ from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import export, exported
-from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
 from projections.replay.rebuild.folded_topics import HASHES, hash_rows
 from projections.replay.runner import Runner
 from projections.replay.shards import fold_shards
@@ -77,7 +77,7 @@ def plain_loop(ref: LogRef) -> int:
     state = State(topics)
     gc.disable()
     try:
-        with looked_at(ref) as log:
+        with open_frozen(ref) as log:
             for offset, value in log.read():
                 apply(state, decode_event(offset, value))
     finally:

@@ -35,34 +35,74 @@ from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import (
     Assignment,
     BrokerDetails,
-    ChangeAsked,
     ConfigOp,
     Configs,
-    ConfigsWanted,
-    DeletionWanted,
     Endpoint,
     Fact,
     Observation,
     Outcome,
     Partition,
-    PartitionsWanted,
     ReplicaMetadata,
+    RequestedChange,
+    RequestedConfigs,
+    RequestedDeletion,
+    RequestedPartitions,
     SupportedFeature,
     Verdict,
 )
 
 __all__ = [
-    "ADOPTED_DEADLINE_MS", "EVENT_TYPES", "EVENT_VERSION", "Assignment",
-    "BrokerDetails", "BrokerFenced", "BrokerLeaving",
-    "BrokerRegistered", "BrokerUnfenced", "BrokerUnregistered", "Cause", "ChangeAsked", "ChangeCarriedOut",
-    "ChangeRejected", "ConfigOp", "Configs", "ConfigsWanted", "CreateAnswered", "CreateRejected", "CreateRequested",
-    "CreationRefused", "DeletionWanted", "Endpoint", "Event", "Fact", "FeaturesChanged", "HeadSigned", "HistorySkipped",
-    "LogDirsChanged", "MetadataAdopted", "MetadataHandedBack", "MetadataPropagated", "Observation",
-    "Outcome", "Partition",
-    "PartitionChanged", "PartitionsAdded", "PartitionsWanted", "ProducerIdsAllocated",
-    "QuorumEpochBegun", "Recorded", "ReplicaMetadata", "ResourceConfigsChanged", "SettingsChanged",
+    "ADOPTED_DEADLINE_MS",
+    "EVENT_TYPES",
+    "EVENT_VERSION",
+    "Assignment",
+    "BrokerDetails",
+    "BrokerFenced",
+    "BrokerLeaving",
+    "BrokerRegistered",
+    "BrokerUnfenced",
+    "BrokerUnregistered",
+    "Cause",
+    "ChangeCarriedOut",
+    "ChangeRejected",
+    "ConfigOp",
+    "Configs",
+    "CreateAnswered",
+    "CreateRejected",
+    "CreateRequested",
+    "CreationRefused",
+    "Endpoint",
+    "Event",
+    "Fact",
+    "FeaturesChanged",
+    "HeadSigned",
+    "HistorySkipped",
+    "LogDirsChanged",
+    "MetadataAdopted",
+    "MetadataHandedBack",
+    "MetadataPropagated",
+    "Observation",
+    "Outcome",
+    "Partition",
+    "PartitionChanged",
+    "PartitionsAdded",
+    "ProducerIdsAllocated",
+    "QuorumEpochBegun",
+    "Recorded",
+    "ReplicaMetadata",
+    "RequestedChange",
+    "RequestedConfigs",
+    "RequestedDeletion",
+    "RequestedPartitions",
+    "ResourceConfigsChanged",
+    "SettingsChanged",
     "SupportedFeature",
-    "TopicConfigsChanged", "TopicCreated", "TopicDeleted", "TopicDiscovered", "TopicReady", "TopicVanished",
+    "TopicConfigsChanged",
+    "TopicCreated",
+    "TopicDeleted",
+    "TopicDiscovered",
+    "TopicReady",
+    "TopicVanished",
     "Verdict",
 ]  # fmt: skip
 
@@ -154,7 +194,7 @@ class PartitionsAdded(Fact, frozen=True, tag=True):
     client_id: str | None
     live_brokers: tuple[BrokerId, ...]
     """The brokers that placement chose from, except `cordoned_brokers`."""
-    asked: ChangeAsked
+    asked: RequestedChange
     cordoned_brokers: tuple[BrokerId, ...] = ()
     """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
 
@@ -167,7 +207,7 @@ class TopicDeleted(Fact, frozen=True, tag=True):
     topic_id: TopicId
     principal: str
     client_id: str | None
-    asked: ChangeAsked
+    asked: RequestedChange
 
 
 class TopicConfigsChanged(Fact, frozen=True, tag=True):
@@ -178,7 +218,7 @@ class TopicConfigsChanged(Fact, frozen=True, tag=True):
     configs: Configs
     principal: str
     client_id: str | None
-    asked: ChangeAsked
+    asked: RequestedChange
     before: Configs | None = None
     """The previous configs, None if unknown."""
 
@@ -193,7 +233,7 @@ class ChangeRejected(Fact, frozen=True, tag=True):
     rule: str
     principal: str
     client_id: str | None
-    asked: ChangeAsked
+    asked: RequestedChange
 
 
 class PartitionChanged(Fact, frozen=True, tag=True):

@@ -132,7 +132,7 @@ class Verdict(Fact, frozen=True):
     observed: tuple[Observation, ...] = ()
 
 
-class PartitionsWanted(Fact, frozen=True, tag="partitions"):
+class RequestedPartitions(Fact, frozen=True, tag="partitions"):
     """`count` partitions in total (KIP-195); `assignments` has the replicas of each new one, None to have them
     placed."""
 
@@ -140,26 +140,26 @@ class PartitionsWanted(Fact, frozen=True, tag="partitions"):
     assignments: tuple[tuple[BrokerId, ...], ...] | None
 
 
-class DeletionWanted(Fact, frozen=True, tag="deletion"):
+class RequestedDeletion(Fact, frozen=True, tag="deletion"):
     """Delete the topic; `topic_id`, if set, must match (KIP-516)."""
 
     topic_id: TopicId | None
 
 
-class ConfigsWanted(Fact, frozen=True, tag="configs"):
+class RequestedConfigs(Fact, frozen=True, tag="configs"):
     """Change explicit configs by these steps (`incremental`, KIP-339), or replace them by what the steps set."""
 
     ops: tuple[ConfigOp, ...]
     incremental: bool
 
 
-class ChangeAsked(Fact, frozen=True):
+class RequestedChange(Fact, frozen=True):
     """A change request for a topic: together with its event, every input of the decision."""
 
     api: str
     """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
     api_version: int
-    wanted: PartitionsWanted | DeletionWanted | ConfigsWanted
+    wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
     duplicate: bool = False
     """The request named the topic more than once."""
     denied: int = 0

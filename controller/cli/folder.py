@@ -34,12 +34,12 @@ from events.logs.rocksdb_recovery import lock_holder
 from events.logs.tree_heads import Head
 from events.names import RequestId
 from projections.queries.proving import head_of, last_signed
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import TopicReader, TopicStore
 
 if TYPE_CHECKING:
-    from projections.replay.log.secondary import Look
+    from projections.replay.log.secondary import FrozenLog
 
 FIRST_PARTITION = "partition-00000"
 NO_LOG = "contains no log: name the folder that `topicwright serve --data` was given"
@@ -65,7 +65,7 @@ class FolderBackend(Backend):
                 for number, (log, store) in enumerate(zip(logs, stores, strict=True))
             ]
             partition_of = partial(events_topic.partition_of, partitions=len(logs))
-            query, reading, stopping = Questions(parts, partition_of), Reading(), Stopping()
+            query, reading, stopping = Queries(parts, partition_of), Reading(), Stopping()
             opened.callback(reading.close)
             stopped = _StoppedController(PartitionedStore(stores, partition_of), query, logs[0].cluster_id)
             api = ControllerApi(stopped, node_id=0, advertised=Endpoint("", "", 0))
@@ -117,7 +117,7 @@ class FolderBackend(Backend):
 class _StoppedController:
     """The controller port of a stopped service: reads, and decides dry runs."""
 
-    def __init__(self, store: PartitionedStore, query: Questions, cluster_id: str) -> None:
+    def __init__(self, store: PartitionedStore, query: Queries, cluster_id: str) -> None:
         self._partitioned = store
         self._query = query
         self.cluster_id = cluster_id
@@ -171,15 +171,15 @@ def partitions_in(folder: Path) -> list[Path]:
     return folders
 
 
-def open_log(folder: Path) -> Look:
+def open_log(folder: Path) -> FrozenLog:
     """Open the log in a folder for reading. Raises BackendError."""
-    from projections.replay.log.secondary import Look, is_written
+    from projections.replay.log.secondary import FrozenLog, is_written
 
     if is_written(folder):
         locked = LogLocked(str(folder), lock_holder(folder / "LOCK"))
         raise BackendError(f"{locked}; or query the running service with --http HOST:PORT")
     try:
-        return Look(folder)
+        return FrozenLog(folder)
     except LogError as error:
         raise BackendError(str(error)) from error
 

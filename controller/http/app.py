@@ -41,7 +41,7 @@ from controller.http.query_threads import Reading, Stopping, remember_accepted
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
-from projections.queries.query import Questions
+from projections.queries.query import Queries
 
 _T = TypeVar("_T")
 
@@ -100,7 +100,7 @@ class Parts(msgspec.Struct, frozen=True):
 
     api: ControllerApi
     brokers: Brokers | BrokerControl | None
-    query: Questions
+    query: Queries
     metrics: Metrics
     reading: Reading
     stopping: Stopping

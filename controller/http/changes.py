@@ -38,7 +38,7 @@ from controller.machine.validation import BY_CLUSTER
 from events import catalog
 from events.catalog import Recorded
 from events.names import RequestId
-from projections.queries.query import NoTopic, Query, Questions
+from projections.queries.query import NoTopic, Queries, Query
 
 KEY: Final = "Idempotency-Key"
 KEY_CHARACTERS_MAX: Final = 255
@@ -54,7 +54,7 @@ _Command = TypeVar("_Command", bound=TopicCommand)
 class Changes:
     """Submits the changes of HTTP clients."""
 
-    def __init__(self, api: ControllerApi, queries: Questions, reading: Reading, stopping: Stopping) -> None:
+    def __init__(self, api: ControllerApi, queries: Queries, reading: Reading, stopping: Stopping) -> None:
         self.api = api
         self._queries = queries
         self._reading = reading
@@ -206,7 +206,7 @@ def was_late(answer: Answer) -> bool:
 
 
 def earlier(
-    query: Questions, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
+    query: Queries, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
 ) -> tuple[RequestId, Earlier | None]:
     """The attempt of a client's request for one topic that did not fail, with its id; or None, and the id for the next
     attempt. An id in `late` is skipped: it may still be decided. With a target cluster, a change is answered when the
@@ -235,7 +235,7 @@ def _is_retriable(answer: Answer | None) -> bool:
     return answer is not None and (answer.code in _RETRIABLE or was_late(answer))
 
 
-def _found(query: Questions, request_id: RequestId, has_target_cluster: bool) -> Earlier | None:
+def _found(query: Queries, request_id: RequestId, has_target_cluster: bool) -> Earlier | None:
     for part in query.parts:
         records = list(islice(part.request_events(request_id), _EVENTS_MAX))
         command = recall(records)

@@ -22,7 +22,7 @@ from controller.http.query_threads import TooBusy
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.events import BadPlace
-from projections.queries.query import NoTopic, NotThere, QueryClosed
+from projections.queries.query import NotFound, NoTopic, QueryClosed
 from projections.store.tree import TreeBehind
 from projections.text.moments import BadMoment
 from projections.views.view import ErrorView, ProblemView, problem
@@ -113,7 +113,7 @@ def query_error(error: Exception) -> tuple[int, ErrorView] | None:
             return 404, _error_view(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case TreeBehind():
             return 503, _error_view(ErrorCode.REQUEST_TIMED_OUT, str(error))
-        case NotThere():
+        case NotFound():
             return 404, _error_view(ErrorCode.RESOURCE_NOT_FOUND, str(error))
         case _:
             return None

@@ -16,7 +16,7 @@ from controller.http.errors import refused
 from controller.http.query_threads import Reading, Stopping, client_host
 from controller.machine.errors import ErrorCode
 from projections.queries.events import EventFilter, Listing, Place, cursor_of, listing
-from projections.queries.query import Questions
+from projections.queries.query import Queries
 from projections.views.events import EventView, event_view
 
 FOLLOWERS_MAX = 64
@@ -49,7 +49,7 @@ def server_sent(events: Sequence[EventView], reached: Place) -> bytes:
 class Followers:
     """The clients that follow the events."""
 
-    def __init__(self, query: Questions, reading: Reading, stopping: Stopping) -> None:
+    def __init__(self, query: Queries, reading: Reading, stopping: Stopping) -> None:
         self._query = query
         self._reading = reading
         self._stopping = stopping

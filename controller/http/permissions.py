@@ -24,7 +24,7 @@ from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import NAME_LENGTH_MAX
 from projections.queries.events import BadPlace
-from projections.queries.query import Questions
+from projections.queries.query import Queries
 from projections.store.request_index import IndexedRequest
 
 _P = ParamSpec("_P")
@@ -34,11 +34,11 @@ class Reader(msgspec.Struct, frozen=True):
     """Permissions and queries for read handlers. Queries run in threads."""
 
     api: ControllerApi
-    queries: Questions
+    queries: Queries
     reading: Reading
 
     async def answer(
-        self, work: Callable[Concatenate[Questions, _P], object], *args: _P.args, **kwargs: _P.kwargs
+        self, work: Callable[Concatenate[Queries, _P], object], *args: _P.args, **kwargs: _P.kwargs
     ) -> Response[Any]:
         """Answer with the result of a query; see `Reading.answer`."""
         return await self.reading.answer(work, self.queries, *args, **kwargs)
@@ -85,7 +85,7 @@ def need_cluster(api: ControllerApi, request: HttpRequest, operation: Operation 
         raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
 
 
-def _subjects_of(queries: Questions, request_id: str) -> tuple[set[str | None], str]:
+def _subjects_of(queries: Queries, request_id: str) -> tuple[set[str | None], str]:
     """The topics of a request and its principal. An event without a topic counts as None, and so does a request that
     does not exist."""
     events = [record.event for part in queries.parts for record in part.request_events(request_id)]

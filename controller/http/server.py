@@ -31,7 +31,7 @@ from controller.http.query_threads import Reading, Stopping
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
-from projections.queries.query import Questions
+from projections.queries.query import Queries
 
 BACKLOG = 1024  # connections that the kernel accepts for us
 KEEP_ALIVE_S = 75  # longer than clients' and proxies' 60 s, so that they close first
@@ -46,7 +46,7 @@ class HttpServer:
         self,
         api: ControllerApi,
         brokers: Brokers | BrokerControl | None,
-        query: Questions,
+        query: Queries,
         metrics: Metrics,
         *,
         tls: Tls | None = None,

@@ -15,7 +15,7 @@ from controller.machine.commands import commands
 from controller.machine.commands.commands import DryRunResult, TopicCommand
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
-from events.values import ConfigsWanted, DeletionWanted, PartitionsWanted
+from events.values import RequestedConfigs, RequestedDeletion, RequestedPartitions
 
 Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged | catalog.ChangeRejected
 
@@ -104,12 +104,14 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
     return _with_request(stamps, how.wanted)
 
 
-def _with_request(stamps: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> TopicCommand:
+def _with_request(
+    stamps: TopicCommand, wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
+) -> TopicCommand:
     fields = {name: getattr(stamps, name) for name in stamps.__struct_fields__}
     match wanted:
-        case PartitionsWanted():
+        case RequestedPartitions():
             return commands.CreatePartitions(**fields, count=wanted.count, assignments=wanted.assignments)
-        case DeletionWanted():
+        case RequestedDeletion():
             return commands.DeleteTopic(**fields, topic_id=wanted.topic_id)
-        case ConfigsWanted():
+        case RequestedConfigs():
             return commands.AlterTopicConfigs(**fields, ops=wanted.ops, incremental=wanted.incremental)

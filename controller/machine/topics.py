@@ -35,7 +35,7 @@ from events.catalog import (
     TopicDeleted,
 )
 from events.names import BrokerId, Offset, shard_key
-from events.values import ChangeAsked, ConfigsWanted, DeletionWanted, PartitionsWanted
+from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
 
 POLICY_FAILED = "The create-topic policy failed; the controller's log has the cause."
 
@@ -181,7 +181,7 @@ DELETION_DISABLED_SINCE = 3
 def create_partitions(state: State, command: CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
-    details = _details(command, PartitionsWanted(command.count, command.assignments))
+    details = _details(command, RequestedPartitions(command.count, command.assignments))
     topic = topic_named(state, command.topic)
     rejection = (
         _check_request(command)
@@ -214,7 +214,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
     """Deletes a topic and answers its pending create."""
-    details = _details(command, DeletionWanted(command.topic_id))
+    details = _details(command, RequestedDeletion(command.topic_id))
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -239,7 +239,7 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
 
 def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
-    details = _details(command, ConfigsWanted(command.ops, command.incremental))
+    details = _details(command, RequestedConfigs(command.ops, command.incremental))
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
@@ -285,8 +285,10 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.has_target_cluster else (answer,)
 
 
-def _details(command: TopicCommand, wanted: PartitionsWanted | DeletionWanted | ConfigsWanted) -> ChangeAsked:
-    return ChangeAsked(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
+def _details(
+    command: TopicCommand, wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
+) -> RequestedChange:
+    return RequestedChange(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
 
 
 def _check_request(command: TopicCommand) -> Rejection | None:
@@ -304,7 +306,7 @@ def _unknown_topic(message: str) -> Rejection:
 _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
-def _rejected(command: TopicCommand, details: ChangeAsked, rejection: Rejection) -> Decision:
+def _rejected(command: TopicCommand, details: RequestedChange, rejection: Rejection) -> Decision:
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
     answer = Answer(command.request_id, command.topic, code, message, rule)
     if command.validate_only:

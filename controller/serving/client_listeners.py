@@ -45,7 +45,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
 from projections.queries.proving import unsigned
-from projections.queries.query import Questions
+from projections.queries.query import Queries
 
 if TYPE_CHECKING:
     from controller.http.paths.writes import BrokerControl
@@ -136,14 +136,14 @@ class ClientListeners:
         self,
         api: ControllerApi,
         brokers: Brokers | BrokerControl,
-        questions: Questions,
+        queries: Queries,
         signer: HeadSigner | None,
     ) -> None:
         """Serve HTTP. Raises OSError for an unavailable address."""
         http = (await asyncio.to_thread(_http_server))(
             api,
             brokers,
-            questions,
+            queries,
             self._metrics,
             tls=self.http_tls,
             logins=self._http_logins(),

@@ -44,7 +44,7 @@ from controller.serving.reach_cluster import (
 )
 from controller.settings.load import ServeSettings
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.store.recorder import EVENTS_ALONE
 
 DEFAULT_HTTP_PORT = 8080
@@ -208,7 +208,7 @@ class Service:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             background(sign_heads(self.controller, self._query, self._signer, every_s))
         self.api.policies = () if self._policies is None else self._policies.in_force
-        await self._clients.start_http(self.api, self.brokers, Questions([self._query]), self._signer)
+        await self._clients.start_http(self.api, self.brokers, Queries([self._query]), self._signer)
 
     def _make_brokers(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
         settings = self.options.settings

@@ -16,7 +16,7 @@ from events.codec import decode_event, topic_of
 from events.logs.log import read_one, shard_offsets, shard_runs
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
-from projections.queries.query import SCANNED_MAX, Ends, Query, Questions, everything
+from projections.queries.query import SCANNED_MAX, Ends, Queries, Query, everything
 from projections.text.wording import acls_text
 from projections.views.brokers import BrokerView
 from projections.views.events import event_view
@@ -47,7 +47,7 @@ def pairs(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...
 
 
 def topic_differences(
-    query: Questions, start: Ends, end: Ends, after: str, limit: int, may_show: MayShow
+    query: Queries, start: Ends, end: Ends, after: str, limit: int, may_show: MayShow
 ) -> tuple[list[TopicDifference], ShardKey | None]:
     """Up to `limit` topics that differ, ordered by shard key, after one of these ("" for the first page); and the key
     after which the next page starts, None at the end."""
@@ -69,7 +69,7 @@ def topic_differences(
 
 
 def _of_keys(
-    query: Questions, keys: Sequence[ShardKey], start: Ends, end: Ends, may_show: MayShow
+    query: Queries, keys: Sequence[ShardKey], start: Ends, end: Ends, may_show: MayShow
 ) -> Iterator[TopicDifference]:
     rows: dict[ShardKey, tuple[TopicRow | None, TopicRow | None]] = {}
     for part, low, high in zip(query.parts, start, end, strict=True):
@@ -117,7 +117,7 @@ _OTHERS = (
 )
 
 
-def _cluster(query: Questions, start: Ends, end: Ends) -> ClusterDifferenceView:
+def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     """Brokers, settings and access, by the events of the first partition."""
     part, low, high = query.parts[0], start[0], end[0]
     before, after = query.cluster_at(start), query.cluster_at(end)
@@ -158,7 +158,7 @@ def _add_acls(acls: tuple[access.Acl, ...], to: dict[access.Acl, None], opposite
 
 
 def difference(
-    query: Questions,
+    query: Queries,
     since: str,
     until: str | None,
     after: str | None,

@@ -20,7 +20,7 @@ from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_REST
-from projections.queries.query import BYTES_PER_PAGE, Ends, Query, Questions
+from projections.queries.query import BYTES_PER_PAGE, Ends, Queries, Query
 from projections.store.topic_indexes import CREATION_TYPES, creation_offsets
 from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_moment, time_at
 from projections.text.wording import event_text
@@ -56,7 +56,7 @@ class Window(msgspec.Struct, frozen=True):
     limit: int = 100
     cursor: str | None = None
 
-    def ends(self, query: Questions) -> tuple[Ends, Ends]:
+    def ends(self, query: Queries) -> tuple[Ends, Ends]:
         """The point in time, and the end of the range, which is not after it. Raises BadMoment, BadPlace."""
         end = query.end(self.at)
         until = end if self.until is None else tuple(map(min, end, query.end(self.until)))
@@ -151,7 +151,7 @@ def next_cursor(place: Place | None) -> str | None:
     return None if place is None else cursor_of(place)
 
 
-def listing(query: Questions, which: EventFilter = EVERY_EVENT, partition: int | None = None) -> Listing:
+def listing(query: Queries, which: EventFilter = EVERY_EVENT, partition: int | None = None) -> Listing:
     """The matching events of the parts that can hold them. Raises BadPlace."""
     if partition is not None:
         parts = {part.partition: part for part in query.parts}
@@ -163,7 +163,7 @@ def listing(query: Questions, which: EventFilter = EVERY_EVENT, partition: int |
 
 
 def events_page(
-    query: Questions,
+    query: Queries,
     which: EventFilter,
     start: int,
     limit: int,
@@ -185,7 +185,7 @@ def events_page(
 
 
 def topic_events_page(
-    query: Questions, which: EventFilter, start: int, limit: int, cursor: str | None, *, newest: bool, at: str | None
+    query: Queries, which: EventFilter, start: int, limit: int, cursor: str | None, *, newest: bool, at: str | None
 ) -> EventsView:
     """A page of the events of a topic. Raises NoTopic if there never was one, BadPlace, BadMoment."""
     page = events_page(query, which, start, limit, None, cursor, newest=newest, at=at)
@@ -243,7 +243,7 @@ def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
 # --- timelines
 
 
-def starts(query: Questions, since: str | None) -> Ends:
+def starts(query: Queries, since: str | None) -> Ends:
     """For each log the offset of the first event at or after a point in time (None: the start). Raises BadMoment."""
     if since is None:
         return (0,) * len(query.parts)
@@ -260,13 +260,13 @@ def _end_before(log: EventLog, at_ms: int) -> int:
     return end_at(log, datetime.fromtimestamp((at_ms - 1) / 1000, UTC))
 
 
-def timeline_page(query: Questions, window: Window) -> TimelineView:
+def timeline_page(query: Queries, window: Window) -> TimelineView:
     """The number of events over time, in `window.limit` spans. Raises BadMoment."""
     end, until = window.ends(query)
     return TimelineView(spans(query, starts(query, window.since), until, window.limit), query.as_of(end))
 
 
-def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[SpanView, ...]:
+def spans(query: Queries, start: Ends, end: Ends, count: int) -> tuple[SpanView, ...]:
     """The number of events in each of `count` spans of equal length; empty without events.
 
     A binary search finds each boundary: about twenty reads, whatever the size of the log.
@@ -285,7 +285,7 @@ def spans(query: Questions, start: Ends, end: Ends, count: int) -> tuple[SpanVie
     )
 
 
-def topic_timeline_page(query: Questions, name: str, window: Window) -> TopicTimelineView:
+def topic_timeline_page(query: Queries, name: str, window: Window) -> TopicTimelineView:
     """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one, BadMoment,
     BadPlace."""
     part = query.of_topic(name)

@@ -23,7 +23,7 @@ from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
-from projections.queries.query import Ends, NoTopic, NotThere, Query, Questions
+from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query
 from projections.text.moments import iso
 from projections.text.names import error_name
 from projections.text.wording import client_text, event_text, many, recorded_text
@@ -36,10 +36,10 @@ STEPS_LAST = 400
 """A longer chain has the first STEPS_FIRST and the last STEPS_LAST steps."""
 
 
-def explain(query: Questions, subject: str, at: str | None = None) -> ExplanationView:
+def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:
     """The chain of the topic of this name or, if there is no event of that name, of the request with this id.
 
-    Raises NotThere, BadMoment.
+    Raises NotFound, BadMoment.
     """
     try:
         return explain_topic(query, subject, at)
@@ -47,16 +47,16 @@ def explain(query: Questions, subject: str, at: str | None = None) -> Explanatio
         pass
     try:
         return explain_request(query, subject, at)
-    except NotThere:
+    except NotFound:
         raise nothing_to_explain(subject) from None
 
 
-def nothing_to_explain(subject: str) -> NotThere:
+def nothing_to_explain(subject: str) -> NotFound:
     """The error for a name that is neither a topic nor a request."""
-    return NotThere(f"no topic and no request {subject!r} is in the log")
+    return NotFound(f"no topic and no request {subject!r} is in the log")
 
 
-def explain_topic(query: Questions, name: str, at: str | None = None) -> ExplanationView:
+def explain_topic(query: Queries, name: str, at: str | None = None) -> ExplanationView:
     """The chain of the topic of this name, now or at a point in time. Raises NoTopic, BadMoment."""
     part = query.of_topic(name)
     end = part.end(at)
@@ -64,8 +64,8 @@ def explain_topic(query: Questions, name: str, at: str | None = None) -> Explana
     return _explain_topic(part, name, end)
 
 
-def explain_request(query: Questions, request_id: str, at: str | None = None) -> ExplanationView:
-    """The chain of the request with this id, now or at a point in time. Raises NotThere, BadMoment."""
+def explain_request(query: Queries, request_id: str, at: str | None = None) -> ExplanationView:
+    """The chain of the request with this id, now or at a point in time. Raises NotFound, BadMoment."""
     ends = query.end(at)
     return _explain_request(query, query.request(request_id, ends), ends)
 
@@ -91,7 +91,7 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     return f"topic {name}: never created, only requested"
 
 
-def _explain_request(query: Questions, request: RequestView, ends: Ends) -> ExplanationView:
+def _explain_request(query: Queries, request: RequestView, ends: Ends) -> ExplanationView:
     chain = _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then only times have an order: each partition has offsets of its own

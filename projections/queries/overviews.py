@@ -15,7 +15,7 @@ import msgspec
 from controller.policy.interface import PolicyInForce
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
-from projections.queries.query import Ends, NotThere, Questions
+from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
 from projections.queries.topics import Counted, counted_at
 from projections.store.request_index import RULE, values_of
@@ -42,7 +42,7 @@ PRINCIPALS_SHOWN = 10
 POLICY_SETTING = "create.topic.policy.class.name"
 
 
-def brokers(query: Questions, at: str | None) -> BrokersView:
+def brokers(query: Queries, at: str | None) -> BrokersView:
     """The brokers and settings at a point in time. Raises BadMoment."""
     end = query.end(at)
     return query.cluster_at(end).view(query.as_of(end))
@@ -57,7 +57,7 @@ class Now(msgspec.Struct, frozen=True):
     waiting: tuple[WaitingView, ...]
 
 
-def summary(query: Questions, at: str | None, now: Now | None = None) -> SummaryView:
+def summary(query: Queries, at: str | None, now: Now | None = None) -> SummaryView:
     """The summary at a point in time; without `now` topics are counted here if that is quick. Raises BadMoment."""
     end = query.end(at)
     cluster = query.cluster_at(end)
@@ -95,13 +95,13 @@ def _counts(counted: Counted | None) -> dict[str, Any]:
     }
 
 
-def _refused_of_day(query: Questions, end: Ends, moment: AsOfView) -> tuple[RefusedView, ...]:
+def _refused_of_day(query: Queries, end: Ends, moment: AsOfView) -> tuple[RefusedView, ...]:
     if moment.at_ms is None:
         return ()
     return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
 
 
-def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[RefusedView]:
+def _refused(query: Queries, end: Ends, since: Ends) -> Iterable[RefusedView]:
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
     scanned_max = REFUSALS_SCANNED_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
@@ -127,7 +127,7 @@ def _refused(query: Questions, end: Ends, since: Ends) -> Iterable[RefusedView]:
             )
 
 
-def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> PoliciesView:
+def policies(query: Queries, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> PoliciesView:
     """The create-topic policies, and the refusals. `in_force` are the current policies, if known. Raises BadMoment."""
     end = query.end(at)
     named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")
@@ -140,13 +140,13 @@ def policies(query: Questions, at: str | None, in_force: tuple[PolicyInForce, ..
     )
 
 
-def broker(query: Questions, broker_id: int, at: str | None, load: tuple[int, int] | None = None) -> BrokerDetailView:
+def broker(query: Queries, broker_id: int, at: str | None, load: tuple[int, int] | None = None) -> BrokerDetailView:
     """A broker at a point in time, with its newest events. `load` has its current numbers of leaders and replicas; the
-    past is counted as in the summary. Raises NotThere, BadMoment."""
+    past is counted as in the summary. Raises NotFound, BadMoment."""
     end = query.end(at)
     row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
     if row is None:
-        raise NotThere(f"there is no broker {broker_id}")
+        raise NotFound(f"there is no broker {broker_id}")
     counted = counted_at(query, end) if load is None else None
     if counted is not None:
         load = counted.tallies.brokers.get(broker_id, (0, 0))

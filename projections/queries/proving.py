@@ -18,7 +18,7 @@ from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
 from projections.queries.events import BadPlace, EventFilter, listing
-from projections.queries.query import NotThere, Query, Questions
+from projections.queries.query import NotFound, Queries, Query
 from projections.store.tree import TreeReader
 
 LEAVES_MAX = 1000
@@ -79,7 +79,7 @@ class Leaves(msgspec.Struct, frozen=True):
     next_offset: int | None
 
 
-def part_of(query: Questions, partition: int | None, topic: str | None = None) -> Query:
+def part_of(query: Queries, partition: int | None, topic: str | None = None) -> Query:
     """The log to prove from: the only one, that of a topic, or a partition. Raises BadPlace."""
     parts = listing(query, EventFilter(topic), partition).parts
     if len(parts) > 1:
@@ -131,13 +131,13 @@ def signed_head(log: str, event: HeadSigned) -> Head:
     )
 
 
-def prove(query: Questions, wanted: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
+def prove(query: Queries, wanted: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
     """Prove the requested events. Without a size, `head_for` returns a tree head that covers the event at an offset.
-    Raises NotThere, BadPlace, TreeBehind, LogError."""
+    Raises NotFound, BadPlace, TreeBehind, LogError."""
     part = part_of(query, wanted.partition, wanted.topic)
     records, following = _records(part, wanted)
     if not records:
-        raise NotThere(f"there is no event of {wanted.about} from offset {wanted.start} on")
+        raise NotFound(f"there is no event of {wanted.about} from offset {wanted.start} on")
     head = head_for(part, records[-1].offset) if wanted.size is None else head_of(part, records[-1].at_ms, wanted.size)
     if records[-1].offset >= head.size:
         raise BadPlace(f"size: event {records[-1].offset} is not among the first {head.size} events")
@@ -156,7 +156,7 @@ def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int
     end = part.end()
     if wanted.offset is not None:
         if wanted.offset >= end:
-            raise NotThere(f"there is no event at offset {wanted.offset}: the log ends at {end}")
+            raise NotFound(f"there is no event at offset {wanted.offset}: the log ends at {end}")
         return (decode_event(wanted.offset, read_one(part.log, wanted.offset)),), None
     page = part.events(wanted.start, wanted.limit, end, topic=wanted.topic, request_id=wanted.request_id)
     return page.records, page.next_offset

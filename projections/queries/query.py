@@ -63,11 +63,11 @@ Ends = tuple[int, ...]
 """For each log the offset after its last event that counts."""
 
 
-class NotThere(LookupError):
+class NotFound(LookupError):
     """The topic or request does not exist; the message says since or until when, if known."""
 
 
-class NoTopic(NotThere):
+class NoTopic(NotFound):
     """There is no topic of this name at this point in time. `deleted_at` is the offset at which the previous one was
     deleted, `created_at` the one at which the next was created; None if there is none."""
 
@@ -272,7 +272,7 @@ class Query:
         return NoTopic(message, deleted_at=deleted_at, created_at=None if created is None else created.offset)
 
 
-class Questions:
+class Queries:
     """Queries on all logs of a service: the only one, or one for each partition of an events topic.
 
     Each partition is a log with offsets from 0, so an offset is a point in time of one partition only; a query on all
@@ -344,12 +344,12 @@ class Questions:
         return self.parts[0].cluster_at(end[0])
 
     def request(self, request_id: str, end: Ends | None = None) -> RequestView:
-        """A recorded request with its topics in all logs. Raises NotThere."""
+        """A recorded request with its topics in all logs. Raises NotFound."""
         ends = self.end() if end is None else end
         found = (part.request_events(request_id, own) for part, own in zip(self.parts, ends, strict=True))
         row = request_view(merge(*found, key=lambda one: one.at_ms))
         if row is None:
-            raise NotThere(
+            raise NotFound(
                 f"no request {request_id!r} is in the log: dry runs and requests that change nothing are not recorded"
             )
         return row

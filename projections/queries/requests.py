@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from events.logs.log import request_offsets
 from projections.queries.events import Place, Window, next_cursor, starts
 from projections.queries.past import EVENTS_PER_REST
-from projections.queries.query import Ends, Query, Questions
+from projections.queries.query import Ends, Queries, Query
 from projections.store.request_index import (
     API,
     NAMED_MAX,
@@ -90,7 +90,7 @@ class RequestsPage(msgspec.Struct, frozen=True):
     next_place: Place | None
 
 
-def requests_page(query: Questions, which: RequestFilter, window: Window, may_show: MayShow = everyone) -> RequestsView:
+def requests_page(query: Queries, which: RequestFilter, window: Window, may_show: MayShow = everyone) -> RequestsView:
     """A page of requests, the newest first. Raises BadMoment, BadPlace."""
     end, until = window.ends(query)
     since = starts(query, window.since)
@@ -98,8 +98,8 @@ def requests_page(query: Questions, which: RequestFilter, window: Window, may_sh
     return RequestsView(tuple(map(summary_of, page.requests)), next_cursor(page.next_place), query.as_of(end))
 
 
-def request_at(query: Questions, request_id: str, at: str | None = None) -> RequestView:
-    """A request with its outcome for each topic, now or at a point in time. Raises NotThere, BadMoment."""
+def request_at(query: Queries, request_id: str, at: str | None = None) -> RequestView:
+    """A request with its outcome for each topic, now or at a point in time. Raises NotFound, BadMoment."""
     return query.request(request_id, query.end(at))
 
 
@@ -109,7 +109,7 @@ def summary_of(request: IndexedRequest) -> RequestSummary:
 
 
 def scan_requests(
-    query: Questions,
+    query: Queries,
     which: RequestFilter,
     end: Ends,
     *,
@@ -151,9 +151,7 @@ def _each(
             yield number, request
 
 
-def _whole(
-    query: Questions, by: RequestFilter, number: int, request: IndexedRequest, end: Ends
-) -> IndexedRequest | None:
+def _whole(query: Queries, by: RequestFilter, number: int, request: IndexedRequest, end: Ends) -> IndexedRequest | None:
     """A request with its parts in other partitions; None if it is listed at one of these."""
     whole = request
     for other, part in enumerate(query.parts):

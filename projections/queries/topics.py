@@ -22,7 +22,7 @@ from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import Offset, shard_key
 from projections.queries.events import EventFilter, Listing, Place, newest_of_cluster, next_cursor
 from projections.queries.past import KEYS_AT_ONCE, MayShow, TopicPage
-from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Query, Questions, everything
+from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Queries, Query, everything
 from projections.queries.snapshot_rows import has_more_topics
 from projections.store.store import slice_of
 from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied
@@ -76,7 +76,7 @@ def glob(text: str) -> Pattern:
     return Pattern("^(?s:" + "".join(signs.get(each) or f"\\x{{{ord(each):x}}}" for each in text) + ")$")
 
 
-def by_name(query: Questions, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
+def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
     """Up to `limit` candidates ordered by shard key, after that of a name. All matching topics are among them.
 
     Fewer if they have many partitions; none only at the end.
@@ -88,7 +88,7 @@ def by_name(query: Questions, which: TopicFilter, after: str | None, limit: int)
     return slice_of(merge(*found, key=lambda topic: shard_key(topic.name)), limit, PARTITIONS_PER_SLICE)
 
 
-def by_age(query: Questions, place: Place, limit: int) -> tuple[list[Topic], Place]:
+def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place]:
     """Up to `limit` topics that were created below the offsets of a place, the newest first, and the next place.
 
     Fewer if they have many partitions; none only at the end.
@@ -113,7 +113,7 @@ def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[
 
 
 def topics_page(
-    query: Questions,
+    query: Queries,
     page: Sequence[TopicSummary],
     next_after: str | None,
     end: Ends,
@@ -129,7 +129,7 @@ def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicVie
 
 
 def topics_at(
-    query: Questions,
+    query: Queries,
     at: str,
     after: str | None,
     limit: int,
@@ -145,7 +145,7 @@ def topics_at(
 
 
 def newest_at(
-    query: Questions,
+    query: Queries,
     at: str,
     cursor: str | None,
     limit: int,
@@ -241,7 +241,7 @@ class Counted(msgspec.Struct, frozen=True):
         )
 
 
-def counted_at(query: Questions, end: Ends) -> Counted | None:
+def counted_at(query: Queries, end: Ends) -> Counted | None:
     """The counts at a point in time; None if counting would take too long."""
     all_of_them = Counted()
     for part, own in zip(query.parts, end, strict=True):

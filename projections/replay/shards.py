@@ -23,10 +23,10 @@ from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapsh
 from events.names import CLUSTER_SHARD, TopicName, shard_key
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, events_before, log_of, looked_at
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, events_before, log_of, open_frozen
 from projections.replay.log.ranges import Range, ranges_of, stored_events
 from projections.replay.log.reading import collector_off
-from projections.replay.log.secondary import look
+from projections.replay.log.secondary import frozen_log
 from projections.replay.runner import Batches, Runner, Source
 from projections.store.snapshotting import state_keys
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
@@ -78,7 +78,7 @@ def newest_snapshot(ref: Ref, ends: Ends) -> Beginning:
     if not isinstance(ref, LogRef):
         return AT_FIRST
     at_most = ends[ref.partition]
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         while (snapshot := nearest_snapshot(log, at_most)) is not None:
             with snapshot:
                 try:
@@ -99,7 +99,7 @@ def cluster_events(ref: Ref, ends: Ends) -> Clusters:
             one.partition: tuple(stored for stored in one.cluster if stored[0] < ends[one.partition])
             for one in ref.scan.partitions
         }
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         offsets = shard_offsets(log, CLUSTER_SHARD, 0, ends[ref.partition])
         stored = ((offset, read_one(log, offset)) for offset in offsets)
         return {ref.partition: tuple(one for one in stored if not hasattr(decode_event(*one).event, "topic"))}
@@ -195,7 +195,7 @@ def _stored(log: LogRef | KafkaTopic, part: Range | _SnapshotPart) -> Iterator[t
 def _of_snapshot(log: LogRef, part: _SnapshotPart) -> Iterator[tuple[str, int, bytes]]:
     """The topics of a snapshot: shard key, `begun` offset, and the encoded topic. Raises LogError, ReplayError."""
     try:
-        with look(log.path) as opened, open_snapshot(opened, part.offset) as snapshot:
+        with frozen_log(log.path) as opened, open_snapshot(opened, part.offset) as snapshot:
 
             def topics() -> Iterator[tuple[str, Sequence[bytes]]]:
                 return each_stored(pair for pair in state_keys(snapshot) if pair[0].startswith(TOPIC))

@@ -6,11 +6,12 @@ same time however long the log is.
 Method. The writing thread calls `reached` when everything written is durable. Every `interval_events` events it freezes
 the state keys, which is quick, and another thread writes them. So a snapshot belongs to one offset, and a power cut
 cannot revoke it. A snapshot takes some microseconds a topic, so a state of many topics has fewer snapshots. It has the
-kinds of keys in KEPT, from which all others can be derived; `with_views` adds the extra keys for readers.
+kinds of keys in SNAPSHOT_KINDS, from which all others can be derived; `with_views` adds the extra keys for readers.
 
-At most KEPT_MAX snapshots are kept, evenly spaced: if there are more, every other one is removed. Missing and damaged
-ones are rebuilt from the one before and the events since. A rebuilt snapshot has the very bytes that were committed
-with the events. Rebuilding takes memory for the stored bytes of all topics and a bounded number of decoded ones.
+At most SNAPSHOTS_MAX snapshots are kept, evenly spaced: if there are more, every other one is removed. Missing and
+damaged ones are rebuilt from the one before and the events since. A rebuilt snapshot has the very bytes that were
+committed with the events. Rebuilding takes memory for the stored bytes of all topics and a bounded number of decoded
+ones.
 
 What it does not do: it reads no clock, chooses no thread (`run` runs work in one, one piece at a time), and logs
 nothing.
@@ -46,7 +47,7 @@ from projections.store.keys import Puts
 from projections.store.store import CLUSTER, WAITING, TopicStore
 from projections.store.stored_topics import TOPIC, is_extra
 
-KEPT_MAX = 64
+SNAPSHOTS_MAX = 64
 """A snapshot of a hundred thousand topics takes about six MiB."""
 EVENTS_PER_TOPIC = 2
 """The least number of events between snapshots for each topic."""
@@ -113,7 +114,7 @@ class Snapshotting:
         if not self._interval or end < self.next_at or self._busy or self._log.durable_offset != end:
             return
         self.next_at = end + max(self._interval, topics * EVENTS_PER_TOPIC)
-        about, frozen = snapshot_info(self._log, end), self._log.frozen_scan(KEPT)
+        about, frozen = snapshot_info(self._log, end), self._log.frozen_scan(SNAPSHOT_KINDS)
         self._start(lambda: self._take(about, frozen))
 
     # --- in the other thread
@@ -186,8 +187,8 @@ def resting(pairs: Iterable[tuple[bytes, bytes]], rest: Callable[[], None]) -> P
 
 
 def spacing(interval: int, end: int) -> int:
-    """The distance of snapshots in a log of this end: `interval`, doubled until at most KEPT_MAX fit."""
-    while end // interval > KEPT_MAX:
+    """The distance of snapshots in a log of this end: `interval`, doubled until at most SNAPSHOTS_MAX fit."""
+    while end // interval > SNAPSHOTS_MAX:
         interval *= 2
     return interval
 
@@ -196,7 +197,7 @@ def too_many(offsets: Sequence[int], interval: int) -> list[int]:
     """The offsets of the snapshots to remove, never the newest."""
     newest = offsets[-1] if offsets else 0
     apart, kept = spacing(interval, newest), list(offsets)
-    while len(kept) > KEPT_MAX:
+    while len(kept) > SNAPSHOTS_MAX:
         kept, last = [], -apart
         for offset in offsets:
             if offset - last >= apart or offset == newest:
@@ -211,7 +212,7 @@ def missing(offsets: Sequence[int], end: int, apart: int) -> list[int]:
     return [at for start, stop in pairwise([0, *offsets, end]) for at in range(start + apart, stop - apart + 1, apart)]
 
 
-KEPT = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
+SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
 """The kinds of state keys in a snapshot, in order; all others can be derived."""
 EVENTS_PER_COMMIT = 500
 PARTITIONS_CACHED = 25_000
@@ -247,7 +248,7 @@ class Refold:
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """The state keys of a snapshot, in order."""
-        return (pair for prefix in KEPT for pair in self._keys.scan(prefix))
+        return (pair for prefix in SNAPSHOT_KINDS for pair in self._keys.scan(prefix))
 
     def _start_near(self, offset: int) -> None:
         snapshot = None if self._from_scratch else nearest_snapshot(self._log, offset)
@@ -272,10 +273,10 @@ class Refold:
         self._rest()
 
     def _put(self, changes: Puts) -> None:
-        self._keys.write(Commit([Entry(b"")], {key: changes[key] for key in changes if key[:1] in KEPT}))
+        self._keys.write(Commit([Entry(b"")], {key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS}))
         self._keys.flush()
 
 
 def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
     """The state keys of a snapshot, in order, without the extra keys for readers. Raises SnapshotDamaged."""
-    return ((key, value) for prefix in KEPT for key, value in snapshot.scan(prefix) if not is_extra(key))
+    return ((key, value) for prefix in SNAPSHOT_KINDS for key, value in snapshot.scan(prefix) if not is_extra(key))

@@ -231,15 +231,15 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     return f"partition {e.partition}: {', '.join(parts)}" + (f" ({e.reason})" if e.reason else "")
 
 
-def change_text(change: catalog.PartitionsWanted | catalog.DeletionWanted | catalog.ConfigsWanted) -> str:
+def change_text(change: catalog.RequestedPartitions | catalog.RequestedDeletion | catalog.RequestedConfigs) -> str:
     """A requested change of a topic as text."""
     match change:
-        case catalog.PartitionsWanted():
+        case catalog.RequestedPartitions():
             manual = "" if change.assignments is None else " on replicas of its own choice"
             return f"to have {many(change.count, 'partition')}{manual}"
-        case catalog.DeletionWanted():
+        case catalog.RequestedDeletion():
             return "to be deleted"
-        case catalog.ConfigsWanted():
+        case catalog.RequestedConfigs():
             steps = ", ".join(_step(op) for op in change.ops) or "nothing"
             return f"to change configs: {steps}" if change.incremental else f"to have the configs {steps}"
 

@@ -22,7 +22,7 @@ from controller.policy import RequestMetadata
 from events.catalog import Endpoint, Observation, Verdict
 from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 
 SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}
 POLICY = {"create.topic.policy.class.name": "tests.Owned"}
@@ -92,7 +92,7 @@ class Service:
         )
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
         self.api = ControllerApi(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
-        self.query = Questions([Query(log, lambda: self.controller.store)])
+        self.query = Queries([Query(log, lambda: self.controller.store)])
         self._logins = logins
         self.http = self.another_http()
         self.port = 0

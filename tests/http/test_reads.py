@@ -1,4 +1,4 @@
-"""Questions over HTTP: now, at any offset or time, and what makes them wrong."""
+"""Queries over HTTP: now, at any offset or time, and what makes them wrong."""
 
 from __future__ import annotations
 

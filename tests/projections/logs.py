@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
 from tests.machine.rig import Rig
@@ -32,9 +32,9 @@ def query_of(records: Iterable[Recorded]) -> Query:
     return Query(log, lambda: store)
 
 
-def questions_of(records: Iterable[Recorded]) -> Questions:
+def questions_of(records: Iterable[Recorded]) -> Queries:
     """Queries on a service whose only log has these records."""
-    return Questions([query_of(records)])
+    return Queries([query_of(records)])
 
 
 def story(text: str) -> Rig:

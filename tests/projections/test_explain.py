@@ -18,7 +18,7 @@ from projections.queries import explain as module
 from projections.queries import overviews
 from projections.queries.events import EventFilter, events_page
 from projections.queries.explain import explain
-from projections.queries.query import NotThere, Questions
+from projections.queries.query import NotFound, Queries
 from projections.queries.requests import request_at
 from projections.queries.topics import topic_at, topics_at
 from projections.text.wording import event_text
@@ -131,7 +131,7 @@ def test_a_name_that_was_only_requested_is_explained_too() -> None:
 
 
 def test_what_no_event_speaks_of_is_not_there() -> None:
-    with pytest.raises(NotThere, match="no topic and no request 'u' is in the log"):
+    with pytest.raises(NotFound, match="no topic and no request 'u' is in the log"):
         explain(questions_of(story("1 2 3\ncreate t 1x1 dry").log), "u")
 
 
@@ -229,7 +229,7 @@ def test_the_change_that_concerns_the_partition_is_named(name: str) -> None:
         assert number < step.offset, "it was before"
 
 
-def _answers(query: Questions, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
+def _answers(query: Queries, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
     """Every answer that a query can give about a history."""
     yield events_page(query, EventFilter(), 0, end)
     for at in map(str, range(end)):
@@ -242,7 +242,7 @@ def _answers(query: Questions, topics: set[str], requests: set[str], end: int) -
     for name in topics:
         try:
             yield topic_at(query.of_topic(name), name, None)
-        except NotThere:
+        except NotFound:
             continue
 
 

@@ -21,7 +21,7 @@ from events.names import RequestId, shard_key
 from projections.queries import past
 from projections.queries.explain import explain
 from projections.queries.past import ABANDONED_AFTER_PAGES
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.queries.requests import request_at as shown_request
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
@@ -34,7 +34,7 @@ from tests.projections.logs import kept as in_memory
 from tests.projections.test_snapshotting import commits_of, kept, story
 
 
-def questions() -> Questions:
+def questions() -> Queries:
     """On the golden history, recorded as a voter records it."""
     log = InMemoryLog("cluster")
     store = TopicStore(log)
@@ -44,7 +44,7 @@ def questions() -> Questions:
     recorder.commit()
     log.flush()
     store.became_durable(recorder.state)
-    return Questions([Query(log, lambda: store)])
+    return Queries([Query(log, lambda: store)])
 
 
 EXPLAINED = {

@@ -12,7 +12,7 @@ from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
 from projections.queries.events import BadPlace, EventFilter, cursor_of, listing
 from projections.queries.explain import explain
-from projections.queries.query import NoTopic, NotThere, Query, Questions
+from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.store.partitioned_store import PartitionedStore
 from projections.store.store import Counts, TopicStore
 from projections.text.moments import BadMoment
@@ -40,11 +40,11 @@ def stories(**more: str) -> dict[int, list[Recorded]]:
     return logs
 
 
-def partitioned(logs: Mapping[int, list[Recorded]]) -> tuple[Questions, PartitionedStore]:
+def partitioned(logs: Mapping[int, list[Recorded]]) -> tuple[Queries, PartitionedStore]:
     pairs = [kept(logs[number]) for number in range(PARTITIONS)]
     store = PartitionedStore([one for _, one in pairs], of)
     parts = [Query(log, _giving(one), number) for number, (log, one) in enumerate(pairs)]
-    return Questions(parts, of), store
+    return Queries(parts, of), store
 
 
 def _giving(store: TopicStore) -> Callable[[], TopicStore]:
@@ -128,7 +128,7 @@ def test_a_request_has_its_topics_of_all_partitions() -> None:
     query, _ = partitioned(stories())
     row = query.request("all")
     assert {topic.topic for topic in row.topics} == set(NAMES)
-    with pytest.raises(NotThere, match="no request 'none'"):
+    with pytest.raises(NotFound, match="no request 'none'"):
         query.request("none")
 
 
@@ -195,5 +195,5 @@ def test_a_topic_is_explained_from_its_partition_and_a_request_from_all() -> Non
     assert {step.partition for step in request.steps} == {0, 1, 2}
     assert [step.at_ms for step in request.steps] == sorted(step.at_ms for step in request.steps)
     assert sum(step.event == "CreateAnswered" for step in request.steps) == len(NAMES)
-    with pytest.raises(NotThere, match="no topic and no request 'x'"):
+    with pytest.raises(NotFound, match="no topic and no request 'x'"):
         explain(query, "x")

@@ -1,4 +1,4 @@
-"""Questions about a log: what is, what was at every offset, and which events made it so; moments as people write them,
+"""Queries about a log: what is, what was at every offset, and which events made it so; moments as people write them,
 and where in a log they are."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
-from projections.queries.query import Ends, NoTopic, NotThere, Query, QueryClosed, Questions, everything
+from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed, everything
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.requests import request_view
 from projections.views.rows import TopicRow
@@ -178,7 +178,7 @@ def test_only_the_name_itself_counts_where_names_collide() -> None:
 
 
 def test_a_request_that_is_not_recorded_is_not_there() -> None:
-    with pytest.raises(NotThere, match="no request 'q' is in the log: dry runs and requests that change nothing"):
+    with pytest.raises(NotFound, match="no request 'q' is in the log: dry runs and requests that change nothing"):
         questions_of(story("1 2 3\ncreate t 1x1 dry").log).request("q")
 
 
@@ -244,17 +244,17 @@ def test_requests_are_answered_when_their_change_is_carried_out() -> None:
 FAR, NEAR = 0, 20_000
 
 
-def listed(query: Questions, end: int) -> dict[str, TopicRow]:
+def listed(query: Queries, end: int) -> dict[str, TopicRow]:
     return {row.name: row for row in query.parts[0].topics_at(end, "", 1000).rows}
 
 
-def by_lists(query: Questions, start: int, end: int) -> set[TopicDifference]:
+def by_lists(query: Queries, start: int, end: int) -> set[TopicDifference]:
     before, after = listed(query, start), listed(query, end)
     both = ((name, before.get(name), after.get(name)) for name in before.keys() | after.keys())
     return {one for one in both if one[1] != one[2]}
 
 
-def paged(query: Questions, start: Ends, end: Ends, limit: int) -> list[TopicDifference]:
+def paged(query: Queries, start: Ends, end: Ends, limit: int) -> list[TopicDifference]:
     found: list[TopicDifference] = []
     after = ""
     while True:

@@ -17,7 +17,7 @@ from events.catalog import Cause, Recorded
 from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.store.recorder import Recorder
 from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
@@ -43,15 +43,15 @@ def recorded(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = Fals
     return log
 
 
-def questions(*logs: InMemoryLog) -> Questions:
+def questions(*logs: InMemoryLog) -> Queries:
     numbers: Sequence[int | None] = range(len(logs)) if len(logs) > 1 else (None,)
-    return Questions([Query(log, partial(TopicStore, log), number) for log, number in zip(logs, numbers, strict=True)])
+    return Queries([Query(log, partial(TopicStore, log), number) for log, number in zip(logs, numbers, strict=True)])
 
 
 ALL = RequestFilter()
 
 
-def page(query: Questions, which: RequestFilter = ALL, end: tuple[int, ...] = ()) -> list[IndexedRequest]:
+def page(query: Queries, which: RequestFilter = ALL, end: tuple[int, ...] = ()) -> list[IndexedRequest]:
     end = end or query.end()
     since = (0,) * len(end)
     found = scan_requests(query, which, end, until=end, since=since, limit=1000)
@@ -243,7 +243,7 @@ def test_a_try_that_may_be_decided_late_is_not_made_again() -> None:
 def test_a_request_is_found_in_any_partition() -> None:
     rig = given("1 2 3")
     rig.put(command(rig, "create t 1x1 timeout=0"))
-    both = Questions([query_of(given("1 2 3").log), query_of(rig.log)], lambda key: 1)
+    both = Queries([query_of(given("1 2 3").log), query_of(rig.log)], lambda key: 1)
     request_id, found = earlier(both, RequestId("q"))
     assert (request_id, found is not None) == ("q", True)
     assert earlier(both, RequestId("other")) == ("other", None)

@@ -17,7 +17,16 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER, SnapshotInfo, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
 from projections.store.recorder import Recorder
-from projections.store.snapshotting import KEPT, KEPT_MAX, Refold, Snapshotting, missing, spacing, state_keys, too_many
+from projections.store.snapshotting import (
+    SNAPSHOT_KINDS,
+    SNAPSHOTS_MAX,
+    Refold,
+    Snapshotting,
+    missing,
+    spacing,
+    state_keys,
+    too_many,
+)
 from projections.store.store import TopicStore
 from projections.views.rows import TopicRow
 from tests.events.logs.rocksdb_folders import flip
@@ -156,7 +165,7 @@ def test_refolding_ends_where_commands_do(walk: Walk, ends: list[int]) -> None:
             assert at >= end
             assert at == len(records) or records[at].cause != records[at - 1].cause
             log, _ = in_memory(records[:at])
-            assert list(refold.pairs()) == [pair for prefix in KEPT for pair in log.scan(prefix)], f"at {at}"
+            assert list(refold.pairs()) == [pair for prefix in SNAPSHOT_KINDS for pair in log.scan(prefix)], f"at {at}"
 
 
 def story(count: int) -> list[Recorded]:
@@ -288,7 +297,7 @@ def test_kept_are_so_many_evenly_and_the_newest() -> None:
         gone = too_many(offsets, 100)
         assert offsets[-1] not in gone
         offsets = [one for one in offsets if one not in gone]
-        assert len(offsets) <= KEPT_MAX
+        assert len(offsets) <= SNAPSHOTS_MAX
         gaps = [after - before for before, after in zip([0, *offsets], offsets, strict=False)]
         assert max(gaps) <= 4 * spacing(100, offsets[-1]), f"{number}: {gaps}"
     assert too_many(offsets, 100) == []

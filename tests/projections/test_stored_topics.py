@@ -11,12 +11,12 @@ from controller.machine.partitions.blocks import BLOCK
 from controller.machine.state import Topic
 from events.catalog import (
     Cause,
-    ChangeAsked,
     Partition,
     PartitionChanged,
     PartitionsAdded,
-    PartitionsWanted,
     Recorded,
+    RequestedChange,
+    RequestedPartitions,
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
@@ -168,7 +168,7 @@ def test_replicas_that_do_not_serve_are_those_on_brokers_that_are_not_live_and_t
 
 
 NAME = TopicName("t")
-REQUESTED = ChangeAsked("CreatePartitions", 3, PartitionsWanted(6, None))
+REQUESTED = RequestedChange("CreatePartitions", 3, RequestedPartitions(6, None))
 MISFITS = (
     TopicReady(NAME),
     PartitionChanged(NAME, 7, ONE, replace(ONE, partition_epoch=1), "why"),

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from controller.cli import main, replay
 from events.logs.log import read_one
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.spark import session as session_module
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
@@ -161,7 +161,7 @@ def test_nothing_found(run: Run, history: LogRef) -> None:
 
 
 def test_something_found(run: Run, own_history: LogRef) -> None:
-    with looked_at(own_history) as log:
+    with open_frozen(own_history) as log:
         stored = log.get(TOPIC + b"slow_one")
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
     ended = run("compare", own_history.text, "--json")

@@ -17,7 +17,7 @@ from benchmarks.generate import Generator
 from controller.cli import main, replay
 from controller.cli.replay import COMMANDS
 from events.logs.log import read_one
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at, open_ref
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, open_ref
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark import session as session_module
@@ -52,7 +52,7 @@ def test_the_answers_are_sparks(spark: SparkSession, history: LogRef, name: str,
 
 
 def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> None:
-    with looked_at(own_history) as log:
+    with open_frozen(own_history) as log:
         stored, event = log.get(TOPIC + b"slow_one"), read_one(log, 20)
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
     put_event(own_history.path, 15, event)

@@ -13,7 +13,7 @@ from events.catalog import Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry
 from events.names import shard_key
-from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
 from projections.replay.spark.source import TopicwrightSource
 from tests.replay.history import open_log
 
@@ -31,7 +31,7 @@ def written(folder: Path, records: Iterable[Recorded]) -> LogRef:
 
 def records_of(ref: LogRef) -> list[Recorded]:
     """All records of a log."""
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         return [decode_event(offset, value) for offset, value in log.read(0)]
 
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from controller.stream.log.partition import events_in
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
-from projections.replay.log.secondary import Look
+from projections.replay.log.secondary import FrozenLog
 from tests.stream.gateway.test_service import create, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
@@ -46,7 +46,7 @@ def events_of(data: Path) -> list[list[bytes]]:
     """The events of each partition in a folder."""
     found = []
     for number in range(PARTITIONS):
-        with closing(Look(data / f"partition-{number:05}")) as log:
+        with closing(FrozenLog(data / f"partition-{number:05}")) as log:
             found.append([value for _, value in log.read()])
     return found
 

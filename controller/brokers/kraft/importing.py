@@ -381,8 +381,8 @@ def _partitions_added(
     topic: TopicName, first: int, partitions: tuple[Partition, ...], source: Source
 ) -> catalog.PartitionsAdded:
     """The event for added partitions. Its `live_brokers` are empty, because the metadata log does not have them."""
-    wanted = catalog.PartitionsWanted(first + len(partitions), tuple(each.replicas for each in partitions))
-    asked = catalog.ChangeAsked(FOLLOW, 0, wanted)
+    wanted = catalog.RequestedPartitions(first + len(partitions), tuple(each.replicas for each in partitions))
+    asked = catalog.RequestedChange(FOLLOW, 0, wanted)
     return catalog.PartitionsAdded(source.request_id, topic, first, partitions, source.principal, None, (), asked)
 
 
@@ -390,5 +390,5 @@ def _configs_changed(topic: TopicName, before: Configs, after: Configs, source: 
     old, new = dict(before), dict(after)
     ops = [ConfigOp(name, _DELETE, None) for name in old if name not in new]
     ops += [ConfigOp(name, _SET, value) for name, value in after if old.get(name) != value]
-    asked = catalog.ChangeAsked(FOLLOW, 0, catalog.ConfigsWanted(tuple(ops), incremental=True))
+    asked = catalog.RequestedChange(FOLLOW, 0, catalog.RequestedConfigs(tuple(ops), incremental=True))
     return catalog.TopicConfigsChanged(source.request_id, topic, after, source.principal, None, asked)

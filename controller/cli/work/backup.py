@@ -59,11 +59,11 @@ def _backup(options: argparse.Namespace) -> None:
     from controller.serving.archiving import archiver_of
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
-    from projections.replay.log.secondary import look
+    from projections.replay.log.secondary import frozen_log
     from projections.store.tree import root_over
 
     place = open_store(options.url)
-    with look(options.data) as log:
+    with frozen_log(options.data) as log:
         if is_inside(place, options.data):
             raise Unusable(f"{place.url} is inside the data folder: name a place outside it")
         own = archive_status(log).url

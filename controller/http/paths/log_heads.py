@@ -31,7 +31,7 @@ from projections.queries.proving import (
     part_of,
     prove,
 )
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.store.tree import TreeBehind
 
 NewestHead = Callable[[Query, int], Head]
@@ -110,7 +110,7 @@ def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
     return lambda part, _offset: sign(head_of(part, api.controller.now_ms()))
 
 
-def head_gauges(queries: Questions) -> list[tuple[str, str, float]]:
+def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
     """The head of the log (of the first partition) as gauges; none while the tree is still being built."""
     part = queries.parts[0]
     try:

@@ -34,7 +34,7 @@ from projections.queries import overviews
 from projections.queries.differences import difference
 from projections.queries.events import EventFilter, Window, events_page, timeline_page
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
-from projections.queries.query import NoTopic, NotThere
+from projections.queries.query import NotFound, NoTopic
 from projections.queries.requests import RequestFilter, request_at, requests_page
 from projections.queries.topics import Counted
 from projections.text.names import Outcome
@@ -117,7 +117,7 @@ async def explanation(
     try:
         await reader.need_request(request, subject)
         return await reader.answer(explain_request, subject, at)
-    except NotThere:
+    except NotFound:
         raise nothing_to_explain(subject) from None
 
 
@@ -257,5 +257,5 @@ async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
     reader.need(request)
     api = reader.api
     if api.quorum is None:
-        raise NotThere("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")
+        raise NotFound("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")
     return api.quorum()

@@ -40,7 +40,7 @@ from projections.queries.events import (
     topic_events_page,
     topic_timeline_page,
 )
-from projections.queries.query import Ends, Questions
+from projections.queries.query import Ends, Queries
 from projections.queries.topics import (
     TopicFilter,
     by_age,
@@ -245,5 +245,5 @@ def _pattern(name: str | None) -> Pattern | None:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"name: {error}") from None
 
 
-def _place(queries: Questions, cursor: str | None) -> Place:
+def _place(queries: Queries, cursor: str | None) -> Place:
     return (OFFSET_MAX,) * len(queries.parts) if cursor is None else Listing(queries.parts).place(0, cursor)

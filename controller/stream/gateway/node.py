@@ -63,7 +63,7 @@ from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
 from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
-from projections.queries.query import Query, Questions
+from projections.queries.query import Queries, Query
 from projections.store.partitioned_store import PartitionedStore
 
 Send = Callable[[AnyCommand, Sequence[int]], None]
@@ -180,9 +180,9 @@ class GatewayNode:
     def partition_of(self, key: ShardKey) -> int:
         return partition_of(key, len(self.partitions))
 
-    def query(self) -> Questions:
+    def query(self) -> Queries:
         """A query over all partitions."""
-        return Questions(list(map(_query, self.partitions)), self.partition_of)
+        return Queries(list(map(_query, self.partitions)), self.partition_of)
 
     # --- the port of the handlers
 

@@ -39,7 +39,7 @@ from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion,
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
-from projections.replay.log.secondary import Look
+from projections.replay.log.secondary import FrozenLog
 from projections.store.recorder import Recorder, cause_of
 from projections.store.store import TopicStore
 from projections.store.tree import LogTree, build_some
@@ -293,7 +293,7 @@ class PartitionState:
 
 def events_in(data: Path) -> int:
     """The number of events in a folder's partitions. Raises LogError."""
-    return sum(Look(folder.parent).next_offset for folder in data.glob("partition-*/CURRENT"))
+    return sum(FrozenLog(folder.parent).next_offset for folder in data.glob("partition-*/CURRENT"))
 
 
 def _opened(

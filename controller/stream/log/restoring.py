@@ -31,7 +31,7 @@ from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, Position, encode_record
 from projections.replay.log.kafka_ref import KafkaTopic, reading
-from projections.replay.log.secondary import Look
+from projections.replay.log.secondary import FrozenLog
 
 WRITER = "restore"
 CHUNK_BYTES = 1 << 19
@@ -86,7 +86,7 @@ def restore_topic(
 
 
 class _ToRestore(msgspec.Struct, frozen=True):
-    log: Look
+    log: FrozenLog
     position: Position
     next_source: int
     commands_lost: int
@@ -98,11 +98,11 @@ class _ToRestore(msgspec.Struct, frozen=True):
             yield encode_record(Fence(epoch, WRITER, RELEASE, EVENT_VERSION, chunk or (), self.next_source))
 
 
-def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[Look, StoredPosition]:
+def _furthest(held: ExitStack, folders: Sequence[Path], number: int) -> tuple[FrozenLog, StoredPosition]:
     found = []
     for path in (folder / f"partition-{number:05}" for folder in folders):
         if (path / "CURRENT").exists():
-            log = held.enter_context(closing(Look(path)))
+            log = held.enter_context(closing(FrozenLog(path)))
             reached = stored_position(log)
             if reached is not None and log.next_offset == reached.position.next_event:
                 found.append((log, reached))

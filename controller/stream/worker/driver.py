@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 
 from controller.brokers.cluster.security import Security
 from controller.stream.log.transport import NO_SECURITY, aiokafka_security, close_client
-from controller.stream.worker.engine import Engine, Lost
+from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.partition_decider import Sourced
 
 RETRY_S = 1.0
@@ -111,7 +111,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                         await self._claim(on_claimed)
                     else:
                         await self._feed()
-                except Lost:
+                except PartitionsLost:
                     self.claim_again()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(stopping.wait(), RETRY_S)
@@ -145,12 +145,12 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def _claim(self, on_claimed: Callable[[], None]) -> None:
         assignment, assigned = self._assignment, self._assigned
 
-        def still() -> bool:
+        def is_current() -> bool:
             return self._assignment == assignment
 
         for each in assigned:
             self._consumer.pause(each)
-        if await self._engine.claim({each.partition for each in assigned}, still) and still():
+        if await self._engine.claim({each.partition for each in assigned}, is_current) and is_current():
             for each in assigned:
                 self._consumer.seek(each, self._engine.next_source(each.partition))
                 self._consumer.resume(each)

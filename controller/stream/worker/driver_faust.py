@@ -21,7 +21,7 @@ import faust
 
 from controller.brokers.cluster.security import Security
 from controller.stream.worker.driver import COMMANDS_PER_BATCH_MAX, RETRY_S, DriverEnded, Group
-from controller.stream.worker.engine import Engine, Lost, Still
+from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.faust_seam import FaustTransport, crash_of
 from controller.stream.worker.partition_decider import Sourced
 
@@ -118,10 +118,10 @@ class FaustDriver:
         """After a rebalance: claim, before Faust seeks and lets messages flow."""
         app.consumer.hold()
         try:
-            if await self._engine.claim(self._assigned(), self._still()):
+            if await self._engine.claim(self._assigned(), self._assignment_check()):
                 self._lost.clear()
                 self._on_claimed()
-        except Lost:
+        except PartitionsLost:
             self._lost.set()
         except Exception as error:
             self._fail(error)
@@ -129,7 +129,7 @@ class FaustDriver:
     def _assigned(self) -> set[int]:
         return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self._group.topic}
 
-    def _still(self) -> Still:
+    def _assignment_check(self) -> IsCurrent:
         app, generation, revocations = self._app, self._app.consumer_generation_id, self._revocations
         return lambda: bool(app.consumer_generation_id == generation and self._revocations == revocations)
 
@@ -156,16 +156,16 @@ class FaustDriver:
 
     async def _reclaim(self) -> None:
         """Claim again. A rebalance in between invalidates the claim, and its completion makes a new one."""
-        consumer, still = self._app.consumer, self._still()
+        consumer, is_current = self._app.consumer, self._assignment_check()
         consumer.hold()
         try:
-            claimed = await self._engine.claim(self._assigned(), still)
-        except Lost:
+            claimed = await self._engine.claim(self._assigned(), is_current)
+        except PartitionsLost:
             self._lost.set()
             return
         if claimed:
             await consumer.perform_seek()
-            if still():
+            if is_current():
                 consumer.resume_flowing()
                 self._on_claimed()
 
@@ -177,7 +177,7 @@ class FaustDriver:
                 events = [await self._inbox.get()]
                 while len(events) < COMMANDS_PER_BATCH_MAX and not self._inbox.empty():
                     events.append(self._inbox.get_nowait())
-                with suppress(Lost):
+                with suppress(PartitionsLost):
                     await self._handle([event for event in events if self._is_current(event.message)])
                     continue
                 self._lost.set()

@@ -10,9 +10,9 @@ commands. The events topic alone determines the owner of a partition (`events.lo
   its record has exactly the next offset; otherwise another writer wrote in between.
 - `revoke`: finish the current batch, and become inactive.
 
-Kafka's errors, a takeover, and undelivered commands raise `Lost`: the partitions are closed without unacknowledged
-decisions, and the driver claims them again. Deleted commands and unreadable events end the process: going on would
-lose a command, or decide on a state that is not the log's.
+Kafka's errors, a takeover, and undelivered commands raise `PartitionsLost`: the partitions are closed without
+unacknowledged decisions, and the driver claims them again. Deleted commands and unreadable events end the process:
+going on would lose a command, or decide on a state that is not the log's.
 
 Time, Kafka, policies and the leader's tasks are arguments, so that a simulation can run this code.
 """
@@ -43,11 +43,11 @@ from events.names import RequestId
 DELIVERIES_MAX = 3
 """Failed deliveries of a command, while later ones arrive, before it counts as deleted."""
 
-Still = Callable[[], bool]
+IsCurrent = Callable[[], bool]
 """True while the assignment of a claim is valid."""
 
 
-class Lost(Exception):
+class PartitionsLost(Exception):
     """The partitions are lost, and their state is dropped: claim them again, a little later."""
 
 
@@ -127,10 +127,10 @@ class Engine:
 
     # --- ownership
 
-    async def claim(self, partitions: Collection[int], still: Still) -> bool:
+    async def claim(self, partitions: Collection[int], is_current: IsCurrent) -> bool:
         """Claim partitions and give up all others. Returns False, with none active, if `still` becomes false.
 
-        Raises Lost; and LogError, RecordError, EventDecodeError, which must end the process.
+        Raises PartitionsLost; and LogError, RecordError, EventDecodeError, which must end the process.
         """
         async with self._lock:
             await self._deactivate()
@@ -138,12 +138,12 @@ class Engine:
                 self._states.pop(partition).close()
             try:
                 for partition in sorted(partitions):
-                    if not await self._claim_partition(partition, still):
+                    if not await self._claim_partition(partition, is_current):
                         return False
             except KafkaUnavailable as error:
                 await self._release(str(error))
-                raise Lost(str(error)) from error
-            if not still():
+                raise PartitionsLost(str(error)) from error
+            if not is_current():
                 return False
             for partition in sorted(partitions):
                 self.leaders[partition] = self._lead(self._states[partition])
@@ -175,7 +175,7 @@ class Engine:
         if why is not None:
             self._watcher.lost(why)
 
-    async def _claim_partition(self, partition: int, still: Still) -> bool:
+    async def _claim_partition(self, partition: int, is_current: IsCurrent) -> bool:
         """Fence the partition and read up to the fence; False if `still` becomes false."""
         started = self._clock()
         first, end = await self.transport.events_range(partition)
@@ -186,12 +186,12 @@ class Engine:
         state = state or await self._open(partition, first)
         start = state.reader.kafka_offset
         state.check_end(end)
-        if not await self._read(state, end, still):
+        if not await self._read(state, end, is_current):
             return False
         while True:
             fence = self._fence(state)
             end = await (await self.transport.append(partition, [encode_record(fence)])) + 1
-            if not await self._read(state, end, still):
+            if not await self._read(state, end, is_current):
                 return False
             if state.reader.writer == fence.writer:
                 break
@@ -228,7 +228,7 @@ class Engine:
         reader = state.reader
         return Fence(reader.epoch + 1, writer, identity.release, EVENT_VERSION, events, reader.next_source)
 
-    async def _read(self, state: PartitionState, end: int, still: Still) -> bool:
+    async def _read(self, state: PartitionState, end: int, is_current: IsCurrent) -> bool:
         """Read the events partition up to `end`; False if `still` becomes false."""
         start = state.reader.kafka_offset
         if start < end:
@@ -237,10 +237,10 @@ class Engine:
                     for offset, value in portion:
                         state.accept(offset, value)
                     state.commit()
-                    if not still():
+                    if not is_current():
                         return False
                     await asyncio.sleep(0)
-        return still()
+        return is_current()
 
     async def _check_commands(self, state: PartitionState) -> None:
         """Raise CommandsMissing unless the next command exists, or is the next to be appended."""
@@ -263,7 +263,7 @@ class Engine:
     async def handle(self, commands: Sequence[Sourced]) -> None:
         """Decide commands of active partitions; others, and decided ones, are dropped.
 
-        Returns when all is acknowledged and committed. Raises Lost, CommandsMissing, CommandFromNewerVersion,
+        Returns when all is acknowledged and committed. Raises PartitionsLost, CommandsMissing, CommandFromNewerVersion,
         PolicyRunnerClosed.
         """
         async with self._lock:
@@ -285,7 +285,7 @@ class Engine:
             except KafkaUnavailable as error:
                 await asyncio.gather(*(appending for *_, appending in batches), return_exceptions=True)
                 await self._release(str(error))
-                raise Lost(str(error)) from error
+                raise PartitionsLost(str(error)) from error
             for state, leader, _, batch, _ in batches:
                 state.commit()
                 for fault in batch.faults:

@@ -42,7 +42,7 @@ from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import RequiredTopics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
 from controller.stream.worker.driver import Driver, DriverEnded, Group
-from controller.stream.worker.engine import Engine, Identity, Lost
+from controller.stream.worker.engine import Engine, Identity, PartitionsLost
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionHistory,
@@ -268,7 +268,7 @@ class Worker:
 
     def fail(self, error: BaseException) -> None:
         """End the process at once. This is safe, because every acknowledged event is in Kafka."""
-        is_known = isinstance(error, Lost | DriverEnded)
+        is_known = isinstance(error, PartitionsLost | DriverEnded)
         self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if is_known else error)
         os._exit(FAILED)
 

@@ -52,7 +52,7 @@ from events.logs.snapshots import (
     store_snapshot,
 )
 
-KEPT: Final = 2
+BASES_MAX: Final = 2
 """Number of bases to keep: the newest, and one for a process that is reading it, or if the newest is damaged."""
 PART_BYTES: Final = 32 << 20
 """The size of a part before it is compressed."""
@@ -78,7 +78,7 @@ def write_base(writer: ManifestWriter, base: Base, pairs: Iterable[Pair]) -> Bas
 
     def add(manifest: Manifest) -> Manifest:
         older = [one for one in manifest.bases if one.offset < whole.offset]
-        return replace(manifest, bases=(*older[1 - KEPT :], whole))
+        return replace(manifest, bases=(*older[1 - BASES_MAX :], whole))
 
     _remove_unnamed(writer.store, writer.change(add))
     return whole

@@ -1,6 +1,6 @@
 """Generates docs/invariants.md from invariants.sql and views.sql.
 
-    python -m projections.replay.checks.page > docs/invariants.md
+python -m projections.replay.checks.page > docs/invariants.md
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.export.files import GROUP_EVENTS, parts, write_parts
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_scan import event_at
-from projections.replay.log.log_ref import Ends, KafkaRef, Ref, end_of, ends_of, looked_at
+from projections.replay.log.log_ref import Ends, KafkaRef, Ref, end_of, ends_of, open_frozen
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import Batches, Runner, Source
 from projections.text.wording import many
@@ -178,7 +178,7 @@ def _log_end(ref: Ref, at: str | None) -> Iterator[_LogEnd]:
         name, end = f"{ref.scan.cluster_id}, topic {ref.topic.topic}", ends_of(ref, at)[one.partition]
         yield _LogEnd(name, end, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
         return
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         yield _LogEnd(
             log.cluster_id,
             end_of(log, at),

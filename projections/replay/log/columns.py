@@ -143,12 +143,12 @@ def _verdict(event: catalog.CreateRejected | catalog.TopicCreated) -> str | None
 
 def _wanted_count(event: Any) -> int | None:
     wanted = event.asked.wanted
-    return wanted.count if isinstance(wanted, catalog.PartitionsWanted) else None
+    return wanted.count if isinstance(wanted, catalog.RequestedPartitions) else None
 
 
 def _wanted_assignments(event: catalog.PartitionsAdded) -> list[tuple[Any, ...]] | None:
     wanted = event.asked.wanted
-    if not isinstance(wanted, catalog.PartitionsWanted) or wanted.assignments is None:
+    if not isinstance(wanted, catalog.RequestedPartitions) or wanted.assignments is None:
         return None
     return [astuple(catalog.Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
 

@@ -21,7 +21,7 @@ from events.logs.log import LogError
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
 from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, end_at_time, scan
-from projections.replay.log.secondary import Look, look
+from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 
@@ -105,10 +105,10 @@ def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = ST
 
 
 @contextmanager
-def looked_at(ref: LogRef) -> Iterator[Look]:
+def open_frozen(ref: LogRef) -> Iterator[FrozenLog]:
     """Open a data directory as it is now, without Spark. Raises ReplayError."""
     try:
-        with look(ref.path) as log:
+        with frozen_log(ref.path) as log:
             yield log
     except LogError as error:
         raise ReplayError(str(error)) from error
@@ -121,12 +121,12 @@ def read_through(ref: Ref) -> str | None:
     """
     if isinstance(ref, KafkaRef):
         return None
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         log.read_through()
         return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
 
-def end_of(log: Look, at: str | None) -> int:
+def end_of(log: FrozenLog, at: str | None) -> int:
     """The offset after the last event at a point in time (see `projections.text.moments`); None is the newest event.
 
     Raises ReplayError for an invalid text, an offset that the log has not reached, and a time before its first event.
@@ -147,7 +147,7 @@ def ends_of(ref: Ref, at: str | None = None) -> Ends:
     its end. Raises ReplayError if no partition reaches it."""
     if isinstance(ref, KafkaRef):
         return _ends_in_kafka(ref, at)
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         return {ref.partition: end_of(log, at)}
 
 
@@ -195,12 +195,12 @@ def as_of(ends: Ends) -> str:
     if list(ends) == [0]:
         return f"offset {ends[0] - 1}"
     reached = ", ".join(f"{end - 1} of partition {partition}" for partition, end in ends.items() if end)
-    if len(ends) > _PARTITIONS_SAID:
+    if len(ends) > _PARTITIONS_LISTED:
         return f"{events_before(ends)} events of {len(ends)} partitions"
     return f"offset {reached}" if len(ends) == 1 else f"offsets {reached}"
 
 
-_PARTITIONS_SAID = 8
+_PARTITIONS_LISTED = 8
 
 
 def offsets_row(ends: Ends) -> dict[str, object]:

@@ -11,7 +11,7 @@ from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import Scan, Stretch
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref
-from projections.replay.log.secondary import Look, look
+from projections.replay.log.secondary import FrozenLog, frozen_log
 
 
 class Range:
@@ -77,14 +77,14 @@ def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int
         found = kafka_scan.stored_events(log, wanted.partition, wanted.position, wanted.kafka_end, wanted.end)
         yield from (one for one in found if one[0] >= wanted.start)
         return
-    with look_at(log, wanted) as opened:
+    with open_range(log, wanted) as opened:
         yield from opened.read(wanted.start, wanted.end)
 
 
 @contextmanager
-def look_at(log: LogRef, wanted: Range) -> Iterator[Look]:
+def open_range(log: LogRef, wanted: Range) -> Iterator[FrozenLog]:
     """Open a data directory that must hold a range. Raises LogError, and ReplayError if the log has become shorter."""
-    with look(log.path) as opened:
+    with frozen_log(log.path) as opened:
         if opened.next_offset < wanted.end:
             end = opened.next_offset
             raise ReplayError(

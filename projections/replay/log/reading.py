@@ -17,8 +17,8 @@ from projections.replay.log.column_batches import Columns
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef
-from projections.replay.log.ranges import Range, look_at, stored_events
-from projections.replay.log.secondary import Look
+from projections.replay.log.ranges import Range, open_range, stored_events
+from projections.replay.log.secondary import FrozenLog
 
 RANGE_EVENTS = 50_000
 """How many events one task reads at most."""
@@ -50,7 +50,7 @@ def read_range(
         if isinstance(log, KafkaTopic) or wanted.start == wanted.end:
             yield from _decoded(log, stored_events(log, wanted), wanted.partition, names, shards)
             return
-        with look_at(log, wanted) as opened:
+        with open_range(log, wanted) as opened:
             here = min(max(wanted.start, opened.start_offset), wanted.end)
             if wanted.start < here:
                 yield from _archived(opened, wanted.start, here, wanted.partition, names, shards)
@@ -84,7 +84,7 @@ def _decoded(
 
 
 def _archived(
-    log: Look, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
+    log: FrozenLog, start: int, end: int, partition: int, names: Sequence[str], shards: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
     from events.logs.archive.segment import SegmentFile
 

@@ -37,7 +37,7 @@ from projections.replay.log.frozen import frozen
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
 
 
-class Look(RocksDbLog):
+class FrozenLog(RocksDbLog):
     """The log in a folder as of one instant: the reading methods of `EventLog`, and none that writes.
 
     `durable_offset` leaves out events that a running service has not synced yet.
@@ -92,9 +92,9 @@ class Look(RocksDbLog):
 
 
 @contextmanager
-def look(path: Path) -> Iterator[Look]:
+def frozen_log(path: Path) -> Iterator[FrozenLog]:
     """A log folder as of now, closed afterwards. Raises LogError."""
-    log = Look(path)
+    log = FrozenLog(path)
     try:
         yield log
     finally:

@@ -5,8 +5,8 @@ changed without an event, an event came without its change, or a byte on the dis
 
 Method. The live side is fixed first, then topics are rebuilt from events up to the same offsets, however busy the
 service is. Topics that differ are then shown one by one, with both sides and the first event after which they differ
-(see `parting`). Brokers and settings are compared too, under the empty shard key. Topics of a data directory begin at
-the newest snapshot, if there is one: this proves what came after it, and `from_scratch` proves everything.
+(see `first_difference`). Brokers and settings are compared too, under the empty shard key. Topics of a data directory
+begin at the newest snapshot, if there is one: this proves what came after it, and `from_scratch` proves everything.
 
 A log in Kafka has no state. `--data DIR` is then the data folder of a gateway or worker, live or a copy: a log for each
 partition, in `partition-00000` and so on. A worker has the partitions that it owned; missing ones are not compared.
@@ -25,22 +25,22 @@ from events.codec import decode_event
 from events.logs.log import EventLog, LogError
 from events.names import ShardKey
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, looked_at, scanned
-from projections.replay.log.secondary import Look
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
+from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.differences import Difference, cluster_difference, difference, live_hashes, outcome
 from projections.replay.rebuild.explaining import Excerpt
+from projections.replay.rebuild.first_difference import FirstDifference, History
 from projections.replay.rebuild.folded_topics import HASHES, hash_rows
-from projections.replay.rebuild.parting import History, Parting
 from projections.replay.rebuild.rebuild import beginning, begun_at
 from projections.replay.runner import Runner
 from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows
 from projections.store.store import TopicStore
 from projections.store.stored_topics import stored_values
 
-PARTED_MAX = 500
+SEARCHED_MAX = 500
 """Of a log in Kafka: for how many topics the first event after which they differ is searched."""
-NOT_SEARCHED = Parting(None, f"not looked into: more than {PARTED_MAX} topics differ")
+NOT_SEARCHED = FirstDifference(None, f"not looked into: more than {SEARCHED_MAX} topics differ")
 Key = tuple[int, str]
 """A log partition and a shard key."""
 
@@ -68,7 +68,7 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
         raise ReplayError("compare does not take --at: it compares with the current live state")
     check_compare(ref, options)
     if isinstance(ref, LogRef):
-        with looked_at(ref) as log:
+        with open_frozen(ref) as log:
             end: Ends = {ref.partition: log.next_offset}
             begin = beginning(ref, end, options)
             return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
@@ -96,7 +96,7 @@ def excerpts(runner: Runner, ref: Ref, ends: Ends, keys: Collection[Key]) -> dic
 
 
 def _with_logs(
-    runner: Runner, ref: Ref, logs: Mapping[int, Look], ends: Ends, begin: Beginning, options: Options
+    runner: Runner, ref: Ref, logs: Mapping[int, FrozenLog], ends: Ends, begin: Beginning, options: Options
 ) -> Outcome:
     """Compare with the state in `logs`, by log partition. Raises ReplayError."""
     live = {key: one for partition, log in logs.items() for key, one in live_hashes(log, partition).items()}
@@ -106,7 +106,7 @@ def _with_logs(
     if isinstance(ref, LogRef):
         events: Mapping[Key, EventLog] = {key: logs[key[0]] for key in keys}
     else:
-        events = excerpts(runner, ref, ends, keys[:PARTED_MAX])
+        events = excerpts(runner, ref, ends, keys[:SEARCHED_MAX])
     differences = []
     for key in keys:
         partition, shard = key
@@ -123,14 +123,14 @@ def _with_logs(
     return outcome(differences, len(live), {partition: ends[partition] for partition in logs}, options)
 
 
-def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, Look]:
+def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, FrozenLog]:
     """The logs in a folder, by log partition. Raises ReplayError."""
     logs = {}
     for one in ref.scan.partitions:
         folder = data / f"partition-{one.partition:05}"
         if folder.is_dir():
             try:
-                logs[one.partition] = Look(folder)
+                logs[one.partition] = FrozenLog(folder)
             except LogError as error:
                 raise ReplayError(str(error)) from error
             opened.callback(logs[one.partition].close)

@@ -23,10 +23,10 @@ from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_k
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import KafkaRef, scanned
 from projections.replay.outcome import Options, Outcome
-from projections.replay.rebuild.compare import NOT_SEARCHED, PARTED_MAX, excerpts
+from projections.replay.rebuild.compare import NOT_SEARCHED, SEARCHED_MAX, excerpts
 from projections.replay.rebuild.differences import Difference, outcome
+from projections.replay.rebuild.first_difference import History, first_difference
 from projections.replay.rebuild.folded_topics import state_hash
-from projections.replay.rebuild.parting import History, parting
 from projections.replay.rebuild.rebuild import rebuilt
 from projections.replay.runner import Runner
 from projections.store.stored_topics import encode_topic
@@ -40,7 +40,7 @@ _PAGE = 1000
 _NOT_FOUND, _DONE = 404, 200
 
 
-class Shown(msgspec.Struct, frozen=True):
+class GatewayTopic(msgspec.Struct, frozen=True):
     """A topic as a gateway shows it, and the offset, in its log partition, of the newest event that it reflects."""
 
     topic: Topic
@@ -65,14 +65,14 @@ class GatewayTopics:
     ) -> None:
         self._connection.close()
 
-    def all(self) -> Iterator[Shown]:
+    def all(self) -> Iterator[GatewayTopic]:
         """All topics; one that is created or deleted meanwhile may be missing or included."""
         after: str | None = None
         while True:
             query = {"limit": str(_PAGE)} | ({} if after is None else {"after": after})
-            page = self._got(f"/v1/topics?{urlencode(query)}")
+            page = self._get(f"/v1/topics?{urlencode(query)}")
             if page is None:
-                raise self._strange("it has no list of topics")
+                raise self._unexpected("it has no list of topics")
             for summary in page["topics"]:
                 shown = self.one(summary["name"])
                 if shown is not None:
@@ -81,15 +81,15 @@ class GatewayTopics:
             if after is None:
                 return
 
-    def one(self, name: str) -> Shown | None:
+    def one(self, name: str) -> GatewayTopic | None:
         """One topic; None if it does not exist."""
-        found = self._got(f"/v1/topics/{quote(name, safe='')}")
+        found = self._get(f"/v1/topics/{quote(name, safe='')}")
         try:
-            return None if found is None else Shown(_topic(found["name"], found), found["as_of"]["offset"])
+            return None if found is None else GatewayTopic(_topic(found["name"], found), found["as_of"]["offset"])
         except (KeyError, TypeError, ValueError) as error:
-            raise self._strange(f"topic {name} is shown without {error}") from None
+            raise self._unexpected(f"topic {name} is shown without {error}") from None
 
-    def _got(self, path: str) -> Any:
+    def _get(self, path: str) -> Any:
         try:
             self._connection.request("GET", path)
             answer = self._connection.getresponse()
@@ -102,12 +102,12 @@ class GatewayTopics:
         try:
             reply = msgspec.json.decode(body)
         except msgspec.DecodeError:
-            raise self._strange(f"it answers {path} with {answer.status}, and no JSON") from None
+            raise self._unexpected(f"it answers {path} with {answer.status}, and no JSON") from None
         if answer.status != _DONE:
-            raise self._strange(f"it answers {path} with {answer.status}: {reply}")
+            raise self._unexpected(f"it answers {path} with {answer.status}: {reply}")
         return reply
 
-    def _strange(self, why: str) -> ReplayError:
+    def _unexpected(self, why: str) -> ReplayError:
         return ReplayError(f"{self._address} does not answer as a gateway does: {why}")
 
 
@@ -147,15 +147,15 @@ def _compared(runner: Runner, ref: KafkaRef, gateway: GatewayTopics, options: Op
         if not shards:
             break
         names = {shard: (live.get(shard) or topics[shard]).name for shard in shards}
-        answers = {shard: gateway.one(names[shard]) for shard in shards[:PARTED_MAX]}
+        answers = {shard: gateway.one(names[shard]) for shard in shards[:SEARCHED_MAX]}
         ref = scanned(ref.topic)
-        differences = list(_settled(runner, ref, shards, answers))
+        differences = list(_remaining(runner, ref, shards, answers))
         shards = [one.shard for one in differences]
     return outcome(differences, len(live), ends, options)
 
 
-def _settled(
-    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, Shown | None]
+def _remaining(
+    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, GatewayTopic | None]
 ) -> Iterator[Difference]:
     """The shards that still differ from the rebuilt topic as of the gateway's newest event."""
     count = len(ref.scan.partitions)
@@ -172,7 +172,7 @@ def _settled(
             history.offsets = [offset for offset in history.offsets if offset <= shown.as_of]
         topic, live = history.after(len(history.offsets)), None if shown is None else shown.topic
         if topic != live:
-            yield Difference(shard, topic, live, _hash(topic), _hash(live), parting(history, live), partition)
+            yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
 
 
 class _ShownHistory(History):

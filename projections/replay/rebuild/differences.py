@@ -12,10 +12,10 @@ from controller.machine.state import Cluster, Topic
 from events.catalog import Partition, Recorded
 from events.names import CLUSTER_SHARD
 from projections.replay.log.log_ref import Ends, as_of, offsets_row
-from projections.replay.log.secondary import Look
+from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.first_difference import UNEXPLAINED, FirstDifference, History, first_difference
 from projections.replay.rebuild.folded_topics import state_hash
-from projections.replay.rebuild.parting import UNEXPLAINED, History, Parting, parting
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
@@ -34,7 +34,7 @@ class Difference(msgspec.Struct, frozen=True):
     live: Side
     rebuilt_hash: str | None
     live_hash: str | None
-    parting: Parting
+    first_difference: FirstDifference
     log_partition: int = 0
 
 
@@ -50,7 +50,7 @@ Hashes = dict[tuple[int, str], str]
 """The hash of a topic's state by log partition and shard key."""
 
 
-def live_hashes(log: Look, partition: int) -> Hashes:
+def live_hashes(log: FrozenLog, partition: int) -> Hashes:
     """The hash of every topic's stored state by key; of one in several blocks, the hash of its state in one piece."""
     return {(partition, key): state_hash(_whole(values)) for key, values in each_stored(log.scan(TOPIC))}
 
@@ -73,21 +73,21 @@ def difference(
     try:
         live = decode_topic(stored) if stored else None
     except msgspec.DecodeError as error:
-        unreadable = Parting(None, f"the live side cannot be read: {error}")
+        unreadable = FirstDifference(None, f"the live side cannot be read: {error}")
         return Difference(shard, rebuilt, None, *hashes, unreadable, log_partition)
-    return Difference(shard, rebuilt, live, *hashes, parting(history, live), log_partition)
+    return Difference(shard, rebuilt, live, *hashes, first_difference(history, live), log_partition)
 
 
 def cluster_difference(records: Iterable[Recorded], live: Cluster, log_partition: int) -> list[Difference]:
     """The difference of brokers and settings, if there is one."""
     rebuilt = Cluster()
-    seen, unseen = live == rebuilt, Parting(None, UNEXPLAINED)
+    seen, unseen = live == rebuilt, FirstDifference(None, UNEXPLAINED)
     for record in records:
         rebuilt = apply_cluster(rebuilt, record)
         if rebuilt == live:
             seen = True
         elif seen:
-            seen, unseen = False, Parting(record.offset, event_text(record.event))
+            seen, unseen = False, FirstDifference(record.offset, event_text(record.event))
     return [] if rebuilt == live else [Difference(CLUSTER_SHARD, rebuilt, live, None, None, unseen, log_partition)]
 
 
@@ -103,10 +103,10 @@ def _lines(differences: Sequence[Difference], topics: int, ends: Ends, limit: in
         yield f"{_name(one)}{where}: {sides}"
         for what, rebuilt, live in list(_sides(one))[:SIDES_SHOWN]:
             yield f"  {what}: rebuilt {rebuilt}, live {live}"
-        if one.parting.offset is None:
-            yield f"  {one.parting.event}"
+        if one.first_difference.offset is None:
+            yield f"  {one.first_difference.event}"
         else:
-            yield f"  they differ from offset {one.parting.offset} on: {one.parting.event}"
+            yield f"  they differ from offset {one.first_difference.offset} on: {one.first_difference.event}"
     if len(differences) > limit:
         yield f"… and {len(differences) - limit} more: --json shows all"
 
@@ -173,6 +173,6 @@ def _as_row(one: Difference) -> dict[str, Any]:
         "rebuilt_hash": one.rebuilt_hash,
         "live_hash": one.live_hash,
         "differs": [{"what": what, "rebuilt": mine, "live": theirs} for what, mine, theirs in _sides(one)],
-        "offset": one.parting.offset,
-        "event": one.parting.event,
+        "offset": one.first_difference.offset,
+        "event": one.first_difference.event,
     }

@@ -18,9 +18,9 @@ from events.logs.log import SHARD
 from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
-from projections.queries.query import NotThere, Query, Questions
+from projections.queries.query import NotFound, Queries, Query
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions, looked_at
+from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions, open_frozen
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import events_of
 from projections.views import lines
@@ -90,7 +90,7 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
     """
     ends = ends_of(ref, at)
     if isinstance(ref, LogRef):
-        with looked_at(ref) as log:
+        with open_frozen(ref) as log:
             return _found({ref.partition: Query(log, _no_store)}, subject, at, at)
     logs = _excerpts(ref, ends, subject)
     return _found({number: Query(log, _no_store) for number, log in logs.items()}, subject, None, at)
@@ -98,11 +98,11 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
 
 def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, ExplanationView]:
     """The explanation from each log that has events of the subject. Raises ReplayError if none has."""
-    found, missing = {}, NotThere(f"no topic and no request {subject!r} is in the log")
+    found, missing = {}, NotFound(f"no topic and no request {subject!r} is in the log")
     for partition, query in logs.items():
         try:
-            found[partition] = explain(Questions([query]), subject, until)
-        except NotThere as error:
+            found[partition] = explain(Queries([query]), subject, until)
+        except NotFound as error:
             missing = error
     if not found:
         raise ReplayError(str(missing) if at is None else f"{missing} up to {at}")

@@ -33,10 +33,10 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import (
+    BrokenShard,
     OfShard,
     RecordedRequest,
     Timeline,
-    Unfit,
     recorded_requests,
     records_of,
     timelines_of,
@@ -64,7 +64,7 @@ CHANGES: dict[Change, str] = {
 # What of one request would change.
 
 
-class Fate(msgspec.Struct, frozen=True, gc=False):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a request: done, or refused with code, message and rule."""
 
     code: int = 0
@@ -104,7 +104,7 @@ def effects(rows: Iterable[OfShard], timeline: Timeline, tried: WhatIf, policies
     cannot be loaded.
     """
     for request in recorded_requests(rows, timeline):
-        if isinstance(request, Unfit):
+        if isinstance(request, BrokenShard):
             raise ReplayError(f"{request.why}; {MORE}")
         if request.command is None:
             raise ReplayError(f"no request led to offset {request.first.offset}; {MORE}")
@@ -114,7 +114,7 @@ def effects(rows: Iterable[OfShard], timeline: Timeline, tried: WhatIf, policies
 def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, policies: Policies) -> Effect:
     """The effect on one request."""
     events = [record.event for record in request.records]
-    was = _fate(events)
+    was = _result(events)
     cluster = _with(request.cluster, tried)
     now_events, now = _decided(request.state(cluster), command, tried, policies)
     change = _change(was, now, events, now_events)
@@ -123,7 +123,7 @@ def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, polic
     return Effect(change, command.principal, was.rule, now_by, command.api, command.topic, offset, message)
 
 
-def _wording(change: Change, was: Fate, now: Fate) -> tuple[str, str]:
+def _wording(change: Change, was: Result, now: Result) -> tuple[str, str]:
     """The rule behind a change, and its message: the new one or, if nothing refuses now, the recorded one."""
     if change in ("let-through", "unjudged"):
         return "", was.message
@@ -140,51 +140,51 @@ def _with(cluster: Cluster, tried: WhatIf) -> Cluster:
     return cluster.with_settings(tried.pairs_over(cluster.settings_pairs))
 
 
-def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Fate]:
+def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Result]:
     settings = state.cluster.settings
     if not isinstance(command, CreateTopic):
         events = decide_in_full(state, command).events  # type: ignore[arg-type]
-        return events, _fate(events)
+        return events, _result(events)
     if command.api == "Metadata" and not settings.auto_create_topics_enable:
         message = f"with {AUTO_CREATE}=false there would have been no request to create it"
-        return (), Fate(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
+        return (), Result(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), AUTO_CREATE, message)
     command = command if tried.policies is None else replace(command, verdict=None)
     decision = decide_in_full(state, command)
     if decision.needs_approval:
         if tried.policies is None:
-            return (), Fate(unjudged=True)
+            return (), Result(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)
         verdict = chain.validate(request_metadata(command, settings))
         decision = decide_in_full(state, replace(command, verdict=verdict))
-        return decision.events, replace(_fate(decision.events), verdict=verdict)
-    return decision.events, _fate(decision.events)
+        return decision.events, replace(_result(decision.events), verdict=verdict)
+    return decision.events, _result(decision.events)
 
 
-def _fate(events: Sequence[Event]) -> Fate:
+def _result(events: Sequence[Event]) -> Result:
     for event in events:
         match event:
             case CreateRejected() as e:
-                return Fate(e.error_code, e.rule, e.message, e.verdict)
+                return Result(e.error_code, e.rule, e.message, e.verdict)
             case ChangeRejected() as e:
-                return Fate(e.error_code, e.rule, e.message)
+                return Result(e.error_code, e.rule, e.message)
             case TopicCreated() as e:
-                return Fate(verdict=e.verdict)
+                return Result(verdict=e.verdict)
             case _:
                 continue
-    return Fate()
+    return Result()
 
 
-def _change(was: Fate, now: Fate, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
+def _change(was: Result, now: Result, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
     if now.unjudged:
         return "unjudged"
     if not was.code:
-        return _of_done(was, now, recorded, events)
+        return _change_of_done(was, now, recorded, events)
     if not now.code:
         return "let-through"
     return "" if (was.code, was.rule) == (now.code, now.rule) else "refused-otherwise"
 
 
-def _of_done(was: Fate, now: Fate, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
+def _change_of_done(was: Result, now: Result, recorded: Sequence[Event], events: Sequence[Event]) -> Change:
     if now.code:
         return "failed" if now.verdict is not None and now.verdict.outcome == "failed" else "refused"
     if _without_verdict(recorded) != _without_verdict(events):
@@ -280,7 +280,7 @@ def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     `options.at`; found if one changes. Raises ReplayError."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
     done = backtest(runner, ref, ends, tried)
-    rows = [{**msgspec.to_builtins(one), "of_asks": done.requests} for one in done.counts]
+    rows = [{**msgspec.to_builtins(one), "requests": done.requests} for one in done.counts]
     about = {**offsets_row(ends), "requests": done.requests, "otherwise": done.changed()}
     return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
 

@@ -137,7 +137,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
         return State(OneTopic(self.topic), self.cluster if cluster is None else cluster)
 
 
-class Unfit(msgspec.Struct, frozen=True, gc=False):
+class BrokenShard(msgspec.Struct, frozen=True, gc=False):
     """A record that does not follow from the earlier ones of its shard; the rest of the shard is skipped."""
 
     shard: ShardKey
@@ -145,7 +145,7 @@ class Unfit(msgspec.Struct, frozen=True, gc=False):
     why: str
 
 
-def recorded_requests(rows: Iterable[OfShard], timeline: Timeline) -> Iterator[RecordedRequest | Unfit]:
+def recorded_requests(rows: Iterable[OfShard], timeline: Timeline) -> Iterator[RecordedRequest | BrokenShard]:
     """The requests in rows of (shard key, record), sorted by shard key and offset. Events that concern no topic are
     skipped."""
     for shard, shard_rows in groupby(rows, itemgetter(0)):
@@ -154,7 +154,7 @@ def recorded_requests(rows: Iterable[OfShard], timeline: Timeline) -> Iterator[R
 
 def _requests_of(
     shard: ShardKey, records: Iterator[catalog.Recorded], timeline: Timeline
-) -> Iterator[RecordedRequest | Unfit]:
+) -> Iterator[RecordedRequest | BrokenShard]:
     topic: Topic | None = None
     before: Topic | None = None
     open_: list[catalog.Recorded] = []
@@ -172,7 +172,7 @@ def _requests_of(
         try:
             topic = apply_topic(topic, record)
         except CannotApply as error:
-            yield Unfit(shard, record, str(error))
+            yield BrokenShard(shard, record, str(error))
             return
     if open_:
         yield _closed(shard, open_, before, timeline)

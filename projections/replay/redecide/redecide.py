@@ -36,10 +36,10 @@ from events.codec import encode_event
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import (
+    BrokenShard,
     OfShard,
     RecordedRequest,
     Timeline,
-    Unfit,
     recorded_requests,
     records_of,
     timelines_of,
@@ -52,7 +52,7 @@ SETTINGS_TRIED = 16
 """How many of the log's settings, from the newest on, are tried as the cause of a difference."""
 SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
-KEPT_OF_BUCKET_MAX, CAUSES_OF_BUCKET_MAX = 1000, 100
+DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
 """The number of differences returned from one bucket of the shards, and of causes counted separately."""
 
 
@@ -70,7 +70,7 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
     log_partition: int = 0
 
 
-class Again(msgspec.Struct, frozen=True):
+class Redecided(msgspec.Struct, frozen=True):
     """The number of requests, how many are decided otherwise, the causes (the most frequent first), and the first
     differences in log order; not all, if there are very many."""
 
@@ -94,7 +94,7 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     )
 
 
-def decided_again(runner: Runner, ref: Ref, ends: Ends, release: str) -> Again:
+def decided_again(runner: Runner, ref: Ref, ends: Ends, release: str) -> Redecided:
     """Decide the requests of a log before `ends` again, each shard by itself. Raises ReplayError."""
     clusters = cluster_events(ref, ends)
     timelines_of(clusters)  # so that an error in it shows before the work begins
@@ -107,7 +107,7 @@ def decided_again(runner: Runner, ref: Ref, ends: Ends, release: str) -> Again:
     found = [Difference(**{name: row[name] for name in _DIFFERENCE.names}) for row in rows if row["shard"] is not None]
     found.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
     by_count = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
-    return Again(requests, causes.total(), tuple(by_count), tuple(found))
+    return Redecided(requests, causes.total(), tuple(by_count), tuple(found))
 
 
 _DIFFERENCE = pa.schema(
@@ -129,16 +129,16 @@ def _of_bucket(shards: Iterable[Shard], clusters: Clusters, release: str) -> Ite
             requests += 1
             if found is None:
                 continue
-            if causes.total() < KEPT_OF_BUCKET_MAX:
+            if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
                 yield (*msgspec.structs.astuple(replace(found, log_partition=log_partition)), None)
-            why = found.why if found.why in causes or len(causes) < CAUSES_OF_BUCKET_MAX else "other causes"
+            why = found.why if found.why in causes or len(causes) < CAUSES_PER_BUCKET_MAX else "other causes"
             causes[why] += 1
     for why, count in causes.items():
         yield (*[None] * 6, why, None, count)
     yield (*[None] * 8, requests)
 
 
-def _lines(again: Again, limit: int) -> Iterator[str]:
+def _lines(again: Redecided, limit: int) -> Iterator[str]:
     for why, count in again.causes:
         yield f"  {count} x {why}"
     for one in again.first[:limit]:
@@ -160,7 +160,7 @@ def differences(rows: Iterable[OfShard], timeline: Timeline, release: str) -> It
     """For each request in rows of (shard key, record), sorted by shard key and offset: its difference, or None.
     `release` is this one."""
     for request in recorded_requests(rows, timeline):
-        yield _unfit(request) if isinstance(request, Unfit) else difference(request, timeline, release)
+        yield _broken_shard(request) if isinstance(request, BrokenShard) else difference(request, timeline, release)
 
 
 def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Difference | None:
@@ -179,7 +179,7 @@ def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Di
     return _difference(request, before, after, _why(request, recorded, timeline, release))
 
 
-def _unfit(unfit: Unfit) -> Difference:
+def _broken_shard(unfit: BrokenShard) -> Difference:
     record = unfit.record
     return Difference(
         unfit.shard,

@@ -32,7 +32,7 @@ def progress(
 ) -> Iterator[None]:
     """Show the progress of Spark's jobs on `out` (standard error) meanwhile; nothing for short ones."""
     reporter = _Reporter(work, sys.stderr if out is None else out, line_every_s)
-    following = _called_by_connect if is_connect(session) else _looking_at_spark
+    following = _called_by_connect if is_connect(session) else _read_from_spark
     with following(session, reporter):
         try:
             yield
@@ -88,21 +88,21 @@ class _Reporter:
 
 
 @contextmanager
-def _looking_at_spark(session: SparkSession, reporter: _Reporter) -> Iterator[None]:
+def _read_from_spark(session: SparkSession, reporter: _Reporter) -> Iterator[None]:
     tracker, stopped = session.sparkContext.statusTracker(), threading.Event()
 
-    def look() -> None:
+    def report_stages() -> None:
         while not stopped.wait(LOOK_EVERY_S):
             known = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
             reporter.hear((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
 
-    looking = threading.Thread(target=look, name="progress", daemon=True)
-    looking.start()
+    thread = threading.Thread(target=report_stages, name="progress", daemon=True)
+    thread.start()
     try:
         yield
     finally:
         stopped.set()
-        looking.join()
+        thread.join()
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.column_batches import Columns
 from projections.replay.log.kafka_ref import Reading, reading
 from projections.replay.log.kafka_scan import check_begins, decoded, folded
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, looked_at
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen
 from projections.replay.log.ranges import ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.runner import Batches
@@ -52,7 +52,7 @@ class _Folder:
         self._next = 0
 
     def new(self) -> Batches:
-        with looked_at(self._ref) as log:
+        with open_frozen(self._ref) as log:
             end = log.durable_offset
         if end < self._next:
             raise _other(self._ref, f"it ends at offset {end}")
@@ -61,7 +61,7 @@ class _Folder:
         self._next = end
 
     def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
-        with looked_at(self._ref) as log:
+        with open_frozen(self._ref) as log:
             yield from _of_shards(log, end, shards)
 
 

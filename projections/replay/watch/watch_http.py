@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from projections.replay.errors import ReplayError
 
-KEPT = 1000
+ALERTS_SHOWN_MAX = 1000
 """The number of alerts shown over HTTP; all are counted."""
 METRICS_TYPE = "text/plain; version=0.0.4"
 
@@ -28,7 +28,7 @@ class Alerts(Collector):
 
     def __init__(self, checks: Iterable[str]) -> None:
         self._counts = dict.fromkeys(checks, 0)
-        self._newest: deque[Mapping[str, Any]] = deque(maxlen=KEPT)
+        self._newest: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_SHOWN_MAX)
         self._reported: set[tuple[Any, ...]] = set()
         self._lock = threading.Lock()
         self._events = 0

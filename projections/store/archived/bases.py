@@ -16,7 +16,7 @@ from events.logs.archive.manifest import ArchiveDamaged, Base, Segment, read_man
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import node_hash
-from projections.store.snapshotting import KEPT, Refold
+from projections.store.snapshotting import SNAPSHOT_KINDS, Refold
 from projections.store.tree import BLOCK, STORED_LEVEL, LogTree, range_root, root_over, stored_head, stored_subtrees
 
 
@@ -69,7 +69,7 @@ def _check_segments(log: EventLog, archived: Iterable[Segment]) -> None:
 def wrong_state(log: EventLog, refold: Refold) -> Iterator[str]:
     """Findings about state keys that do not match the events. `refold` goes to the end. Raises LogError."""
     refold.go_to(log.next_offset)
-    found = (pair for prefix in KEPT for pair in log.scan(prefix))
+    found = (pair for prefix in SNAPSHOT_KINDS for pair in log.scan(prefix))
     expected, here = dict(refold.pairs()), dict(found)
     for key in sorted(expected.keys() | here.keys()):
         if expected.get(key) != here.get(key):

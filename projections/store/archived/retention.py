@@ -54,8 +54,7 @@ def first_kept(
 
 
 def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
-    """Drop archived events past retention, on the writing thread. True if any were dropped. Raises LogError, OSError.
-    """
+    """Drop archived events past retention, on the writing thread. True if any were. Raises LogError, OSError."""
     start, end = log.start_offset, log.durable_offset - 1
     if first_kept(segments, start, end, now_ms, kept_ms, kept_bytes) == start:  # regardless of snapshots
         return False

@@ -28,8 +28,8 @@ from events.catalog import (
     MetadataPropagated,
     PartitionChanged,
     PartitionsAdded,
-    PartitionsWanted,
     Recorded,
+    RequestedPartitions,
     SettingsChanged,
     TopicConfigsChanged,
     TopicCreated,
@@ -262,7 +262,7 @@ class Auditor(ClusterWitness, AccessAudit):
         self._expect("partitions-never-fall", more, f"{event.first} after {len(life.partitions)}")
         wanted = event.asked.wanted
         by_hand: Mapping[int, tuple[int, ...]] = {}
-        if isinstance(wanted, PartitionsWanted):
+        if isinstance(wanted, RequestedPartitions):
             by_hand = dict(enumerate(wanted.assignments or (), event.first))
             self._expect("as-asked", wanted.count == event.first + len(event.partitions), f"for {wanted.count}")
         factor = len(life.partitions[0]["replicas"])

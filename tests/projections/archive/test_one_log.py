@@ -28,9 +28,9 @@ from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
 from projections.queries.events import newest_of_topic
 from projections.queries.explain import explain
-from projections.queries.query import Questions
+from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
-from projections.replay.log.secondary import look
+from projections.replay.log.secondary import frozen_log
 from projections.store.archived import retention
 from projections.store.request_index import IndexedRequest, RequestIndex, requests_between
 from projections.store.tree import range_root
@@ -75,7 +75,7 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
     key = next(iter(cut.shard_keys()))
     cut.flush()
     assert cut.path is not None
-    with look(cut.path) as seen:
+    with frozen_log(cut.path) as seen:
         for log in (cut, seen, cut):
             assert list(shard_offsets(log, key)) == list(shard_offsets(whole, key))
             assert kept.cache_info().currsize == 2
@@ -106,7 +106,7 @@ def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after
 def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
     cut.flush()
     assert cut.path is not None
-    with look(cut.path) as seen:
+    with frozen_log(cut.path) as seen:
         assert seen.start_offset == cut.start_offset
         assert_one_log(seen, whole)
 
@@ -116,7 +116,7 @@ def test_questions_have_the_same_answers(cut: RocksDbLog, whole: RocksDbLog) -> 
     for at in range(1, end, 97):
         assert queries[0].topics_at(at, "", 1000) == queries[1].topics_at(at, "", 1000), at
         assert queries[0].cluster_at(at) == queries[1].cluster_at(at), at
-    both = [Questions([one]) for one in queries]
+    both = [Queries([one]) for one in queries]
     names = [topic.name for topic in both[1].newest(None, 1000)]
     for name in names[::5]:
         assert explain(both[0], name) == explain(both[1], name), name
@@ -127,7 +127,7 @@ def test_questions_have_the_same_answers(cut: RocksDbLog, whole: RocksDbLog) -> 
 
 
 def test_topics_of_now_are_shown_without_the_archive(cut: RocksDbLog, whole: RocksDbLog) -> None:
-    rows, before = [Questions([query_of_log(log)]) for log in (cut, whole)], cut.archive.fetched
+    rows, before = [Queries([query_of_log(log)]) for log in (cut, whole)], cut.archive.fetched
     shown, expected = (one.rows(one.newest(None, 1000)) for one in rows)
     assert shown == expected
     assert min(row.created_offset for row in shown) < cut.start_offset
@@ -229,14 +229,14 @@ def _leave(segment: Segment, last: int, log: RocksDbLog) -> None:
 
 def _requests(log: RocksDbLog) -> list[object]:
     """All requests, and those of each kind."""
-    end, questions = log.next_offset, Questions([query_of_log(log)])
+    end, questions = log.next_offset, Queries([query_of_log(log)])
     filters = [RequestFilter(), RequestFilter(principal="User:ann"), RequestFilter(outcome="rejected")]
     pages = [scan_requests(questions, one, (end,), until=(end,), since=(0,), limit=1000) for one in filters]
     return [*pages, scan_requests(questions, filters[0], (200,), until=(150,), since=(20,), limit=1000)]
 
 
 def _listed(log: RocksDbLog, which: RequestFilter) -> list[IndexedRequest]:
-    end, questions = log.next_offset, Questions([query_of_log(log)])
+    end, questions = log.next_offset, Queries([query_of_log(log)])
     return list(scan_requests(questions, which, (end,), until=(end,), since=(0,), limit=1000).requests)
 
 

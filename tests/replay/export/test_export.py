@@ -12,7 +12,7 @@ from events.logs.log import Commit, Entry, read_one
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import NOTE, export, exported, noted, run_export, segment_starts
 from projections.replay.log.columns import COLUMNS
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.runner import InProcess, Source, events_of
 from tests.replay.history import open_log
@@ -29,7 +29,7 @@ def grow(path: Path, count: int) -> None:
 
 def end_of_log(ref: LogRef) -> int:
     """How many events there are."""
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         return log.next_offset
 
 

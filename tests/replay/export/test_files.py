@@ -14,7 +14,7 @@ from projections.replay.export import files as export_files
 from projections.replay.export.export import NOTE, export, exported_files
 from projections.replay.export.files import Part, parts, write_parts
 from projections.replay.log.columns import COLUMNS, arrow_schema
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.log.ranges import Range
 from projections.replay.runner import InProcess, Source
 from tests.replay.damage import put_event
@@ -116,7 +116,7 @@ def test_a_folder_that_workers_do_not_share_is_reported(history: LogRef, tmp_pat
 
 
 def test_a_file_covers_what_it_is_to_hold(history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         end = log.next_offset
     wanted = parts(history, [0, 50, 100], end, ["a", "b", "c"])
     assert [(one.wanted.start, one.wanted.end, one.file[0]) for one in wanted] == [

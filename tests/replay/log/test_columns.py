@@ -20,7 +20,7 @@ from projections.replay.log.columns import (
     column_names,
     spark_type,
 )
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from tests.events import golden
 
 NAMED_OTHERWISE = {
@@ -155,7 +155,7 @@ def test_a_request_by_columns() -> None:
                 "User:bob",
                 "cli",
                 (1, 2),  # type: ignore[arg-type]
-                catalog.ChangeAsked("CreatePartitions", 3, catalog.PartitionsWanted(4, ((1, 2),))),  # type: ignore[arg-type]
+                catalog.RequestedChange("CreatePartitions", 3, catalog.RequestedPartitions(4, ((1, 2),))),  # type: ignore[arg-type]
             ),
             {
                 "first": 3,
@@ -182,7 +182,7 @@ def test_what_an_event_says_is_in_its_columns(event: catalog.Event, expected: di
 
 
 def test_a_batch_has_what_each_event_says(history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         events = [(decode_event(offset, value), value) for offset, value in log.read()]
     events += [(one, encode_event(one.at_ms, one.cause, one.event)) for one in golden.history("real")]
     columns = Columns(tuple(COLUMNS))

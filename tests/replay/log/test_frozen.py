@@ -14,7 +14,7 @@ from events.logs.log import LogCorrupted, LogError
 from projections.replay.log import frozen as frozen_module
 from projections.replay.log.frozen import frozen
 from projections.replay.log.log_ref import LogRef
-from projections.replay.log.secondary import look
+from projections.replay.log.secondary import frozen_log
 
 Move = Callable[[Path], None]
 
@@ -100,7 +100,7 @@ def test_a_manifest_that_is_not_there_is_damage(folder: Path, current: str) -> N
 
 def test_errors_name_the_log_and_not_the_place(own_history: LogRef) -> None:
     max(own_history.path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
-    with pytest.raises(LogCorrupted) as raised, look(own_history.path):
+    with pytest.raises(LogCorrupted) as raised, frozen_log(own_history.path):
         pass
     assert str(own_history.path) in str(raised.value)
     assert "topicwright-look" not in str(raised.value)

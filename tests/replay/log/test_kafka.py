@@ -195,8 +195,8 @@ def test_a_backtest_tries_the_requests_of_all_partitions(in_kafka: KafkaRef, his
     tried = Options(settings=(("delete.topic.enable", "false"),))
     mine, theirs = run_backtest(InProcess(), in_kafka, tried), run_backtest(InProcess(), history, tried)
     assert mine.found
-    assert [(row["change"], row["count"], row["of_asks"]) for row in mine.rows] == [
-        (row["change"], row["count"], row["of_asks"]) for row in theirs.rows
+    assert [(row["change"], row["count"], row["requests"]) for row in mine.rows] == [
+        (row["change"], row["count"], row["requests"]) for row in theirs.rows
     ]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from events.logs.log import shard_offsets
 from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
-from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebuild
@@ -43,13 +43,13 @@ def kept(history: LogRef, tmp_path_factory: pytest.TempPathFactory) -> LogRef:
 
 
 def newest_of(ref: LogRef) -> list[int]:
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         return snapshot_offsets(log)
 
 
 def test_rebuild_says_where_it_began_and_comes_to_the_same(spark: SparkSession, kept: LogRef) -> None:
     first, second = newest_of(kept)
-    with looked_at(kept) as log:
+    with open_frozen(kept) as log:
         end = log.next_offset
     for at, began in ((None, second), (str(end - 1), second), (str(second - 2), first), (str(first - 1), first)):
         whole = run_rebuild(InProcess(), kept, Options(at=at, more=SCRATCH, all_rows=True))
@@ -103,5 +103,5 @@ def test_a_damaged_one_is_passed_over(kept: LogRef, tmp_path: Path) -> None:
     first, second = newest_of(ref)
     flip(folder / FOLDER / f"{second:020}.snapshot", 20)
     assert newest_snapshot(ref, {0: second}).offset == first
-    with looked_at(kept) as log, open_snapshot(log, first) as snapshot:
+    with open_frozen(kept) as log, open_snapshot(log, first) as snapshot:
         assert list(state_keys(snapshot))

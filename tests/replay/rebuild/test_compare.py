@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.parting import UNEXPLAINED, History, parting
+from projections.replay.rebuild.first_difference import UNEXPLAINED, History, first_difference
 from projections.replay.runner import InProcess
 from projections.store.store import CLUSTER
 from projections.store.stored_topics import TOPIC
@@ -33,7 +33,7 @@ def states(history: History) -> list[Topic | None]:
 
 @pytest.mark.parametrize("shard", SHARDS)
 def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: str) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         past = History(log, shard)
         each = states(past)
         for count, live in enumerate(each):
@@ -43,7 +43,7 @@ def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: 
                 after = max(n for n, one in enumerate(each) if n and one is not None and each[n - 1] is None)
             else:
                 after = next(n for n in range(count, len(each)) if each[n] != live)
-            assert parting(past, live).offset == past.offsets[after - 1], f"{shard} after {count} events"
+            assert first_difference(past, live).offset == past.offsets[after - 1], f"{shard} after {count} events"
 
 
 def bogus_leader(topic: Topic) -> Topic:
@@ -87,29 +87,29 @@ def renamed(topic: Topic) -> Topic:
 def test_where_a_live_side_parts_that_was_changed(
     history: LogRef, change: Callable[[Topic], Topic], event: str
 ) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         past = History(log, "pay_orders")
         topic = past.after(len(past.offsets))
         assert topic is not None
-        found = parting(past, change(topic))
+        found = first_difference(past, change(topic))
     assert found.event.startswith(event)
     assert (found.offset is None) == (event == UNEXPLAINED)
 
 
 def test_a_topic_that_the_log_never_made(history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         topic = History(log, "slow_one").after(3)
         assert topic is not None
-        assert parting(History(log, "never_heard_of"), topic).event == UNEXPLAINED
+        assert first_difference(History(log, "never_heard_of"), topic).event == UNEXPLAINED
 
 
 def test_the_history_is_halved(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         past = History(log, "pay_orders")
         live, probes = past.after(3), []
         fold = History.after
         monkeypatch.setattr(History, "after", lambda self, count: probes.append(count) or fold(self, count))  # type: ignore[func-returns-value]
-        parting(past, live)
+        first_difference(past, live)
     assert 0 < len(probes) <= log2(len(past.offsets)) + 2
 
 
@@ -133,7 +133,7 @@ def test_live_state_is_what_the_events_come_to(history: LogRef) -> None:
 
 
 def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
-    with looked_at(own_history) as log:
+    with open_frozen(own_history) as log:
         orders = History(log, "pay_orders")
         stale, newest = orders.after(7), orders.after(len(orders.offsets))
         missed = orders.offsets[7]
@@ -169,7 +169,7 @@ def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
 
 
 def test_brokers_and_settings_are_compared_too(own_history: LogRef) -> None:
-    with looked_at(own_history) as log:
+    with open_frozen(own_history) as log:
         stored = msgspec.msgpack.decode(log.get(CLUSTER) or b"")
     stored[1] = "another release"
     put_view(own_history.path, b"s" + CLUSTER, msgspec.msgpack.encode(stored))

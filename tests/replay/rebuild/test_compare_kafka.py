@@ -17,7 +17,7 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.log_ref import KafkaRef, LogRef, looked_at, open_folder, scanned
+from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, open_frozen, scanned
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.compare_gateway import GatewayTopics
@@ -97,7 +97,7 @@ def test_what_differs_is_reported_with_its_partition(in_kafka: KafkaRef, data: P
 
 def shards(data: Path, number: int) -> list[str]:
     """The topics in a partition's folder."""
-    with looked_at(open_folder(str(data / f"partition-{number:05}"))) as log:
+    with open_frozen(open_folder(str(data / f"partition-{number:05}"))) as log:
         return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
 
 

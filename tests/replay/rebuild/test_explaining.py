@@ -12,9 +12,9 @@ from events.catalog import Recorded
 from events.codec import encode_event
 from events.names import shard_key
 from projections.queries.explain import explain
-from projections.queries.query import NotThere, Query, Questions
+from projections.queries.query import NotFound, Queries, Query
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.explaining import _Row, excerpt, explained, run_explain
 from projections.views import lines
@@ -34,8 +34,8 @@ def _row(record: Recorded) -> _Row:
 
 def _explanation(query: Query, subject: str) -> ExplanationView | str:
     try:
-        return explain(Questions([query]), subject)
-    except NotThere as error:
+        return explain(Queries([query]), subject)
+    except NotFound as error:
         return str(error)
 
 
@@ -72,12 +72,12 @@ def test_an_explanation_is_written_in_lines() -> None:
 
 
 def test_a_topic_and_a_request_are_explained_as_the_service_does(history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         query = Query(log, lambda: pytest.fail("the live state is read"))
         refunds = next(one.cause.request_id for one in records_of(history) if "pay_refunds" in str(one.event))
         for subject in ("pay.orders", refunds):
             done = run_explain(None, history, Options(subject=subject))
-            whole = explain(Questions([query]), subject)
+            whole = explain(Queries([query]), subject)
             assert explained(history, subject) == {0: whole}
             assert done.lines == list(lines.explanation(whole))
             assert not done.found

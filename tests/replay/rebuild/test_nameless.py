@@ -9,7 +9,7 @@ import pytest
 
 from projections.queries.query import Query
 from projections.replay.checks.invariants import run_invariants
-from projections.replay.log.log_ref import LogRef, looked_at, open_folder
+from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import run_rebuild
@@ -49,7 +49,7 @@ def test_it_breaks_nothing(nameless: LogRef, run: Run) -> None:
 def test_it_is_among_the_requests(nameless: LogRef) -> None:
     rows = run_rebuild(InProcess(), nameless, Options(view="requests")).rows
     assert [(row["topic"], row["status"]) for row in rows] == [("", "rejected"), ("pay.orders", "created")]
-    with looked_at(nameless) as log:
+    with open_frozen(nameless) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         assert len(query.cluster_at(log.next_offset).brokers) == 3

@@ -19,15 +19,15 @@ from controller.machine.state import DictTopics, State
 from events.catalog import (
     ADOPTED_DEADLINE_MS,
     Cause,
-    ChangeAsked,
     ChangeRejected,
     CreateAnswered,
     Event,
     Partition,
     PartitionChanged,
     PartitionsAdded,
-    PartitionsWanted,
     Recorded,
+    RequestedChange,
+    RequestedPartitions,
     TopicConfigsChanged,
     TopicCreated,
 )
@@ -35,7 +35,7 @@ from events.codec import IDLE, decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import LogRef, looked_at
+from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.folded_topics import hash_rows, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
@@ -57,14 +57,14 @@ _encode = msgspec.msgpack.encode
 @pytest.fixture(scope="module")
 def records(history: LogRef) -> list[Recorded]:
     """All events of the history."""
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         return [decode_event(offset, value) for offset, value in log.read()]
 
 
 def by_shard(ref: LogRef, end: int) -> dict[str, list[Stored]]:
     """The events of each shard before an offset, as they are stored."""
     shards: dict[str, list[Stored]] = {}
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         for offset, value in log.read(0, end):
             topic = getattr(decode_event(offset, value).event, "topic", None)
             if topic is not None:
@@ -100,7 +100,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
     begun = TopicCreated(
         RequestId("q"), TopicName("t"), TopicId(bytes(16)), (one, one), 2, (), None, (), ADOPTED_DEADLINE_MS
     )
-    asked = ChangeAsked("CreatePartitions", 3, PartitionsWanted(3, None))
+    asked = RequestedChange("CreatePartitions", 3, RequestedPartitions(3, None))
     beside: list[Event] = [
         TopicConfigsChanged(RequestId("c"), TopicName("t"), (("a", "b"),), "User:a", None, asked),
         CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 1),
@@ -151,7 +151,7 @@ def test_a_rebuilt_topic_in_full(history: LogRef, records: list[Recorded]) -> No
 
 
 def test_what_is_rebuilt_to_the_end_is_what_is_stored(history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         stored = {key[1:].decode(): state_hash(value) for key, value in log.scan(TOPIC)}
         end = log.next_offset
     assert {row["shard"]: row["state_hash"] for row in rows_of(history, "topics", end)} == stored
@@ -193,7 +193,7 @@ def test_spark_gives_the_requests(spark: SparkSession, history: LogRef, records:
 
 
 def test_brokers_and_settings(history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         for end in range(log.next_offset + 1):
@@ -248,7 +248,7 @@ def test_a_view_is_written(
     assert f"{view} as of offset" in run_rebuild(runner, history, options).lines[0]
     written = duckdb.read_parquet if kind == "parquet" else duckdb.read_json
     key = "state_hash" if view == "topics" else "incarnation"
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         expected = {row[key] for row in rows_of(history, view, log.next_offset)}
     assert {str(row[0]) for row in written([str(file) for file in out.iterdir()]).select(key).fetchall()} == expected
 
@@ -267,7 +267,7 @@ def test_what_cannot_be_rebuilt(history: LogRef, tmp_path: Path) -> None:
 
 
 def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: LogRef) -> None:
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         end = log.next_offset
 
     def offsets(shards: Iterable[Shard]) -> Iterator[Row]:

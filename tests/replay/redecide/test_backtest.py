@@ -341,7 +341,7 @@ def test_counts_of_a_log_are_those_of_a_plain_loop(history: LogRef) -> None:
     trial = what_if(options.policies, options.settings)
     plain = _tally(all_of(log, trial))
     done = run_backtest(InProcess(), history, options)
-    assert done.rows == [{**msgspec.to_builtins(count), "of_asks": plain.requests} for count in plain.counts()]
+    assert done.rows == [{**msgspec.to_builtins(count), "requests": plain.requests} for count in plain.counts()]
     assert done.found
     assert done.lines[0] == (
         f"{plain.requests} requests up to offset {len(log) - 1} tried with policy {POLICY}, "

@@ -314,7 +314,7 @@ def test_of_very_many_differences_all_are_counted_and_some_reported(
 ) -> None:
     log = story(STORY).log
     ref = written(tmp_path / "older", map(_placed_otherwise, log))
-    monkeypatch.setattr(redecide, "KEPT_OF_BUCKET_MAX", 1)
+    monkeypatch.setattr(redecide, "DIFFERENCES_PER_BUCKET_MAX", 1)
     done = run_redecide(InProcess(), ref, Options())
     assert len(done.rows) == 1
     assert done.about["otherwise"] > 1

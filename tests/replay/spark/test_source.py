@@ -34,14 +34,14 @@ from projections.replay.log.log_ref import (
     LogRef,
     end_of,
     ends_of,
-    looked_at,
     open_folder,
+    open_frozen,
     open_ref,
     parse_ref,
     read_through,
 )
 from projections.replay.log.ranges import ranges
-from projections.replay.log.secondary import Look, is_written, look
+from projections.replay.log.secondary import FrozenLog, frozen_log, is_written
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
 from tests.replay.written import read
@@ -58,7 +58,7 @@ def frame_of(spark: SparkSession, ref: LogRef, **options: str) -> DataFrame:
 
 def records(ref: LogRef) -> list[Recorded]:
     """All events, read without Spark."""
-    with looked_at(ref) as log:
+    with open_frozen(ref) as log:
         return [decode_event(offset, value) for offset, value in log.read()]
 
 
@@ -79,7 +79,7 @@ def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) 
     frame = frame_of(spark, history)
     assert frame.columns == list(COLUMNS)
     rows = frame.select("offset", "value", "type", "at_ms").orderBy("offset").collect()
-    with looked_at(history) as log:
+    with open_frozen(history) as log:
         whole = [(offset, value_without_secrets(decode_event(offset, value), value)) for offset, value in log.read()]
     assert [(row.offset, bytes(row.value)) for row in rows] == whole
     assert [row.type for row in rows] == [type(one.event).__name__ for one in records(history)]
@@ -210,10 +210,10 @@ async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -
     day = await Day(log).start()
     try:
         assert is_written(log.path)
-        with look(log.path) as before:
+        with frozen_log(log.path) as before:
             await day.create("a.b", num_partitions=1)
             await day.settled()
-            with look(log.path) as after:
+            with frozen_log(log.path) as after:
                 assert before.durable_offset < after.durable_offset == log.durable_offset
                 assert list(after.read()) == list(log.read())
                 assert list(shard_offsets(after, shard_key("a.b"))) == list(shard_offsets(log, shard_key("a.b")))
@@ -230,12 +230,12 @@ def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) 
     synced = log.durable_offset
     try:
         log.write(Commit((Entry(read_one(log, 0)),)))
-        with look(own_history.path) as seen:
+        with frozen_log(own_history.path) as seen:
             assert (seen.durable_offset, seen.next_offset) == (synced, synced + 1)
             assert end_of(seen, None) == synced
     finally:
         log.close()
-    with look(own_history.path) as seen:
+    with frozen_log(own_history.path) as seen:
         assert seen.durable_offset == seen.next_offset == synced + 1
 
 
@@ -261,7 +261,7 @@ def test_a_look_beside_a_busy_writer_is_whole(tmp_path: Path, empty_temp: Path) 
 
     def look_once() -> None:
         durable = log.durable_offset
-        with look(log.path) as seen:
+        with frozen_log(log.path) as seen:
             end = seen.next_offset
             assert durable <= seen.durable_offset <= end, "what was durable is there"
             assert sum(1 for _ in seen.read()) == end, "no event is missing"
@@ -287,16 +287,16 @@ def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
 
 
 def test_a_look_rejects_writes(own_history: LogRef) -> None:
-    with look(own_history.path) as seen, pytest.raises(Exception, match="rejects writes"):
+    with frozen_log(own_history.path) as seen, pytest.raises(Exception, match="rejects writes"):
         seen.write(Commit((Entry(b"x"),)))
 
 
 def test_a_log_of_a_newer_release_is_refused(own_history: LogRef) -> None:
     put_view(own_history.path, b"mevents", b"99")
     with pytest.raises(LogFromNewerVersion, match="event version 99"):
-        Look(own_history.path)
+        FrozenLog(own_history.path)
     with pytest.raises(LogNotAFolder):
-        Look(own_history.path / "nowhere")
+        FrozenLog(own_history.path / "nowhere")
 
 
 # --- damage
@@ -380,7 +380,7 @@ def flipped_table(path: Path) -> None:
 
 
 def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
-    with look(own_history.path) as log:
+    with frozen_log(own_history.path) as log:
         database: Any = log._database
         name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
     views = own_history.path / name.lstrip("/")
@@ -394,10 +394,10 @@ def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
 @pytest.mark.parametrize("damage", [cut_wal, flipped_wal, flipped_table], ids=lambda one: one.__name__)
 def test_damaged_files_do_not_pass(own_history: LogRef, tmp_path: Path, damage: Damage) -> None:
     copy = _unclean(own_history.path, tmp_path / "copy")
-    with look(copy) as whole:
+    with frozen_log(copy) as whole:
         assert whole.next_offset == len(list(whole.read()))
     damage(copy)
-    with pytest.raises(LogCorrupted, match="damaged"), look(copy) as seen:
+    with pytest.raises(LogCorrupted, match="damaged"), frozen_log(copy) as seen:
         list(seen.read())
 
 

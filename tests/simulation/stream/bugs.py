@@ -11,7 +11,7 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.codec import RecentRequests
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.driver_faust import FaustDriver
-from controller.stream.worker.engine import Engine, Still
+from controller.stream.worker.engine import Engine, IsCurrent
 from events.logs.events_topic import CountedRecord, Decided, Fence, PartitionReader
 from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
@@ -36,7 +36,7 @@ def _nothing(*_: object, **__: object) -> None:
     return None
 
 
-async def _without_a_fence(engine: Engine, partition: int, still: Still) -> bool:
+async def _without_a_fence(engine: Engine, partition: int, still: IsCurrent) -> bool:
     """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
     (_, end), topics = await engine.transport.events_range(partition), engine._topics
     if not end:

@@ -12,7 +12,7 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _ToRestore
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Decided, Fence, encode_record
-from projections.replay.log.secondary import Look
+from projections.replay.log.secondary import FrozenLog
 from projections.store.tree import head_of
 from tests.stream.log.records import Writing, create, joined
 from tests.stream.log.test_partition import opened, read_all
@@ -37,7 +37,7 @@ def test_readers_come_to_the_same_state(
 ) -> None:
     monkeypatch.setattr(restoring, "CHUNK_BYTES", chunk_bytes)
     before = worker(tmp_path / "before", 20)
-    with closing(Look(before.log.path)) as log:
+    with closing(FrozenLog(before.log.path)) as log:
         topic = list(_ToRestore(log, before.reader.position, next_source, 0).records())
     after = opened(tmp_path / "after")
     read_all(after, topic)

@@ -19,7 +19,7 @@ from faust.types.tuples import TP
 from controller.stream.worker import driver_faust
 from controller.stream.worker.driver import Group
 from controller.stream.worker.driver_faust import FaustDriver
-from controller.stream.worker.engine import Engine, Lost, Still
+from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.faust_seam import FaustConsumer
 from controller.stream.worker.partition_decider import Sourced
 
@@ -181,14 +181,14 @@ class LosingEngine:
             if command.offset % 100 == 99 and command.offset > self._lost_at:
                 self._lost_at = command.offset
                 self.leaders = set()
-                raise Lost("taken over")
+                raise PartitionsLost("taken over")
             assert command.offset <= self._one.decided, f"{self._one.decided} expected, got {command.offset}"
             self._one.decided += command.offset == self._one.decided
 
-    async def claim(self, partitions: Collection[int], still: Still) -> bool:
+    async def claim(self, partitions: Collection[int], still: IsCurrent) -> bool:
         self.claims.append(set(partitions))
         if len(self.claims) == 2:
-            raise Lost("Kafka does not answer")
+            raise PartitionsLost("Kafka does not answer")
         self.leaders = set(partitions)
         return still()
 

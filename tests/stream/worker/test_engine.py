@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import AnyCommand
 from controller.stream.log.codec import COMMAND_VERSION, CommandFromNewerVersion, encode_command
 from controller.stream.log.partition import CacheAhead
-from controller.stream.worker.engine import CommandsMissing, Lost
+from controller.stream.worker.engine import CommandsMissing, PartitionsLost
 from events.catalog import EVENT_VERSION, SettingsChanged
 from events.logs.events_topic import Decided, Fence, RecordFromNewerVersion, encode_record
 from events.names import RequestId
@@ -58,7 +58,7 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
     here = [name for n in range(99) if home(name := f"t{n}") == 0]
     for number in range(3):
         kafka.put(*(create(name, timeout_ms=0) for name in here[number * 3 : number * 3 + 3]))
-        with pytest.raises(Lost, match=r"partition 0: expected command \d+, got \d+"):
+        with pytest.raises(PartitionsLost, match=r"partition 0: expected command \d+, got \d+"):
             await worker.engine.handle(kafka.fetch(0, worker.engine.next_source(0) + 2))
         assert worker.engine.leaders == {}
         await worker.claim()
@@ -71,7 +71,7 @@ async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_pat
     worker = Stage(kafka, tmp_path)
     for _ in range(2):
         await worker.claim()
-        with pytest.raises(Lost):
+        with pytest.raises(PartitionsLost):
             await worker.engine.handle(kafka.fetch(0, 2))
     await worker.claim()
     with pytest.raises(CommandsMissing, match=r"partition 0: expected command 0, got 2, 3 times"):
@@ -122,7 +122,7 @@ async def test_fenced_worker_notices(kafka: MemoryKafka, tmp_path: Path) -> None
     await zombie.decide(create("before", timeout_ms=0))
     await heir.claim()
     kafka.put(create("after", timeout_ms=0))
-    with pytest.raises(Lost, match="taken over by heir"):
+    with pytest.raises(PartitionsLost, match="taken over by heir"):
         await zombie.work()
     assert zombie.engine.leaders == {}
     await heir.work()
@@ -137,7 +137,7 @@ async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, tmp_path:
     await zombie.work()
     await heir.claim()
     kafka.put(create("a", timeout_ms=0))
-    with pytest.raises(Lost):
+    with pytest.raises(PartitionsLost):
         await zombie.work()
     epoch = heir.state(0).reader.epoch
     stale = [encode_record(Decided(epoch - 1, 4, ())), encode_record(Fence(epoch, "late", "1.0", EVENT_VERSION))]
@@ -169,7 +169,7 @@ async def test_when_kafka_does_not_answer_the_log_shows_what_happened(
 ) -> None:
     kafka.put(*(create(f"t{n}", timeout_ms=0) for n in range(10)))
     worker.failing.append(failing)
-    with pytest.raises(Lost, match="no answer"):
+    with pytest.raises(PartitionsLost, match="no answer"):
         await worker.work()
     assert worker.transports[0].closed
     await worker.claim()
@@ -181,7 +181,7 @@ async def test_a_claim_that_kafka_does_not_answer_can_be_made_again(kafka: Memor
     worker = Stage(kafka, tmp_path)
     worker.failing += ["before", "after"]
     for _ in range(2):
-        with pytest.raises(Lost):
+        with pytest.raises(PartitionsLost):
             await worker.claim()
     await worker.claim()
     await worker.work()
@@ -302,5 +302,5 @@ async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path,
 async def _try(doing: Any) -> None:
     try:
         await doing
-    except Lost:
+    except PartitionsLost:
         return

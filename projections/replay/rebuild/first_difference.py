@@ -28,7 +28,7 @@ _ENDS = catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
 UNEXPLAINED = "no event in the log leads to the live state"
 
 
-class Parting(msgspec.Struct, frozen=True):
+class FirstDifference(msgspec.Struct, frozen=True):
     """The first event that the live side does not reflect: its offset and its text.
 
     `offset` is None if no event leads to the live state.
@@ -62,15 +62,15 @@ class History:
         return map(self.record, range(len(self.offsets)))
 
 
-def parting(history: History, live: Topic | None) -> Parting:
+def first_difference(history: History, live: Topic | None) -> FirstDifference:
     """The first event after which the rebuilt topic is past the live one (None: no topic). Raises CannotApply."""
     passed = _gone(history) if live is None else _passed(history, live)
     probes = range(len(history.offsets) + 1)
     shortest = bisect_left(probes, True, key=passed)
     if shortest in (0, len(probes)):
-        return Parting(None, UNEXPLAINED)
+        return FirstDifference(None, UNEXPLAINED)
     first = history.record(shortest - 1)
-    return Parting(first.offset, event_text(first.event))
+    return FirstDifference(first.offset, event_text(first.event))
 
 
 def _gone(history: History) -> Callable[[int], bool]:
@@ -97,12 +97,12 @@ def _passed(history: History, live: Topic) -> Callable[[int], bool]:
         if topic is None or topic.created_offset != live.created_offset:
             return True
         newest = history.offsets[count - 1]
-        return is_past(topic, live) or any(offset <= newest for offset in changes)
+        return is_ahead(topic, live) or any(offset <= newest for offset in changes)
 
     return passed
 
 
-def is_past(topic: Topic, live: Topic) -> bool:
+def is_ahead(topic: Topic, live: Topic) -> bool:
     """True if a part of a topic, except its configs, is further than in `live`, or as far with other content."""
     if (topic.name, topic.created_at_ms) != (live.name, live.created_at_ms):
         return True
