@@ -194,7 +194,7 @@ class PartitionsAdded(Fact, frozen=True, tag=True):
     client_id: str | None
     live_brokers: tuple[BrokerId, ...]
     """The brokers that placement chose from, except `cordoned_brokers`."""
-    asked: RequestedChange
+    request: RequestedChange
     cordoned_brokers: tuple[BrokerId, ...] = ()
     """Live brokers whose log directories are all cordoned: they get no replicas (KIP-1066)."""
 
@@ -207,7 +207,7 @@ class TopicDeleted(Fact, frozen=True, tag=True):
     topic_id: TopicId
     principal: str
     client_id: str | None
-    asked: RequestedChange
+    request: RequestedChange
 
 
 class TopicConfigsChanged(Fact, frozen=True, tag=True):
@@ -218,7 +218,7 @@ class TopicConfigsChanged(Fact, frozen=True, tag=True):
     configs: Configs
     principal: str
     client_id: str | None
-    asked: RequestedChange
+    request: RequestedChange
     before: Configs | None = None
     """The previous configs, None if unknown."""
 
@@ -233,7 +233,7 @@ class ChangeRejected(Fact, frozen=True, tag=True):
     rule: str
     principal: str
     client_id: str | None
-    asked: RequestedChange
+    request: RequestedChange
 
 
 class PartitionChanged(Fact, frozen=True, tag=True):

@@ -159,7 +159,7 @@ class RequestedChange(Fact, frozen=True):
     api: str
     """`CreatePartitions`, `DeleteTopics`, `AlterConfigs`, `IncrementalAlterConfigs` or `HTTP`."""
     api_version: int
-    wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
+    change: RequestedPartitions | RequestedDeletion | RequestedConfigs
     duplicate: bool = False
     """The request named the topic more than once."""
     denied: int = 0

@@ -94,7 +94,7 @@ def _create_answered(record: Recorded, event: catalog.CreateAnswered, rules: Rul
 
 def _change_rejected(record: Recorded, event: catalog.ChangeRejected, _: Rules) -> Line:
     more: Line = {"code": event.error_code, "rule": event.rule, "message": event.message}
-    return _decision(record, event.asked.api, event, more)
+    return _decision(record, event.request.api, event, more)
 
 
 def _partitions_added(record: Recorded, event: catalog.PartitionsAdded, _: Rules) -> Line:

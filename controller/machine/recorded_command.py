@@ -86,7 +86,7 @@ def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalo
 
 
 def _change(at_ms: int, change: Change) -> TopicCommand:
-    how = change.asked
+    how = change.request
     stamps = TopicCommand(
         request_id=change.request_id,
         at_ms=at_ms,
@@ -101,7 +101,7 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
         dry_run=_dry_run_of(change),
         throttle_ms=_throttle_ms([change]),
     )
-    return _with_request(stamps, how.wanted)
+    return _with_request(stamps, how.change)
 
 
 def _with_request(

@@ -298,7 +298,7 @@ def answer_outcome(code: int) -> str:
 
 def _begun(record: Recorded) -> IndexedRequest:
     event = record.event
-    asked = getattr(event, "asked", event)
+    asked = getattr(event, "request", event)
     api: str = getattr(asked, "api", record.cause.command)
     return IndexedRequest(
         event.request_id,  # type: ignore[union-attr]

@@ -128,7 +128,7 @@ def _header(record: Recorded) -> RequestView:
         return _begun(record, decided.request_id, FOLLOW, 0, decided.leader, None, "")
     if type(event) not in BEGINS:
         raise CannotApply(record, "no request begins so")
-    asked = getattr(event, "asked", event)
+    asked = getattr(event, "request", event)
     api, version = getattr(asked, "api", record.cause.command), getattr(asked, "api_version", 0)
     timeout_ms: int | None = getattr(event, "timeout_ms", None)
     deadline_ms = event.deadline_ms if timeout_ms is not None and timeout_ms > 0 else None
@@ -211,7 +211,7 @@ def _answered(view: RequestTopicView, record: Recorded, code: int, message: str)
 
 
 def _changed(record: Recorded, event: Any) -> RequestTopicView:
-    change, topic_id = change_text(event.asked.wanted), getattr(event, "topic_id", None)
+    change, topic_id = change_text(event.request.change), getattr(event, "topic_id", None)
     done = RequestTopicView(
         topic=event.topic,
         status=CHANGES[type(event)],  # type: ignore[arg-type]

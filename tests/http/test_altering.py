@@ -95,7 +95,7 @@ async def test_events_have_the_clients_address_and_what_was_before(one: Service)
     await one.request("PATCH", "/v1/topics/t", 400, json={"num_partitions": 1})
     await one.request("DELETE", "/v1/topics/t")
     asked = [event for event in (await one.get("/v1/events?topic=t"))["events"] if "principal" in event["fields"]]
-    addresses = [event["fields"].get("host") or event["fields"]["asked"]["host"] for event in asked]
+    addresses = [event["fields"].get("host") or event["fields"]["request"]["host"] for event in asked]
     assert addresses == ["127.0.0.1"] * 5
     assert {each["host"] for each in (await one.get("/v1/requests"))["requests"]} == {"127.0.0.1"}
     assert (await one.get(f"/v1/requests/{made['request_id']}"))["host"] == "127.0.0.1"

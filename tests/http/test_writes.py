@@ -212,10 +212,10 @@ async def test_a_topic_is_deleted_and_its_history_stays(one: Service) -> None:
     assert "it was deleted at offset" in reply["message"]
     events = (await one.get("/v1/topics/t/events"))["events"]
     assert [event["type"] for event in events][-1] == "TopicDeleted"
-    assert events[-1]["fields"]["asked"] == {
+    assert events[-1]["fields"]["request"] == {
         "api": "HTTP",
-        "api_version": events[-1]["fields"]["asked"]["api_version"],
-        "wanted": {"kind": "deletion", "topic_id": None},
+        "api_version": events[-1]["fields"]["request"]["api_version"],
+        "change": {"kind": "deletion", "topic_id": None},
         "duplicate": False,
         "denied": 0,
         "host": "127.0.0.1",

@@ -142,12 +142,12 @@ def _verdict(event: catalog.CreateRejected | catalog.TopicCreated) -> str | None
 
 
 def _wanted_count(event: Any) -> int | None:
-    wanted = event.asked.wanted
+    wanted = event.request.change
     return wanted.count if isinstance(wanted, catalog.RequestedPartitions) else None
 
 
 def _wanted_assignments(event: catalog.PartitionsAdded) -> list[tuple[Any, ...]] | None:
-    wanted = event.asked.wanted
+    wanted = event.request.change
     if not isinstance(wanted, catalog.RequestedPartitions) or wanted.assignments is None:
         return None
     return [astuple(catalog.Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
@@ -159,7 +159,7 @@ def _same(*names: str) -> dict[str, Getter]:
 
 _OF_REQUEST: dict[str, Getter] = {
     **_same("principal", "client_id"),
-    **{name: attrgetter(f"asked.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")},
+    **{name: attrgetter(f"request.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")},
 }
 _BROKER = _same("broker_id", "broker_epoch", "reason")
 

@@ -80,7 +80,7 @@ def requests_of_shard(events: Iterable[Stored]) -> Iterator[Row]:
             continue  # answered before the topic was discovered in the cluster; or adopted without a request
         row = fold_request_topic(None if known is None else known.row, record)
         if known is None:
-            api = event.api if hasattr(event, "api") else event.asked.api
+            api = event.api if hasattr(event, "api") else event.request.api
             known = waiting[key] = _Open(row, event.principal, event.client_id, api, record.at_ms, offset)
         known.row = row
         if isinstance(event, _REQUEST_ENDS) or (isinstance(event, _CHANGES) and not carried_out):

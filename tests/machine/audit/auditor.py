@@ -260,7 +260,7 @@ class Auditor(ClusterWitness, AccessAudit):
             return
         more = event.first == len(life.partitions) and len(event.partitions) > 0
         self._expect("partitions-never-fall", more, f"{event.first} after {len(life.partitions)}")
-        wanted = event.asked.wanted
+        wanted = event.request.change
         by_hand: Mapping[int, tuple[int, ...]] = {}
         if isinstance(wanted, RequestedPartitions):
             by_hand = dict(enumerate(wanted.assignments or (), event.first))

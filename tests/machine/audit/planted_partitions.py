@@ -76,7 +76,7 @@ def assigned_to_an_unknown_broker(log: Log) -> Log:
 @caught_by("replicas-live")
 def partitions_on_a_fenced_broker(log: Log) -> Log:
     added: Any = log[at(log, catalog.PartitionsAdded, topic="a", first=3)].event
-    assert added.asked.wanted.assignments is None, "they were placed"
+    assert added.request.change.assignments is None, "they were placed"
     leader = added.partitions[0].leader
     where = at(log, catalog.PartitionsAdded, topic="a", first=3)
     other = max(added.partitions[0].replicas)  # leads later

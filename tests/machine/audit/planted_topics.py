@@ -209,15 +209,17 @@ def a_partition_added_with_another_factor(log: Log) -> Log:
 def added_elsewhere_than_assigned(log: Log) -> Log:
     index = at(log, catalog.PartitionsAdded, topic="a", first=3)
     added: Any = log[index].event
-    wanted = catalog.RequestedPartitions(added.asked.wanted.count, (tuple(reversed(added.partitions[0].replicas)),))
-    return changed(log, index, asked=replace(added.asked, wanted=wanted))
+    wanted = catalog.RequestedPartitions(added.request.change.count, (tuple(reversed(added.partitions[0].replicas)),))
+    return changed(log, index, request=replace(added.request, change=wanted))
 
 
 def _added(log: Log, wanted: int, **fields: Any) -> Log:
     """The log with another count that was requested, and other fields, where partitions are added."""
     index = at(log, catalog.PartitionsAdded, topic="under")
     added: Any = log[index].event
-    return changed(log, index, asked=replace(added.asked, wanted=catalog.RequestedPartitions(wanted, None)), **fields)
+    return changed(
+        log, index, request=replace(added.request, change=catalog.RequestedPartitions(wanted, None)), **fields
+    )
 
 
 # Topics.
@@ -253,7 +255,7 @@ def known_though_never_created(log: Log) -> Log:
 @caught_by("topic-exists")
 def changed_after_it_was_deleted(log: Log) -> Log:
     altered: Any = log[at(log, catalog.TopicConfigsChanged)].event
-    assert isinstance(altered.asked.wanted, catalog.RequestedConfigs), "the clean log alters configs"
+    assert isinstance(altered.request.change, catalog.RequestedConfigs), "the clean log alters configs"
     return then(log, "AlterTopicConfigs", "late", replace(altered, topic="gone", request_id="late"))
 
 
@@ -273,6 +275,6 @@ def partitions_that_leave_a_gap(log: Log) -> Log:
 def no_partitions_added(log: Log) -> Log:
     added: Any = log[at(log, catalog.PartitionsAdded, topic="under")].event
     live = ids(1, 2, 3)
-    request = replace(added.asked, wanted=catalog.RequestedPartitions(1, None))
-    none = replace(added, topic="kept", first=1, partitions=(), request_id="none", live_brokers=live, asked=request)
+    request = replace(added.request, change=catalog.RequestedPartitions(1, None))
+    none = replace(added, topic="kept", first=1, partitions=(), request_id="none", live_brokers=live, request=request)
     return then(log, "CreatePartitions", "none", none)

@@ -26,7 +26,7 @@ from tests.events import golden
 NAMED_OTHERWISE = {
     "after": {"leader", "isr", "leader_epoch", "partition_epoch", "replicas", "elr"},
     "live_brokers": {"brokers"},
-    "asked": {"api", "api_version", "duplicate", "denied"},
+    "request": {"api", "api_version", "duplicate", "denied"},
     "values": {"quotas"},
     "kind": {"resource"},
     "name": {"resource"},
