@@ -23,7 +23,6 @@ from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.events import BadPlace
 from projections.queries.query import NotFound, NoTopic, QueryClosed
-from projections.store.tree import TreeBehind
 from projections.text.moments import BadMoment
 from projections.views.view import ErrorView, ProblemView, problem
 
@@ -111,8 +110,6 @@ def query_error(error: Exception) -> tuple[int, ErrorView] | None:
             return 400, _error_view(ErrorCode.INVALID_REQUEST, str(error))
         case NoTopic():
             return 404, _error_view(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
-        case TreeBehind():
-            return 503, _error_view(ErrorCode.REQUEST_TIMED_OUT, str(error))
         case NotFound():
             return 404, _error_view(ErrorCode.RESOURCE_NOT_FOUND, str(error))
         case _:

@@ -47,7 +47,7 @@ from projections.queries.query import Query
 from projections.store.request_index import requests_between
 from projections.store.snapshotting import Snapshotting
 from projections.store.store import TopicStore
-from projections.store.tree import TreeBehind, build_some, range_root, stored_head
+from projections.store.tree import range_root
 
 if TYPE_CHECKING:
     from events.logs.archive.writing import Archiver
@@ -59,9 +59,6 @@ POLL_OTHERS_S = 10.0
 RETRY_S = 10.0
 REST_S: Final = 0.002
 COPY_REST_S: Final = 0.01
-TREE_REST_S: Final = 0.01
-"""Pause between two slices of building a tree: the loop does other work at least half of the time."""
-TREE_RETRY_S: Final = 1.0
 _T = TypeVar("_T")
 
 
@@ -343,24 +340,6 @@ def head_signer(settings: ServeSettings) -> HeadSigner | None:
         raise SettingsError(f"setting log.signing.key.location={path} is not allowed: {error}") from None
 
 
-async def build_tree(log: EventLog) -> None:
-    """Build the tree over the older events of a log that lacks it, in slices on the loop that writes the log."""
-    logger = structlog.get_logger("topicwright")
-    begun = False
-    while True:
-        try:
-            if not build_some(log):
-                break
-            if not begun:
-                begun = True
-                logger.info("building the tree of the log", events=log.next_offset, done=stored_head(log)[0])
-        except LogError:  # the writer of the log reports it and recovers
-            await asyncio.sleep(TREE_RETRY_S)
-        await asyncio.sleep(TREE_REST_S)
-    if begun:
-        logger.info("the tree of the log is built", events=log.next_offset)
-
-
 async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, every_s: float) -> None:
     """Record a signed tree head at intervals, if there are new events."""
     signed = 0
@@ -370,7 +349,7 @@ async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, e
             continue
         try:
             head = signer.signed(head_of(part, controller.now_ms()))
-        except (TreeBehind, LogError):
+        except LogError:
             continue
         controller.submit_internal(
             RecordHead(

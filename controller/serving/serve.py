@@ -30,7 +30,7 @@ from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.serving import process
-from controller.serving.archiving import LogSnapshots, archiving, build_tree, head_signer, sign_heads
+from controller.serving.archiving import LogSnapshots, archiving, head_signer, sign_heads
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.kraft import kraft_broker_listener, kraft_brokers, refuse_other_brokers
 from controller.serving.log_lines import write_lines
@@ -199,7 +199,6 @@ class Service:
 
     async def _start_http(self) -> None:
         background, archiving = self.controller.background, self._archiving
-        background(build_tree(self.log))
         if archiving is not None:
             background(archiving.run())
             self.metrics.watch(archiving.gauges)

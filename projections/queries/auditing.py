@@ -33,7 +33,7 @@ from events.logs.tree_heads import Head
 from projections.queries.proving import signed_head_in
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold
-from projections.store.tree import BEHIND_MAX, STORED_LEVEL, TreeBehind, TreeReader, stored_head, stored_subtree
+from projections.store.tree import STORED_LEVEL, TreeReader, stored_head, stored_subtree
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
@@ -108,8 +108,6 @@ class _Auditor:
             stored_size, stored_root = stored_head(self._log)
         except LogCorrupted as error:
             self.findings.found(str(error))
-        if self._end - stored_size > BEHIND_MAX:
-            self.findings.found(f"the tree covers only {stored_size} of {self._end} events")
         try:
             self._read_local_copies()
             self._read_events(
@@ -184,7 +182,7 @@ class _Auditor:
             return
         try:
             root = TreeReader(self._log, self._end).root(event.size)
-        except (LogCorrupted, TreeBehind):
+        except LogCorrupted:
             return  # already a finding
         if root != event.root:
             self.findings.found(f"the first {event.size} events are not those of the tree head in event {offset}")

@@ -88,15 +88,14 @@ def part_of(query: Queries, partition: int | None, topic: str | None = None) -> 
 
 
 def head_of(part: Query, at_ms: int, size: int | None = None) -> Head:
-    """The tree head over the durable events, or over the first `size`. Raises BadPlace, TreeBehind, LogError."""
+    """The tree head over the durable events, or over the first `size`. Raises BadPlace, LogError."""
     reader = TreeReader(part.log)
     size = _checked_size(size, reader.end)
     return Head(log=_name(part), size=size, root=reader.root(size).hex(), at_ms=at_ms)
 
 
 def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned) -> Consistency:
-    """The tree head, with a proof of consistency with the first `since` events. Raises BadPlace, TreeBehind,
-    LogError."""
+    """The tree head, with a proof of consistency with the first `since` events. Raises BadPlace, LogError."""
     head = sign(head_of(part, at_ms))
     if since is None:
         return Consistency(head)
@@ -133,7 +132,7 @@ def signed_head(log: str, event: HeadSigned) -> Head:
 
 def prove(query: Queries, wanted: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
     """Prove the requested events. Without a size, `head_for` returns a tree head that covers the event at an offset.
-    Raises NotFound, BadPlace, TreeBehind, LogError."""
+    Raises NotFound, BadPlace, LogError."""
     part = part_of(query, wanted.partition, wanted.topic)
     records, following = _records(part, wanted)
     if not records:

@@ -84,7 +84,7 @@ class Recorder:
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
-        self.tree = LogTree(log)
+        self._tree = LogTree(log)
         self._creations: Puts = {}
         self._requests = RequestIndex(log)
         self._indexed: list[Recorded] = []
@@ -136,7 +136,7 @@ class Recorder:
         indexed, self._indexed = self._indexed, []
         creations, self._creations = (self._creations, {}) if entries else ({}, self._creations)
         changes = {**self.store.changes(self.state), **creations, **self._requests.changes(indexed)}
-        tree = self.tree.changes([entry.value for entry in entries]) if entries else {}
+        tree = self._tree.changes([entry.value for entry in entries]) if entries else {}
         return Commit(entries, {**changes, **tree, **self._projector.changes(), **(more or {})})
 
     def commit(self, more: Mapping[bytes, bytes | None] | None = None) -> None:

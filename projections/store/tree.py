@@ -8,7 +8,6 @@ Smaller subtrees are not stored: 256 events are adjacent in the log, and hashing
 So the tree takes less than a byte an event, a commit writes little more than the head, and a proof reads one key a
 level and one or two blocks of events.
 
-If the tree lacks many events, `build_some` extends it in slices, and commits do not write it until then (`TreeBehind`).
 Nothing trusts the stored tree: `LogTree` compares its root with the newest events at each start, an audit reads all of
 it, and whoever kept a tree head elsewhere needs neither.
 """
@@ -20,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from events.logs import merkle
-from events.logs.log import Commit, EventLog, LogCorrupted
+from events.logs.log import EventLog, LogCorrupted
 from events.logs.merkle import Frontier
 from projections.store.keys import Puts
 
@@ -28,20 +27,8 @@ HEAD = b"m"
 STORED_LEVEL = 8
 BLOCK = 1 << STORED_LEVEL
 """The number of events of the smallest stored subtree."""
-BEHIND_MAX = 2048
-"""The next writer adds so many missing events, and a reader hashes them: 5 ms."""
-SLICE = 512
-"""Events that `build_some` adds at once: some milliseconds of the writing thread."""
 _node_key = struct.Struct(">cBQ").pack
 _BLOCKS_CACHED = 4
-
-
-class TreeBehind(Exception):
-    """The tree is still being built."""
-
-    def __init__(self, size: int, end: int) -> None:
-        super().__init__(f"the tree of the log is being built: it covers {size} of {end} events; try again later")
-        self.size, self.end = size, end
 
 
 class LogTree:
@@ -50,50 +37,22 @@ class LogTree:
     def __init__(self, log: EventLog) -> None:
         """Raises LogError; LogCorrupted if the newest events are not those of the tree."""
         self._log = log
-        self._frontier: Frontier | None = None
-        self._puts: dict[bytes, bytes] = {}
-        self._catch_up()
-
-    @property
-    def is_behind(self) -> bool:
-        """True if the tree lacks many events: see `build_some`."""
-        return self._frontier is None
+        self._frontier = _frontier(log)
 
     def changes(self, values: Sequence[bytes]) -> Puts:
-        """The state keys to write with these events; empty while the tree is being built."""
-        frontier = self._frontier
-        if frontier is None or frontier.size != self._log.next_offset:  # the previous commit was not written
-            frontier = self._catch_up()
-        if frontier is None:
-            return {}
-        caught_up, self._puts = self._puts, {}
-        return {**caught_up, **_extended(frontier, values)}
-
-    def _catch_up(self) -> Frontier | None:
-        """Extend the stored tree by the events that it lacks; None if these are many."""
-        log, (size, _) = self._log, stored_head(self._log)
-        end, self._frontier = log.next_offset, None
-        if end - size <= BEHIND_MAX:
-            self._frontier = _frontier_at(log, size)
-            self._puts = _extended(self._frontier, [value for _, value in log.read(size, end)]) if size < end else {}
-        return self._frontier
-
-
-def build_some(log: EventLog) -> bool:
-    """Extend a tree that lacks many events by a slice, on the writing thread. Returns False when done. Raises
-    LogError."""
-    size, _ = stored_head(log)
-    if log.next_offset - size <= BEHIND_MAX:
-        return False
-    frontier = _frontier_at(log, size)
-    log.write(Commit(own=_extended(frontier, [value for _, value in log.read(size, size + SLICE)])))
-    return True
+        """The state keys to write with these events."""
+        if self._frontier.size != self._log.next_offset:  # the previous commit was not written
+            self._frontier = _frontier(self._log)
+        kept = self._frontier.extend(values, STORED_LEVEL)
+        puts: Puts = {_node_key(HEAD, level, index): hash_ for level, index, hash_ in kept}
+        puts[HEAD] = self._frontier.size.to_bytes(8, "big") + self._frontier.root()
+        return puts
 
 
 def stored_head(log: EventLog) -> tuple[int, bytes]:
-    """The size and root of the stored tree, for the writer of the log or a log without one. Raises LogCorrupted."""
+    """The size and root of the stored tree, for the writer of the log. Raises LogCorrupted."""
     size, root = _kept_head(log)
-    if size > log.next_offset:
+    if size != log.next_offset:
         raise LogCorrupted(
             f"the log is damaged: its tree covers {size} events instead of {log.next_offset}; restore it from a copy"
         )
@@ -117,12 +76,10 @@ class TreeReader:
     """
 
     def __init__(self, log: EventLog, end: int | None = None) -> None:
-        """Read the first `end` events (None: the durable ones). Raises TreeBehind, LogError."""
+        """Read the first `end` events (None: the durable ones). Raises LogError."""
         self._log = log
         self.end = log.durable_offset if end is None else end
         self._kept, _ = _kept_head(log)
-        if self.end - self._kept > BEHIND_MAX:
-            raise TreeBehind(self._kept, self.end)
         self._levels_of = lru_cache(_BLOCKS_CACHED)(self._levels_of_block)
 
     def root(self, size: int | None = None) -> bytes:
@@ -158,7 +115,7 @@ class TreeReader:
 
 
 def head_of(log: EventLog, size: int | None = None) -> tuple[int, bytes]:
-    """The size and root of the durable events, or of the first `size`. Raises TreeBehind, LogError."""
+    """The size and root of the durable events, or of the first `size`. Raises LogError."""
     reader = TreeReader(log, size)
     return reader.end, reader.root()
 
@@ -196,21 +153,15 @@ def root_over(values: Iterable[bytes]) -> bytes:
     return frontier.root()
 
 
-def _frontier_at(log: EventLog, size: int) -> Frontier:
+def _frontier(log: EventLog) -> Frontier:
     """The frontier of the stored tree. Raises LogCorrupted if its subtrees and last events do not have its root."""
+    size, root = stored_head(log)
     whole = size & -BLOCK
     frontier = Frontier(whole, [stored_subtree(log, level, index) for level, index in merkle.peaks_of(whole)])
     frontier.extend([value for _, value in log.read(whole, size)], STORED_LEVEL)
-    if frontier.root() != stored_head(log)[1]:
+    if frontier.root() != root:
         raise LogCorrupted(
             f"the log is damaged: its first {size} events are not those of its tree; restore it from a "
             "copy, and see `topicwright verify`"
         )
     return frontier
-
-
-def _extended(frontier: Frontier, values: Sequence[bytes]) -> dict[bytes, bytes]:
-    kept = frontier.extend(values, STORED_LEVEL)
-    puts = {_node_key(HEAD, level, index): hash_ for level, index, hash_ in kept}
-    puts[HEAD] = frontier.size.to_bytes(8, "big") + frontier.root()
-    return puts

@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from controller.http.server import HttpServer
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramUpsert
-from controller.serving.archiving import build_tree, sign_heads
+from controller.serving.archiving import sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
-from events.logs.log import Commit
-from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash
+from events.logs.merkle import Frontier, leaf_hash
 from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
-from projections.store import tree
-from projections.store.tree import HEAD
 from tests.events.logs.consistency import is_consistent
 from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import Service, service
@@ -154,15 +150,3 @@ async def test_the_head_is_a_figure(one: Service) -> None:
     size = int(float(lines["topicwright_log_head_size"]))
     assert float(lines["topicwright_log_head_root"]) == int.from_bytes(root_of(one, size)[:6], "big")
     assert float(lines["topicwright_log_head_timestamp_seconds"]) > 1.7e9
-
-
-async def test_a_log_whose_tree_is_being_built_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "BEHIND_MAX", 3)
-    async with service() as one:
-        await one.create("t")
-        one.log.write(Commit(own={HEAD: (0).to_bytes(8, "big") + EMPTY_ROOT}))
-        reply = await one.get("/v1/log/head", 503)
-        assert reply["message"].startswith("the tree of the log is being built: it covers 0 of ")
-        assert "topicwright_log_head" not in (await one.client.get("/metrics")).text
-        await build_tree(one.log)
-        assert bytes.fromhex(head_in(await one.get("/v1/log/head")).root) == root_of(one, one.log.durable_offset)

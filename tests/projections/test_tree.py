@@ -1,4 +1,4 @@
-"""The tree beside a log: each commit extends it, a log without one gets it, and it is the tree of the events."""
+"""The tree beside a log: each commit extends it, and it is the tree of the events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from events.names import BrokerId, RequestId
 from projections.store import tree
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
-from projections.store.tree import HEAD, SLICE, TreeBehind, TreeReader, build_some, head_of, stored_head
+from projections.store.tree import HEAD, TreeReader, head_of, stored_head
 from tests.events.logs.consistency import is_consistent
 
 
@@ -40,15 +40,6 @@ def event(number: int) -> SettingsChanged:
 
 def cause() -> Cause:
     return Cause("ChangeSettings", RequestId("settings"))
-
-
-def without_tree(log: EventLog, count: int) -> None:
-    """Write events without a tree."""
-    start = log.next_offset
-    for first in range(start, start + count, 1000):
-        numbers = range(first, min(first + 1000, start + count))
-        log.write(Commit([Entry(encode_event(5, cause(), event(number))) for number in numbers]))
-    log.flush()
 
 
 def recorded(log: EventLog, commits: list[int]) -> Recorder:
@@ -127,37 +118,12 @@ def test_a_proof_reads_little_however_long_the_log_is() -> None:
         assert log.reads <= 3 * len(path)
 
 
-@pytest.mark.parametrize("before", [1, 255, 256, tree.BEHIND_MAX])
-def test_the_first_commit_begins_the_tree_over_all_that_is_there(log: EventLog, before: int) -> None:
-    without_tree(log, before)
-    assert stored_head(log) == (0, EMPTY_ROOT)
-    assert head_of(log) == (before, root_by_hand(log, before)), "readers hash what little is lacking"
-    recorded(log, [3])
-    assert stored_head(log) == (before + 3, root_by_hand(log, before + 3))
-
-
-def test_a_long_log_without_a_tree_gets_it_in_slices_while_commits_go_on(log: EventLog) -> None:
-    without_tree(log, 5000)
-    recorder = recorded(log, [1])
-    with pytest.raises(TreeBehind, match="covers 0 of 5001 events; try again later"):
-        head_of(log)
-    slices = 0
-    while build_some(log):
-        slices += 1
-        assert stored_head(log)[0] == slices * SLICE
-        recorder.record(5, cause(), [event(1)])
-        recorder.commit()
-        log.flush()
-    assert slices == 6
-    assert stored_head(log) == head_of(log) == (5007, root_by_hand(log, 5007))
-    assert not build_some(log)
-
-
-def test_events_without_a_tree_in_between_are_added(log: EventLog) -> None:
+def test_a_log_whose_tree_lacks_events_is_damaged(log: EventLog) -> None:
     recorded(log, [300])
-    without_tree(log, 300)
-    recorded(log, [5])
-    assert stored_head(log) == (605, root_by_hand(log, 605))
+    log.write(Commit([Entry(encode_event(5, cause(), event(0)))]))
+    log.flush()
+    with pytest.raises(LogCorrupted, match="its tree covers 300 events instead of 301"):
+        recorded(log, [1])
 
 
 def test_a_command_that_fails_alone_leaves_the_tree_as_it_was(log: EventLog) -> None:

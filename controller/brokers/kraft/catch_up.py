@@ -33,7 +33,7 @@ from events.codec import decode_event
 from events.external_decision import external_decision
 from events.logs.log import EventLog, LogError, read_one
 from events.logs.tree_heads import differing
-from projections.store.tree import TreeBehind, head_of, stored_head
+from projections.store.tree import head_of, stored_head
 
 EVENTS_TOPIC: Final = "__topicwright_events"
 PAGE_EVENTS: Final = 200
@@ -97,7 +97,7 @@ class EventPages:
         """Runs in a thread. A page with only the root."""
         try:
             return msgspec.msgpack.encode(Page(_FORM, size, size, head_of(self._log, size)[1], ()))
-        except (LogError, TreeBehind):
+        except LogError:
             return None
 
     def _page(self, parts: Sequence[FilePart], first: int, below: int, end: int) -> bytes | None:
@@ -110,7 +110,7 @@ class EventPages:
                 return None
             values = tuple(_bounded(value for _, value in self._log.read(first, end)))
             return msgspec.msgpack.encode(Page(_FORM, first, end, head_of(self._log, first)[1], values))
-        except (BrokenBatch, OSError, LogError, TreeBehind):
+        except (BrokenBatch, OSError, LogError):
             return None
 
     def _end_below(self, parts: Sequence[FilePart], below: int, end: int) -> int:
@@ -154,11 +154,8 @@ async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> P
     first = log.next_offset
     for place in await node.topicwright_voters():
         page = await _fetch_page(node, place, first, below)
-        try:
-            if page is not None and page.root == head_of(log, first)[1]:
-                return page
-        except TreeBehind:
-            return None
+        if page is not None and page.root == head_of(log, first)[1]:
+            return page
     return None
 
 

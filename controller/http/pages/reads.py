@@ -22,7 +22,6 @@ from controller.http.requests import At, Cursor, From, Limit, To
 from events.catalog import EVENT_TYPES
 from events.logs.log import LogError
 from events.logs.tree_heads import Head
-from projections.store.tree import TreeBehind
 from projections.text.names import OUTCOMES, STATUSES
 from projections.views.brokers import BrokersView
 from projections.views.events import EventsView, ExplanationView, TopicTimelineView
@@ -53,7 +52,7 @@ async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = N
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
     if at is None and site.partitions == (None,):
-        with suppress(TreeBehind, LogError):
+        with suppress(LogError):
             head = (await site.call(log_heads.log_head, request)).head
     return await site.page(
         request,

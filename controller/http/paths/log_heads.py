@@ -32,7 +32,6 @@ from projections.queries.proving import (
     prove,
 )
 from projections.queries.query import Queries, Query
-from projections.store.tree import TreeBehind
 
 NewestHead = Callable[[Query, int], Head]
 """The head to prove an event of a partition against, given the event's offset."""
@@ -111,11 +110,11 @@ def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
 
 
 def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
-    """The head of the log (of the first partition) as gauges; none while the tree is still being built."""
+    """The head of the log (of the first partition) as gauges."""
     part = queries.parts[0]
     try:
         head = head_of(part, 0)
-    except (TreeBehind, LogError):
+    except LogError:
         return []
     return [
         ("log_head_size", "Events that the head of the log covers.", head.size),

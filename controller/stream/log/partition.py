@@ -42,7 +42,7 @@ from events.names import Offset
 from projections.replay.log.secondary import FrozenLog
 from projections.store.recorder import Recorder, cause_of
 from projections.store.store import TopicStore
-from projections.store.tree import LogTree, build_some
+from projections.store.tree import LogTree
 
 POSITION = b"k"
 """The state key of the position and its topic's id."""
@@ -261,8 +261,6 @@ class PartitionState:
     def commit(self) -> None:
         """Commit what was accepted or decided since the last commit. Raises LogError."""
         kafka_offset = self.reader.kafka_offset
-        if self._recorder.tree.is_behind:
-            build_some(self.log)
         if self._is_ahead:
             self._recorder.commit({POSITION: self._position()})
             self._is_ahead = False

@@ -22,8 +22,8 @@ from controller.stream.worker.engine import Engine, Identity
 from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Endpoint, Recorded
+from events.logs.log import LogClosed
 from events.logs.tree_heads import Head, HeadSigner
-from projections.store.tree import TreeBehind
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.stream.clients_of_kafka import SimulatedFollower, SimulatedProducer, SimulatedTransport
 from tests.simulation.stream.kafka import GATEWAYS, SESSION_S, Link
@@ -50,7 +50,7 @@ class _Signer(HeadSigner):
 
     def signed(self, head: Head) -> Head:
         if not self._world.signs:
-            raise TreeBehind(0, head.size)
+            raise LogClosed("no heads are signed now")
         return super().signed(head)
 
 

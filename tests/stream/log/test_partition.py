@@ -17,8 +17,7 @@ from events.codec import EventDecodeError, decode_event, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
 from events.logs.log import Commit, LogLocked, read_one
 from events.names import RequestId, TopicName
-from projections.store import tree
-from projections.store.tree import HEAD, LogTree, TreeBehind, head_of
+from projections.store.tree import HEAD, head_of
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 
 CLUSTER, TOPIC = "cluster-1", "topic-1"
@@ -221,27 +220,6 @@ def test_all_who_read_a_partition_have_the_same_tree(writing: Writing, tmp_path:
     assert head_of(gateway.log) == head_of(writing.partition.log)
     assert list(gateway.log.scan(HEAD)) == list(writing.partition.log.scan(HEAD))
     assert head_of(gateway.log)[0] > 300
-    gateway.close()
-
-
-def test_a_cache_from_before_the_tree_gets_it_as_it_is_followed(
-    writing: Writing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writing.decide(*(create(f"t{number}") for number in range(200)))
-    writing.partition.commit()
-    with monkeypatch.context() as before:
-        before.setattr(LogTree, "changes", lambda self, values: {})
-        older = opened(tmp_path / "gateway")
-        read_all(older, writing.topic)
-        older.close()
-    monkeypatch.setattr(tree, "BEHIND_MAX", 100)
-    monkeypatch.setattr(tree, "SLICE", 256)
-    gateway = opened(tmp_path / "gateway")
-    with pytest.raises(TreeBehind):
-        head_of(gateway.log)
-    gateway.commit()
-    gateway.commit()
-    assert head_of(gateway.log) == head_of(writing.partition.log)
     gateway.close()
 
 
