@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
-from controller.apis.cluster import DescribeControllersHandler, with_api_versions
-from controller.apis.kraft.broker_life import (
-    BrokerHeartbeatHandler,
-    BrokerRegistrationHandler,
-    UnregisterBrokerHandler,
-)
-from controller.apis.kraft.features import UpdateFeaturesHandler, finalized_features, supported_features
+from controller.apis.cluster import with_api_versions
+from controller.apis.kraft.features import finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
-from controller.apis.kraft.quorum import (
-    ControllerRegistrationHandler,
-    UnregisterControllerHandler,
-    needing,
-    quorum_handlers,
-)
 from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
 from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.cluster import (
-    BrokerHeartbeatResponse,
-    BrokerRegistrationResponse,
-    ControllerRegistrationResponse,
-    UnregisterBrokerResponse,
-    UnregisterControllerResponse,
-)
 from controller.machine.state import QuorumLeader
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
@@ -106,28 +87,7 @@ def kraft_broker_listener(
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
     `priority` is the leader priority that this voter shows."""
-    by_broker = partial(needing, api, "ClusterAction")
-    members, node = brokers.membership, brokers.node
-    unregister = UnregisterControllerHandler(
-        node, brokers.replication.registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
-    )
-    of_brokers: dict[int, Handler] = {
-        ApiKey.BROKER_REGISTRATION: by_broker(BrokerRegistrationHandler(api, members), BrokerRegistrationResponse),
-        ApiKey.BROKER_HEARTBEAT: by_broker(
-            BrokerHeartbeatHandler(api, members, brokers.confirmations), BrokerHeartbeatResponse
-        ),
-        ApiKey.UNREGISTER_BROKER: needing(api, "Alter", UnregisterBrokerHandler(api), UnregisterBrokerResponse),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, brokers.replication.registered),
-        ApiKey.CONTROLLER_REGISTRATION: by_broker(
-            ControllerRegistrationHandler(node, brokers.replication.registered), ControllerRegistrationResponse
-        ),
-        ApiKey.UNREGISTER_CONTROLLER: needing(api, "Alter", unregister, UnregisterControllerResponse),
-    }
-    of_quorum: dict[int, Handler] = {
-        **quorum_handlers(api, node, brokers.replication, time.monotonic),
-        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
-    }
-    table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: brokers.replication.leads)
+    table = kraft_listener(api, brokers, versions_max)
     if api.advertised.name != of_brokers_name:
         table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}
     features = supported_features(priority)

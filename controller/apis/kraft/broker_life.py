@@ -33,54 +33,51 @@ from events.names import BrokerId
 logger = structlog.get_logger("topicwright.kraft")
 
 
-class BrokerRegistrationHandler:
-    def __init__(self, api: ControllerApi, membership: Membership) -> None:
-        self._api = api
-        self._membership = membership
+async def register_broker(
+    api: ControllerApi, members: Membership, context: RequestContext, request: BrokerRegistrationRequest
+) -> BrokerRegistrationResponse:
+    """The broker epoch, after the registration is durable."""
+    broker_id = BrokerId(request.broker_id)
+    has_session = members.has_session(broker_id)
+    rejected = registration.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
+    if rejected is not None:
+        code, why = int(rejected.code), rejected.why
+        logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=code, why=why)
+        return BrokerRegistrationResponse(error_code=code)
+    if await _still_leads(api, members, broker_id, request.incarnation_id.hex()):
+        return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+    clean = members.shut_down_cleanly(broker_id, request.previous_broker_epoch)
+    command = commands.RegisterBroker(
+        **stamp(api.controller, "kraft"),
+        broker_id=broker_id,
+        incarnation=request.incarnation_id.hex(),
+        rack=request.rack,
+        endpoints=endpoints_of(request.listeners),
+        details=details_of(request.listeners, request.features, request.log_dirs, clean=clean),
+    )
+    (answer,) = await api.submit([command])
+    if answer.code:
+        return BrokerRegistrationResponse(error_code=broker_error(answer.code))
+    epoch = members.wire_epoch(broker_id, answer.number)
+    if epoch is None:  # another incarnation has registered since
+        return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+    members.touch(broker_id)
+    return BrokerRegistrationResponse(broker_epoch=epoch)
 
-    async def __call__(self, context: RequestContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-        """The broker epoch, after the registration is durable."""
-        membership = self._membership
-        broker_id = BrokerId(request.broker_id)
-        has_session = membership.has_session(broker_id)
-        rejected = registration.refusal(request, membership.cluster, self._api.cluster_id, has_session=has_session)
-        if rejected is not None:
-            code, why = int(rejected.code), rejected.why
-            logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=code, why=why)
-            return BrokerRegistrationResponse(error_code=code)
-        if await self._still_leads(broker_id, request.incarnation_id.hex()):
-            return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-        clean = membership.shut_down_cleanly(broker_id, request.previous_broker_epoch)
-        command = commands.RegisterBroker(
-            **stamp(self._api.controller, "kraft"),
-            broker_id=broker_id,
-            incarnation=request.incarnation_id.hex(),
-            rack=request.rack,
-            endpoints=endpoints_of(request.listeners),
-            details=details_of(request.listeners, request.features, request.log_dirs, clean=clean),
-        )
-        (answer,) = await self._api.submit([command])
-        if answer.code:
-            return BrokerRegistrationResponse(error_code=broker_error(answer.code))
-        epoch = membership.wire_epoch(broker_id, answer.number)
-        if epoch is None:  # another incarnation has registered since
-            return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-        membership.touch(broker_id)
-        return BrokerRegistrationResponse(broker_epoch=epoch)
 
-    async def _still_leads(self, broker_id: BrokerId, incarnation: str) -> bool:
-        """True if the previous process of a restarted broker still leads partitions. The broker would continue to lead
-        them, without the records it may have lost, and followers would truncate. So it is fenced first, and retries
-        until other brokers lead."""
-        known = self._membership.cluster.brokers.get(broker_id)
-        if known is None or known.incarnation == incarnation:
-            return False
-        if not known.fenced:
-            stamped, epoch = stamp(self._api.controller, "kraft"), known.broker_epoch
-            fence = commands.FenceBroker(**stamped, broker_id=broker_id, reason="registered again", broker_epoch=epoch)
-            await self._api.submit([fence])
-            return True
-        return await self._membership.leads(broker_id)
+async def _still_leads(api: ControllerApi, members: Membership, broker_id: BrokerId, incarnation: str) -> bool:
+    """True if the previous process of a restarted broker still leads partitions. The broker would continue to lead
+    them, without the records it may have lost, and followers would truncate. So it is fenced first, and retries
+    until other brokers lead."""
+    known = members.cluster.brokers.get(broker_id)
+    if known is None or known.incarnation == incarnation:
+        return False
+    if not known.fenced:
+        stamped, epoch = stamp(api.controller, "kraft"), known.broker_epoch
+        fence = commands.FenceBroker(**stamped, broker_id=broker_id, reason="registered again", broker_epoch=epoch)
+        await api.submit([fence])
+        return True
+    return await members.leads(broker_id)
 
 
 class Registration(TypedDict):
@@ -99,102 +96,97 @@ class NextState(Enum):
     SHUTDOWN_NOW = "shut down"
 
 
-class BrokerHeartbeatHandler:
-    def __init__(self, api: ControllerApi, membership: Membership, confirmations: Confirmations) -> None:
-        self._api = api
-        self._membership = membership
-        self._confirmations = confirmations
+async def heartbeat(
+    api: ControllerApi,
+    members: Membership,
+    confirmations: Confirmations,
+    context: RequestContext,
+    request: BrokerHeartbeatRequest,
+) -> BrokerHeartbeatResponse:
+    """The next state of the broker, after the change to it is durable."""
+    if BrokerId(request.broker_id) not in members.cluster.brokers:
+        return BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
+    broker = members.broker(request.broker_id, request.broker_epoch)
+    if broker is None:
+        return BrokerHeartbeatResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+    applied_end = request.current_metadata_offset + 1
+    members.applied(broker.broker_id, applied_end)
+    if not broker.fenced:
+        confirmations.confirm_applied(broker.broker_id, applied_end)
+    caught_up = request.current_metadata_offset >= request.broker_epoch
+    next_ = await _next(members, broker, request, caught_up)
+    for command in _commands(api, members, broker, request, next_):
+        (answer,) = await api.submit([command])
+        if answer.code:
+            return BrokerHeartbeatResponse(error_code=broker_error(answer.code))
+    return BrokerHeartbeatResponse(
+        is_caught_up=caught_up,
+        is_fenced=next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW),
+        should_shut_down=next_ is NextState.SHUTDOWN_NOW,
+    )
 
-    async def __call__(self, context: RequestContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-        """The next state of the broker, after the change to it is durable."""
-        membership = self._membership
-        if BrokerId(request.broker_id) not in membership.cluster.brokers:
-            return BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
-        broker = membership.broker(request.broker_id, request.broker_epoch)
-        if broker is None:
-            return BrokerHeartbeatResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
-        applied_end = request.current_metadata_offset + 1
-        membership.applied(broker.broker_id, applied_end)
-        if not broker.fenced:
-            self._confirmations.confirm_applied(broker.broker_id, applied_end)
-        caught_up = request.current_metadata_offset >= request.broker_epoch
-        next_ = await self._next(broker, request, caught_up)
-        for command in self._commands(broker, request, next_):
-            (answer,) = await self._api.submit([command])
-            if answer.code:
-                return BrokerHeartbeatResponse(error_code=broker_error(answer.code))
-        return BrokerHeartbeatResponse(
-            is_caught_up=caught_up,
-            is_fenced=next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW),
-            should_shut_down=next_ is NextState.SHUTDOWN_NOW,
+
+async def _next(members: Membership, broker: Broker, request: BrokerHeartbeatRequest, caught_up: bool) -> NextState:
+    """As `BrokerHeartbeatManager.calculateNextBrokerState`."""
+    if broker.fenced:
+        if request.want_shut_down or broker.leaving:
+            return NextState.SHUTDOWN_NOW
+        return (
+            NextState.UNFENCED if caught_up and not request.want_fence and members.may_unfence() else NextState.FENCED
         )
-
-    async def _next(self, broker: Broker, request: BrokerHeartbeatRequest, caught_up: bool) -> NextState:
-        """As `BrokerHeartbeatManager.calculateNextBrokerState`."""
-        membership = self._membership
-        if broker.fenced:
-            if request.want_shut_down or broker.leaving:
-                return NextState.SHUTDOWN_NOW
-            return (
-                NextState.UNFENCED
-                if caught_up and not request.want_fence and membership.may_unfence()
-                else NextState.FENCED
-            )
-        if broker.leaving:
-            return (
-                NextState.SHUTDOWN_NOW
-                if await membership.may_shut_down(broker.broker_id)
-                else NextState.CONTROLLED_SHUTDOWN
-            )
-        if request.want_fence:
-            return NextState.SHUTDOWN_NOW if request.want_shut_down else NextState.FENCED
-        if request.want_shut_down:
-            return NextState.CONTROLLED_SHUTDOWN if await membership.leads(broker.broker_id) else NextState.SHUTDOWN_NOW
-        return NextState.UNFENCED
-
-    def _commands(
-        self, broker: Broker, request: BrokerHeartbeatRequest, next_: NextState
-    ) -> Iterator[commands.MembershipCommand]:
-        """The commands that lead to the next state, in order."""
-        of: Registration = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
-        controller, broker_id = self._api.controller, broker.broker_id
-        offline = frozenset(request.offline_log_dirs)
-        online = tuple(each for each in broker.log_dirs if each not in offline)
-        if online != broker.log_dirs:
-            logger.warning("log directories failed", broker=broker_id, online=len(online))
-        cordoned = self._cordoned(broker, request, online)
-        if (online, cordoned) != (broker.log_dirs, broker.cordoned):
-            yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online, cordoned=cordoned)
-        if broker.fenced and next_ is NextState.UNFENCED:
-            yield commands.UnfenceBroker(**stamp(controller, "kraft"), **of, reason="caught up")
-        elif not broker.fenced and next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW):
-            reason = "controlled shutdown" if next_ is NextState.SHUTDOWN_NOW else "requested to be fenced"
-            yield commands.FenceBroker(**stamp(controller, "kraft"), **of, reason=reason)
-        elif not broker.leaving and next_ is NextState.CONTROLLED_SHUTDOWN:
-            yield commands.BeginShutdown(**stamp(controller, "kraft"), **of)
-
-    def _cordoned(
-        self, broker: Broker, request: BrokerHeartbeatRequest, online: tuple[bytes, ...]
-    ) -> tuple[bytes, ...]:
-        """The online directories that are cordoned. A broker reports null until it has caught up."""
-        level = self._membership.cluster.feature(METADATA_VERSION_FEATURE)
-        reported = request.cordoned_log_dirs
-        if reported is None or level < CORDONED_SINCE:
-            return broker.cordoned
-        requested = frozenset(reported)
-        return tuple(each for each in online if each in requested)
+    if broker.leaving:
+        return (
+            NextState.SHUTDOWN_NOW if await members.may_shut_down(broker.broker_id) else NextState.CONTROLLED_SHUTDOWN
+        )
+    if request.want_fence:
+        return NextState.SHUTDOWN_NOW if request.want_shut_down else NextState.FENCED
+    if request.want_shut_down:
+        return NextState.CONTROLLED_SHUTDOWN if await members.leads(broker.broker_id) else NextState.SHUTDOWN_NOW
+    return NextState.UNFENCED
 
 
-class UnregisterBrokerHandler:
-    def __init__(self, api: ControllerApi) -> None:
-        self._api = api
+def _commands(
+    api: ControllerApi, members: Membership, broker: Broker, request: BrokerHeartbeatRequest, next_: NextState
+) -> Iterator[commands.MembershipCommand]:
+    """The commands that lead to the next state, in order."""
+    of: Registration = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
+    controller, broker_id = api.controller, broker.broker_id
+    offline = frozenset(request.offline_log_dirs)
+    online = tuple(each for each in broker.log_dirs if each not in offline)
+    if online != broker.log_dirs:
+        logger.warning("log directories failed", broker=broker_id, online=len(online))
+    cordoned = _cordoned(members, broker, request, online)
+    if (online, cordoned) != (broker.log_dirs, broker.cordoned):
+        yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online, cordoned=cordoned)
+    if broker.fenced and next_ is NextState.UNFENCED:
+        yield commands.UnfenceBroker(**stamp(controller, "kraft"), **of, reason="caught up")
+    elif not broker.fenced and next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW):
+        reason = "controlled shutdown" if next_ is NextState.SHUTDOWN_NOW else "requested to be fenced"
+        yield commands.FenceBroker(**stamp(controller, "kraft"), **of, reason=reason)
+    elif not broker.leaving and next_ is NextState.CONTROLLED_SHUTDOWN:
+        yield commands.BeginShutdown(**stamp(controller, "kraft"), **of)
 
-    async def __call__(self, context: RequestContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """Remove the registration; a live broker registers again."""
-        broker_id = BrokerId(request.broker_id)
-        stamped, reason = stamp(self._api.controller, "kraft"), f"requested by {context.principal}"
-        (answer,) = await self._api.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
-        message = answer.message or None
-        if answer.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
-            message = f"Broker ID {broker_id} is not currently registered"
-        return UnregisterBrokerResponse(error_code=broker_error(answer.code), error_message=message)
+
+def _cordoned(
+    members: Membership, broker: Broker, request: BrokerHeartbeatRequest, online: tuple[bytes, ...]
+) -> tuple[bytes, ...]:
+    """The online directories that are cordoned. A broker reports null until it has caught up."""
+    level = members.cluster.feature(METADATA_VERSION_FEATURE)
+    reported = request.cordoned_log_dirs
+    if reported is None or level < CORDONED_SINCE:
+        return broker.cordoned
+    requested = frozenset(reported)
+    return tuple(each for each in online if each in requested)
+
+
+async def unregister_broker(
+    api: ControllerApi, context: RequestContext, request: UnregisterBrokerRequest
+) -> UnregisterBrokerResponse:
+    """Remove the registration; a live broker registers again."""
+    broker_id = BrokerId(request.broker_id)
+    stamped, reason = stamp(api.controller, "kraft"), f"requested by {context.principal}"
+    (answer,) = await api.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
+    message = answer.message or None
+    if answer.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+        message = f"Broker ID {broker_id} is not currently registered"
+    return UnregisterBrokerResponse(error_code=broker_error(answer.code), error_message=message)

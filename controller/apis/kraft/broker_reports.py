@@ -4,9 +4,7 @@ Broker epochs on the wire are offsets in the metadata log; the machine counts re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
+from controller.brokers.kraft.membership import Membership
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
@@ -29,19 +27,6 @@ from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from events.names import BrokerId, TopicId, TopicName
 
 
-class BrokerEpochs(Protocol):
-    """Converts broker epochs of requests to the machine's."""
-
-    def machine_epoch(self, broker_id: int, epoch: int) -> int:
-        """The machine's epoch of the registration with this wire epoch; an epoch that no broker has if it is unknown.
-        -1, any epoch, stays -1."""
-        ...
-
-    def is_unknown_directory(self, broker_id: int, directory: bytes) -> bool:
-        """True if the broker is known not to have this log directory."""
-        ...
-
-
 def broker_error(code: int) -> int:
     """The top-level error for a broker: NOT_CONTROLLER while the log cannot be written, so that the broker retries."""
     retry = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -52,65 +37,54 @@ EPOCHS_SINCE = 3
 """The version from which each member of the ISR has its epoch (KIP-903)."""
 
 
-class AlterPartitionHandler:
-    def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
-        self._api = api
-        self._epochs = epochs
-
-    async def __call__(self, context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Submit one command a topic, in portions; unknown topics are answered directly."""
-        if not self._api.grants(context, "ClusterAction"):
-            return AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        names = {topic.topic_id: self._api.store.durable_name_of(topic.topic_id) for topic in request.topics}
-        known = [(topic, topic.partitions) for topic in request.topics if names[topic.topic_id] is not None]
-        answers: dict[TopicName, list[PartitionAnswer]] = {}
-        for portion in in_portions(known):
-            for answer in await self._api.submit(self._commands(context, request, names, portion)):
-                if answer.code:
-                    return AlterPartitionResponse(error_code=broker_error(answer.code))
-                answers.setdefault(answer.topic_name, []).extend(answer.partitions)
-        topics = []
-        for topic in request.topics:
-            name = names[topic.topic_id]
-            parts = _unknown(topic) if name is None else answers[name]
-            topics.append(AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts))))
-        return AlterPartitionResponse(topics=tuple(topics))
-
-    def _commands(
-        self,
-        context: RequestContext,
-        request: AlterPartitionRequest,
-        names: Mapping[bytes, TopicName | None],
-        portion: Sequence[tuple[AlterPartitionTopic, Sequence[AlterPartitionData]]],
-    ) -> list[AlterPartition]:
-        stamped = stamp(self._api.controller, "isr")
-        return [
+async def alter_partition(
+    api: ControllerApi, members: Membership, context: RequestContext, request: AlterPartitionRequest
+) -> AlterPartitionResponse:
+    """Submit one command a topic, in portions; unknown topics are answered directly."""
+    found = {topic.topic_id: api.store.durable_name_of(topic.topic_id) for topic in request.topics}
+    names = {topic_id: name for topic_id, name in found.items() if name is not None}
+    known = [(topic, topic.partitions) for topic in request.topics if topic.topic_id in names]
+    epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
+    answers: dict[TopicName, list[PartitionAnswer]] = {}
+    for portion in in_portions(known):
+        stamped = stamp(api.controller, "isr")
+        commands = [
             AlterPartition(
                 **stamped,
-                topic=names[topic.topic_id] or TopicName(""),
+                topic=names[topic.topic_id],
                 topic_id=TopicId(topic.topic_id),
                 broker_id=BrokerId(request.broker_id),
-                broker_epoch=self._epochs.machine_epoch(request.broker_id, request.broker_epoch),
-                reports=tuple(self._report(one, context.api_version) for one in partitions),
+                broker_epoch=epoch,
+                reports=tuple(_report(members, one, context.api_version) for one in partitions),
             )
             for topic, partitions in portion
         ]
+        for answer in await api.submit(commands):
+            if answer.code:
+                return AlterPartitionResponse(error_code=broker_error(answer.code))
+            answers.setdefault(answer.topic_name, []).extend(answer.partitions)
+    topics = []
+    for topic in request.topics:
+        parts = answers[names[topic.topic_id]] if topic.topic_id in names else _unknown(topic)
+        topics.append(AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts))))
+    return AlterPartitionResponse(topics=tuple(topics))
 
-    def _report(self, one: AlterPartitionData, version: int) -> IsrReport:
-        if version >= EPOCHS_SINCE:
-            isr = tuple(BrokerId(member.broker_id) for member in one.new_isr_with_epochs)
-            epochs = tuple(
-                self._epochs.machine_epoch(member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs
-            )
-        else:
-            isr, epochs = tuple(BrokerId(member) for member in one.new_isr), ()
-        return IsrReport(
-            one.partition_index, isr, one.leader_epoch, one.partition_epoch, one.leader_recovery_state == 1, epochs
+
+def _report(members: Membership, one: AlterPartitionData, version: int) -> IsrReport:
+    if version >= EPOCHS_SINCE:
+        isr = tuple(BrokerId(member.broker_id) for member in one.new_isr_with_epochs)
+        epochs = tuple(
+            members.machine_epoch(member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs
         )
+    else:
+        isr, epochs = tuple(BrokerId(member) for member in one.new_isr), ()
+    return IsrReport(
+        one.partition_index, isr, one.leader_epoch, one.partition_epoch, one.leader_recovery_state == 1, epochs
+    )
 
 
-def _unknown(topic: AlterPartitionTopic) -> tuple[PartitionAnswer, ...]:
-    return tuple(PartitionAnswer(one.partition_index, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in topic.partitions)
+def _unknown(topic: AlterPartitionTopic) -> list[PartitionAnswer]:
+    return [PartitionAnswer(one.partition_index, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in topic.partitions]
 
 
 def _partition(answer: PartitionAnswer) -> AlterPartitionResult:
@@ -127,68 +101,50 @@ def _partition(answer: PartitionAnswer) -> AlterPartitionResult:
     )
 
 
-_Pair = tuple[int, bytes]
-"""A partition and the log directory of the broker's replica."""
 _Codes = dict[tuple[bytes, int], int]
 """The error code of each partition, by topic id and index."""
 
 
-class AssignReplicasToDirsHandler:
-    def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
-        self._api = api
-        self._epochs = epochs
-
-    async def __call__(
-        self, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
-    ) -> cluster.AssignReplicasToDirsResponse:
-        """Submit one command a topic, in portions."""
-        if not self._api.grants(context, "ClusterAction"):
-            return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        if any(
-            self._epochs.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories
-        ):
-            # A second process with the broker's id, which has read the broker's epoch from the metadata log. The two
-            # would overwrite each other's assignments for ever.
-            return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
-        codes: _Codes = {}
-        for portion in in_portions(_by_topic(request).items()):
-            commands = self._commands(request, portion)
-            for command, answer in zip(commands, await self._api.submit(commands), strict=True):
-                if answer.code:
-                    code = broker_error(answer.code)
-                    return cluster.AssignReplicasToDirsResponse(error_code=code)
-                codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
-        directories = tuple(
-            cluster.AssignReplicasDirectoryResult(
-                id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
-            )
-            for directory in request.directories
-        )
-        return cluster.AssignReplicasToDirsResponse(directories=directories)
-
-    def _commands(
-        self,
-        request: cluster.AssignReplicasToDirsRequest,
-        portion: Sequence[tuple[bytes, Sequence[_Pair]]],
-    ) -> list[AssignDirectories]:
-        stamped = stamp(self._api.controller, "directories")
-        epoch = self._epochs.machine_epoch(request.broker_id, request.broker_epoch)
-        return [
+async def assign_replicas_to_dirs(
+    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
+) -> cluster.AssignReplicasToDirsResponse:
+    """Submit one command a topic, in portions."""
+    if any(members.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories):
+        # A second process with the broker's id, which has read the broker's epoch from the metadata log. The two
+        # would overwrite each other's assignments for ever.
+        return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+    epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
+    codes: _Codes = {}
+    for portion in in_portions(_by_topic(request).items()):
+        stamped = stamp(api.controller, "directories")
+        commands = [
             AssignDirectories(
                 **stamped,
                 broker_id=BrokerId(request.broker_id),
                 broker_epoch=epoch,
                 # Missing topics are submitted too, so that a stale broker epoch is rejected as such.
-                topic=self._api.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
+                topic=api.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
                 topic_id=TopicId(topic_id),
                 directories=tuple(pairs),
             )
             for topic_id, pairs in portion
         ]
+        for command, answer in zip(commands, await api.submit(commands), strict=True):
+            if answer.code:
+                return cluster.AssignReplicasToDirsResponse(error_code=broker_error(answer.code))
+            codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
+    directories = tuple(
+        cluster.AssignReplicasDirectoryResult(
+            id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
+        )
+        for directory in request.directories
+    )
+    return cluster.AssignReplicasToDirsResponse(directories=directories)
 
 
-def _by_topic(request: cluster.AssignReplicasToDirsRequest) -> dict[bytes, list[_Pair]]:
-    found: dict[bytes, list[_Pair]] = {}
+def _by_topic(request: cluster.AssignReplicasToDirsRequest) -> dict[bytes, list[tuple[int, bytes]]]:
+    """By topic id: the partitions, each with the log directory of the broker's replica."""
+    found: dict[bytes, list[tuple[int, bytes]]] = {}
     for directory in request.directories:
         for topic in directory.topics:
             pairs = [(one.partition_index, directory.id_) for one in topic.partitions]
@@ -208,22 +164,15 @@ def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignR
     )
 
 
-class AllocateProducerIdsHandler:
-    def __init__(self, api: ControllerApi, epochs: BrokerEpochs) -> None:
-        self._api = api
-        self._epochs = epochs
-
-    async def __call__(
-        self, context: RequestContext, request: AllocateProducerIdsRequest
-    ) -> AllocateProducerIdsResponse:
-        if not self._api.grants(context, "ClusterAction"):
-            return AllocateProducerIdsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        command = AllocateProducerIds(
-            **stamp(self._api.controller, "producers"),
-            broker_id=BrokerId(request.broker_id),
-            broker_epoch=self._epochs.machine_epoch(request.broker_id, request.broker_epoch),
-        )
-        (answer,) = await self._api.submit([command])
-        if answer.code:
-            return AllocateProducerIdsResponse(error_code=broker_error(answer.code))
-        return AllocateProducerIdsResponse(producer_id_start=answer.number, producer_id_len=PRODUCER_IDS_PER_BLOCK)
+async def allocate_producer_ids(
+    api: ControllerApi, members: Membership, context: RequestContext, request: AllocateProducerIdsRequest
+) -> AllocateProducerIdsResponse:
+    command = AllocateProducerIds(
+        **stamp(api.controller, "producers"),
+        broker_id=BrokerId(request.broker_id),
+        broker_epoch=members.machine_epoch(request.broker_id, request.broker_epoch),
+    )
+    (answer,) = await api.submit([command])
+    if answer.code:
+        return AllocateProducerIdsResponse(error_code=broker_error(answer.code))
+    return AllocateProducerIdsResponse(producer_id_start=answer.number, producer_id_len=PRODUCER_IDS_PER_BLOCK)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any
 
@@ -41,40 +41,33 @@ class UnreadablePrincipal(Exception):
     """A principal that is not encoded as Kafka's default builder does; the message says why."""
 
 
-class EnvelopeHandler:
-    """Answers Envelope with the handlers of the listener; `may_forward` authorizes the broker."""
-
-    def __init__(self, handlers: Mapping[int, ApiHandler], may_forward: Callable[[RequestContext], bool]) -> None:
-        self._handlers = handlers
-        self._may_forward = may_forward
-
-    async def __call__(self, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-        """The response to the forwarded request, or an error of the envelope."""
-        if not self._may_forward(context):
-            return EnvelopeResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        try:
-            principal = read_principal(request.request_principal)
-            header = codec.parse_header(request.request_data)
-            api = self._handlers.get(header.api_key)
-            if api is None or header.api_key not in FORWARDABLE:
-                return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-            if not api.min_version <= header.api_version <= api.max_version:
-                return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
-            forwarded_request = await _read(header, request.request_data, api.elements_max)
-        except UnreadablePrincipal:
-            return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
-        except MalformedRequest:
+async def forward(
+    handlers: Mapping[int, ApiHandler], context: RequestContext, request: EnvelopeRequest
+) -> EnvelopeResponse:
+    """The response of the listener's `handlers` to the forwarded request, or an error of the envelope."""
+    try:
+        principal = read_principal(request.request_principal)
+        header = codec.parse_header(request.request_data)
+        api = handlers.get(header.api_key)
+        if api is None or header.api_key not in FORWARDABLE:
             return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-        host = _address(request.client_host_address)
-        client = ClientConnection(Session(principal=principal, host=host, listener=context.listener), host)
-        forwarded = RequestContext(
-            header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
-        )
-        answer = await _answer(api, forwarded, forwarded_request)
-        if answer is None:
-            return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-        frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
-        return EnvelopeResponse(response_data=frame[4:])
+        if not api.min_version <= header.api_version <= api.max_version:
+            return EnvelopeResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+        forwarded_request = await _read(header, request.request_data, api.elements_max)
+    except UnreadablePrincipal:
+        return EnvelopeResponse(error_code=PRINCIPAL_DESERIALIZATION_FAILURE)
+    except MalformedRequest:
+        return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    host = _address(request.client_host_address)
+    client = ClientConnection(Session(principal=principal, host=host, listener=context.listener), host)
+    forwarded = RequestContext(
+        header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
+    )
+    answer = await _answer(api, forwarded, forwarded_request)
+    if answer is None:
+        return EnvelopeResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+    return EnvelopeResponse(response_data=frame[4:])
 
 
 async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) -> Message:

@@ -54,8 +54,6 @@ class UpdateFeaturesHandler:
         self._registered = registered
 
     async def __call__(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-        if not self._api.grants(context, "Alter"):
-            return UpdateFeaturesResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         levels = dict(self._api.cluster.features)
         try:
             registered = await self._registered.all()

@@ -1,26 +1,24 @@
-"""The APIs of a controller listener in KRaft mode, for clients and for requests that brokers forward.
+"""The APIs of a controller listener in KRaft mode, for brokers, voters, clients, and requests that brokers forward.
 
-APIs that only brokers use (registration, heartbeats) and those of the quorum are passed in. Only the quorum's own APIs
-are answered while another controller leads."""
+Only the quorum's own APIs are answered while another controller leads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
-from controller.apis.kraft.broker_reports import (
-    AllocateProducerIdsHandler,
-    AlterPartitionHandler,
-    AssignReplicasToDirsHandler,
-    BrokerEpochs,
-)
-from controller.apis.kraft.envelope import EnvelopeHandler
-from controller.apis.kraft.partitions import (
-    AlterPartitionReassignmentsHandler,
-    ElectLeadersHandler,
-    ListReassignmentsHandler,
-)
+from controller.access.authorizer import Operation
+from controller.apis.cluster import DescribeControllersHandler
+from controller.apis.kraft.broker_life import heartbeat, register_broker, unregister_broker
+from controller.apis.kraft.broker_reports import allocate_producer_ids, alter_partition, assign_replicas_to_dirs
+from controller.apis.kraft.envelope import forward
+from controller.apis.kraft.features import UpdateFeaturesHandler
+from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
+from controller.apis.kraft.quorum import UnregisterControllerHandler, quorum_handler, register_controller
 from controller.apis.tables import UNEXPECTED_SASL, administration, descriptions, rows
+from controller.brokers.kraft.kraft_brokers import KraftBrokers
+from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
@@ -36,37 +34,90 @@ WAIT_MS_MAX = 25_000
 CONFIG_KINDS = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
 
 
-def kraft_listener(
-    api: ControllerApi,
-    epochs: BrokerEpochs,
-    of_brokers: Mapping[int, Handler],
-    of_quorum: Mapping[int, Handler],
-    versions_max: Mapping[str, int],
-    leads: Callable[[], bool],
-) -> dict[int, ApiHandler]:
-    """The table of a controller listener. `of_brokers` are handlers for brokers, `of_quorum` those that work on any
-    voter. Add ApiVersions with `with_api_versions`.
-    """
-    handlers: dict[int, Handler] = {
+_OF_QUORUM: Final[Mapping[int, Operation]] = {
+    ApiKey.VOTE: "ClusterAction",
+    ApiKey.BEGIN_QUORUM_EPOCH: "ClusterAction",
+    ApiKey.END_QUORUM_EPOCH: "ClusterAction",
+    ApiKey.FETCH: "ClusterAction",
+    ApiKey.FETCH_SNAPSHOT: "ClusterAction",
+    ApiKey.UPDATE_RAFT_VOTER: "ClusterAction",
+    ApiKey.DESCRIBE_QUORUM: "Describe",
+    ApiKey.ADD_RAFT_VOTER: "Alter",
+    ApiKey.REMOVE_RAFT_VOTER: "Alter",
+}
+"""The quorum's own APIs, which every voter answers, and the required operations on the cluster, as in Kafka
+(ControllerApis)."""
+_OF_LEADER: Final[Mapping[int, Operation]] = {
+    ApiKey.BROKER_REGISTRATION: "ClusterAction",
+    ApiKey.BROKER_HEARTBEAT: "ClusterAction",
+    ApiKey.CONTROLLER_REGISTRATION: "ClusterAction",
+    ApiKey.ALTER_PARTITION: "ClusterAction",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "ClusterAction",
+    ApiKey.ALLOCATE_PRODUCER_IDS: "ClusterAction",
+    ApiKey.ENVELOPE: "ClusterAction",
+    ApiKey.UNREGISTER_BROKER: "Alter",
+    ApiKey.UNREGISTER_CONTROLLER: "Alter",
+    ApiKey.UPDATE_FEATURES: "Alter",
+    ApiKey.ELECT_LEADERS: "Alter",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "Alter",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "Describe",
+}
+"""The required operations on the cluster of APIs that only a leader answers. Others check permissions themselves."""
+
+
+def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
+    """The table of a controller listener. Add ApiVersions with `with_api_versions`."""
+    members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
+    of_leader: dict[int, Handler] = {
         **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
         **descriptions(api),
-        ApiKey.ELECT_LEADERS: ElectLeadersHandler(api),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: AlterPartitionReassignmentsHandler(api),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: ListReassignmentsHandler(api),
-        ApiKey.ALTER_PARTITION: AlterPartitionHandler(api, epochs),
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: AssignReplicasToDirsHandler(api, epochs),
-        ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(api, epochs),
+        ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
+        ApiKey.BROKER_HEARTBEAT: partial(heartbeat, api, members, brokers.confirmations),
+        ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
+        ApiKey.CONTROLLER_REGISTRATION: partial(register_controller, node, registered),
+        ApiKey.UNREGISTER_CONTROLLER: UnregisterControllerHandler(
+            node, registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
+        ),
+        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, registered),
+        ApiKey.ALTER_PARTITION: partial(alter_partition, api, members),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(assign_replicas_to_dirs, api, members),
+        ApiKey.ALLOCATE_PRODUCER_IDS: partial(allocate_producer_ids, api, members),
+        ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
         ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
         ApiKey.RENEW_DELEGATION_TOKEN: reject_token_change,
         ApiKey.EXPIRE_DELEGATION_TOKEN: reject_token_change,
-        **of_brokers,
     }
-    led = {key: _of_leader(key, handle, leads) for key, handle in handlers.items()}
-    table = rows({**led, **of_quorum, **UNEXPECTED_SASL}, versions_max)
-    envelope = EnvelopeHandler(table, lambda context: api.grants(context, "ClusterAction"))
-    row = APIS[ApiKey.ENVELOPE]
-    table[ApiKey.ENVELOPE] = ApiHandler(row.min_version, row.max_version, _of_leader(ApiKey.ENVELOPE, envelope, leads))
+    of_quorum = quorum_handler(api, node, brokers.replication, brokers.clock)
+
+    def led(key: int, handle: Handler) -> Handler:
+        return _of_leader(key, _permitted(api, key, handle), lambda: brokers.replication.leads)
+
+    handlers = {
+        **{key: led(key, handle) for key, handle in of_leader.items()},
+        **{key: _permitted(api, key, of_quorum) for key in _OF_QUORUM},
+        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
+        **UNEXPECTED_SASL,
+    }
+    table = rows(handlers, versions_max)
+    table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, partial(forward, table))}, versions_max)
     return table
+
+
+def _permitted(api: ControllerApi, key: int, handle: Handler) -> Handler:
+    """Require the API's operation on the cluster; other clients get a response with the error code."""
+    operation, response = {**_OF_QUORUM, **_OF_LEADER}.get(key), APIS[key].response
+    if operation is None:
+        return handle
+
+    async def answer(context: RequestContext, request: Any) -> Any:
+        if not api.grants(context, operation):
+            return response(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        answered: Any = handle(context, request)
+        return await answered if isinstance(answered, Awaitable) else answered
+
+    return answer
 
 
 def _of_leader(key: int, handle: Handler, leads: Callable[[], bool]) -> Handler:

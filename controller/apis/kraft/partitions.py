@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from controller.apis import origin_of
 from controller.apis.limits import slices
-from controller.controller_api import ControllerApi, Reply, in_portions
+from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import topics as topics_messages
 from controller.kafka.messages.topics import (
@@ -34,82 +34,57 @@ UNCLEAN = 1
 PREFERRED = 0
 
 
-class ElectLeadersHandler:
-    def __init__(self, api: ControllerApi) -> None:
-        self._api = api
-
-    async def __call__(
-        self, context: RequestContext, request: topics_messages.ElectLeadersRequest
-    ) -> topics_messages.ElectLeadersResponse:
-        """Elect a leader for each partition. For null, all partitions, results of ELECTION_NOT_NEEDED are left out."""
-        if not self._api.grants(context, "Alter"):
-            return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        if request.election_type not in (PREFERRED, UNCLEAN):
-            return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
-        results: list[topics_messages.ReplicaElectionResult] = []
-        everything = request.topic_partitions is None
-        for portion in in_portions(self._requested(request)):
-            answers = await self._elect(context, portion, request.election_type == UNCLEAN)
-            results += (_election_result(answer, everything) for answer in answers)
-        return topics_messages.ElectLeadersResponse(replica_election_results=_merged(results))
-
-    def _requested(self, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
-        if request.topic_partitions is not None:
-            merged: dict[str, list[int]] = {}
-            for topic in request.topic_partitions:
-                merged.setdefault(topic.topic, []).extend(topic.partitions)
-            yield from merged.items()
-            return
-        for topics in topic_slices(lambda: self._api.store):
-            for each in topics:
-                yield each.name, range(len(each.partitions))
-
-    async def _elect(
-        self, context: RequestContext, requested: Sequence[tuple[str, Sequence[int]]], unclean: bool
-    ) -> Reply:
-        origin = origin_of(self._api, context)
-        return await self._api.submit(
-            [
-                ElectLeaders(
-                    **origin,
-                    topic=TopicName(name),
-                    partitions=tuple(partitions),
-                    unclean=unclean,
-                    api="ElectLeaders",
-                    api_version=context.api_version,
-                )
-                for name, partitions in requested
-            ]
+async def elect_leaders(
+    api: ControllerApi, context: RequestContext, request: topics_messages.ElectLeadersRequest
+) -> topics_messages.ElectLeadersResponse:
+    """Elect a leader for each partition. For null, all partitions, results of ELECTION_NOT_NEEDED are left out."""
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        return topics_messages.ElectLeadersResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+    results: dict[str, list[topics_messages.ElectionPartitionResult]] = {}
+    everything = request.topic_partitions is None
+    for portion in in_portions(_requested(api, request)):
+        origin = origin_of(api, context)
+        commands = [
+            ElectLeaders(
+                **origin,
+                topic=TopicName(name),
+                partitions=tuple(partitions),
+                unclean=request.election_type == UNCLEAN,
+                api="ElectLeaders",
+                api_version=context.api_version,
+            )
+            for name, partitions in portion
+        ]
+        for answer in await api.submit(commands):
+            results.setdefault(answer.topic_name, []).extend(_election_results(answer, everything))
+    return topics_messages.ElectLeadersResponse(
+        replica_election_results=tuple(
+            topics_messages.ReplicaElectionResult(topic=topic, partition_result=tuple(each))
+            for topic, each in results.items()
         )
-
-
-def _merged(
-    results: Iterable[topics_messages.ReplicaElectionResult],
-) -> tuple[topics_messages.ReplicaElectionResult, ...]:
-    """Merge the results of topics that were split over portions."""
-    by_topic: dict[str, list[topics_messages.ElectionPartitionResult]] = {}
-    for result in results:
-        by_topic.setdefault(result.topic, []).extend(result.partition_result)
-    return tuple(
-        topics_messages.ReplicaElectionResult(topic=topic, partition_result=tuple(each))
-        for topic, each in by_topic.items()
     )
 
 
-def _election_result(answer: Answer, everything: bool) -> topics_messages.ReplicaElectionResult:
-    not_needed = int(ErrorCode.ELECTION_NOT_NEEDED)
-    return topics_messages.ReplicaElectionResult(
-        topic=answer.topic_name,
-        partition_result=tuple(
-            topics_messages.ElectionPartitionResult(
+def _requested(api: ControllerApi, request: topics_messages.ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+    if request.topic_partitions is not None:
+        merged: dict[str, list[int]] = {}
+        for topic in request.topic_partitions:
+            merged.setdefault(topic.topic, []).extend(topic.partitions)
+        yield from merged.items()
+        return
+    for topics in topic_slices(lambda: api.store):
+        for each in topics:
+            yield each.name, range(len(each.partitions))
+
+
+def _election_results(answer: Answer, everything: bool) -> Iterator[topics_messages.ElectionPartitionResult]:
+    for one in answer.partitions:
+        if not (everything and one.code == ErrorCode.ELECTION_NOT_NEEDED):
+            yield topics_messages.ElectionPartitionResult(
                 partition_id=one.partition,
                 error_code=answer.code or one.code,
                 error_message=answer.message or one.message or None,
             )
-            for one in answer.partitions
-            if not (everything and one.code == not_needed)
-        ),
-    )
 
 
 TOPICS_PER_SLICE = 200
@@ -117,48 +92,34 @@ NO_FACTOR_CHECK_BEFORE = 1
 """The version from which a request can forbid changes of the replication factor (KIP-860)."""
 
 
-class AlterPartitionReassignmentsHandler:
-    def __init__(self, api: ControllerApi) -> None:
-        self._api = api
-
-    async def __call__(
-        self, context: RequestContext, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        """Start, change or cancel the reassignment of each partition."""
-        allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
-        if not self._api.grants(context, "Alter"):
-            code = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            return AlterPartitionReassignmentsResponse(error_code=code, allow_replication_factor_change=allowed)
-        requested: dict[str, list[Reassignment]] = {}
-        for topic in request.topics:
-            requested.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
-        answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in requested}
-        for portion in in_portions(requested.items()):
-            reply = await self._api.submit(self._commands(context, portion, allowed))
-            for answer, (name, reassignments) in zip(reply, portion, strict=True):
-                answers[name] += _responses(answer, reassignments)
-        return AlterPartitionReassignmentsResponse(
-            responses=tuple(
-                ReassignableTopicResponse(name=name, partitions=tuple(each)) for name, each in answers.items()
-            ),
-            allow_replication_factor_change=allowed,
-        )
-
-    def _commands(
-        self, context: RequestContext, portion: Sequence[tuple[str, Sequence[Reassignment]]], other_factors: bool
-    ) -> list[ReassignPartitions]:
-        origin = origin_of(self._api, context)
-        return [
+async def alter_partition_reassignments(
+    api: ControllerApi, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    """Start, change or cancel the reassignment of each partition."""
+    allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
+    requested: dict[str, list[Reassignment]] = {}
+    for topic in request.topics:
+        requested.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
+    answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in requested}
+    for portion in in_portions(requested.items()):
+        origin = origin_of(api, context)
+        commands = [
             ReassignPartitions(
                 **origin,
                 topic=TopicName(name),
                 reassignments=tuple(reassignments),
-                other_factors=other_factors,
+                other_factors=allowed,
                 api="AlterPartitionReassignments",
                 api_version=context.api_version,
             )
             for name, reassignments in portion
         ]
+        for answer, (name, reassignments) in zip(await api.submit(commands), portion, strict=True):
+            answers[name] += _responses(answer, reassignments)
+    return AlterPartitionReassignmentsResponse(
+        responses=tuple(ReassignableTopicResponse(name=name, partitions=tuple(each)) for name, each in answers.items()),
+        allow_replication_factor_change=allowed,
+    )
 
 
 def _reassignment(one: ReassignablePartition) -> Reassignment:
@@ -179,33 +140,26 @@ def _responses(answer: Answer, requested: Sequence[Reassignment]) -> Iterator[Re
         )
 
 
-class ListReassignmentsHandler:
-    def __init__(self, api: ControllerApi) -> None:
-        self._api = api
-
-    async def __call__(
-        self, context: RequestContext, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        """The ongoing reassignments of all topics (null) or of named partitions."""
-        if not self._api.grants(context, "Describe"):
-            return ListPartitionReassignmentsResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        if request.topics is None:
-            found: list[OngoingTopicReassignment] = []
-            for topics in topic_slices(lambda: self._api.store):
-                found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
-                await asyncio.sleep(0)
-        else:
-            found = []
-            for part in slices(request.topics, TOPICS_PER_SLICE):
-                known = [(self._api.topic(one.name), one.partition_indexes) for one in part]
-                found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
-                await asyncio.sleep(0)
-        return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
+async def list_reassignments(
+    api: ControllerApi, context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The ongoing reassignments of all topics (null) or of named partitions."""
+    found: list[OngoingTopicReassignment] = []
+    if request.topics is None:
+        for topics in topic_slices(lambda: api.store):
+            found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
+            await asyncio.sleep(0)
+    else:
+        for part in slices(request.topics, TOPICS_PER_SLICE):
+            known = [(api.topic(one.name), one.partition_indexes) for one in part]
+            found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
+            await asyncio.sleep(0)
+    return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
 
 
 def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> OngoingTopicReassignment:
     partitions = [
-        (index, topic.partitions[index])
+        (index, topic.partitions[index], replica_metadata_of(topic.partitions[index]))
         for index in indexes
         if 0 <= index < len(topic.partitions) and is_reassigned(topic.partitions[index])
     ]
@@ -215,9 +169,9 @@ def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> OngoingTopicReassignment
             OngoingPartitionReassignment(
                 partition_index=index,
                 replicas=partition.replicas,
-                adding_replicas=replica_metadata_of(partition).adding,
-                removing_replicas=replica_metadata_of(partition).removing,
+                adding_replicas=metadata.adding,
+                removing_replicas=metadata.removing,
             )
-            for index, partition in partitions
+            for index, partition, metadata in partitions
         ),
     )

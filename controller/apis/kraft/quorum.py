@@ -4,12 +4,11 @@ controllers (KIP-919, KIP-1312)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
 
-from controller.access.authorizer import Operation
 from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, BrokenBatch
@@ -21,7 +20,7 @@ from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.messages import Message
 from controller.kafka.messages.cluster import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -31,45 +30,19 @@ from controller.kafka.messages.cluster import (
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
 
-
-def needing(api: ControllerApi, operation: Operation, handle: Handler, response: Callable[..., Message]) -> Handler:
-    """Require `operation` on the cluster; other clients get `response` with the error code."""
-
-    async def answer(context: RequestContext, request: Any) -> Any:
-        if not api.grants(context, operation):
-            return response(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        answered: Any = handle(context, request)
-        return await answered if isinstance(answered, Awaitable) else answered
-
-    return answer
-
-
 LOGGED_EVERY_S: Final = 30.0
 """The interval between log lines of the same rejection: rejected nodes retry every few milliseconds."""
 _DIVERGES: Final = 0
 _LOGGED_MAX: Final = 1000
 """The most rejections to remember; above it all are forgotten."""
 
-_NEEDS: Final[Mapping[ApiKey, Operation]] = {
-    ApiKey.VOTE: "ClusterAction",
-    ApiKey.BEGIN_QUORUM_EPOCH: "ClusterAction",
-    ApiKey.END_QUORUM_EPOCH: "ClusterAction",
-    ApiKey.FETCH: "ClusterAction",
-    ApiKey.FETCH_SNAPSHOT: "ClusterAction",
-    ApiKey.UPDATE_RAFT_VOTER: "ClusterAction",
-    ApiKey.DESCRIBE_QUORUM: "Describe",
-    ApiKey.ADD_RAFT_VOTER: "Alter",
-    ApiKey.REMOVE_RAFT_VOTER: "Alter",
-}
-"""The required operations on the cluster, as in Kafka (ControllerApis)."""
-
 logger = structlog.get_logger("topicwright.kraft")
 
 
-def quorum_handlers(
+def quorum_handler(
     api: ControllerApi, node: QuorumNode, replication: QuorumReplication, clock: Callable[[], float]
-) -> dict[int, Handler]:
-    """The handlers of one voter. `clock` gives seconds and only goes forward."""
+) -> Handler:
+    """The handler of the quorum's requests to one voter. `clock` gives seconds and only goes forward."""
     rejected = RejectedFetches(api.cluster_id, clock)
 
     async def answer(context: RequestContext, request: Any) -> Message:
@@ -85,7 +58,7 @@ def quorum_handlers(
             rejected.on_response(context, request, response)
         return response
 
-    return {key: needing(api, operation, answer, APIS[key].response) for key, operation in _NEEDS.items()}
+    return answer
 
 
 def _names_a_broker(api: ControllerApi, request: Message) -> bool:
@@ -141,41 +114,29 @@ UNREGISTERED_SINCE: Final = 33
 """4.4-IV2: the metadata.version from which a registration can be removed."""
 
 
-class ControllerRegistrationHandler:
-    """Appends the registration to the metadata log; nothing is decided by it.
+async def register_controller(
+    node: QuorumNode, registered: RegisteredControllers, _: RequestContext, request: ControllerRegistrationRequest
+) -> ControllerRegistrationResponse:
+    """Append the registration to the metadata log; nothing is decided by it.
 
     A node may register if it votes, has fetched the metadata log, or is already registered.
     """
-
-    def __init__(self, node: QuorumNode, registered: RegisteredControllers) -> None:
-        self._node = node
-        self._registered = registered
-
-    async def __call__(
-        self, _: RequestContext, request: ControllerRegistrationRequest
-    ) -> ControllerRegistrationResponse:
-        if len(request.listeners) > NAMED_MAX or len(request.features) > NAMED_MAX:
-            return ControllerRegistrationResponse(
-                error_code=int(ErrorCode.INVALID_REQUEST), error_message=f"more than {NAMED_MAX} listeners or features"
-            )
-        node_id = request.controller_id
-        try:
-            if not self._follows(node_id) and node_id not in await self._registered.all():
-                return ControllerRegistrationResponse(
-                    error_code=int(ErrorCode.INVALID_REQUEST),
-                    error_message=f"node {node_id} does not vote, is not registered, and has not fetched the metadata "
-                    "log",
-                )
-            await self._node.committed(self._node.append([(None, encode_record(controller_record(request)))]))
-        except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # a full or damaged disk: the client retries
-            return ControllerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-        return ControllerRegistrationResponse()
-
-    def _follows(self, node_id: int) -> bool:
-        quorum = self._node.quorum
-        return node_id in quorum.voters.by_id or (
-            quorum.leading is not None and quorum.leading.progress.end_of(node_id) > 0
+    if len(request.listeners) > NAMED_MAX or len(request.features) > NAMED_MAX:
+        return ControllerRegistrationResponse(
+            error_code=int(ErrorCode.INVALID_REQUEST), error_message=f"more than {NAMED_MAX} listeners or features"
         )
+    node_id, quorum = request.controller_id, node.quorum
+    try:
+        has_fetched = quorum.leading is not None and quorum.leading.progress.end_of(node_id) > 0
+        if not has_fetched and node_id not in quorum.voters.by_id and node_id not in await registered.all():
+            return ControllerRegistrationResponse(
+                error_code=int(ErrorCode.INVALID_REQUEST),
+                error_message=f"node {node_id} does not vote, is not registered, and has not fetched the metadata log",
+            )
+        await node.committed(node.append([(None, encode_record(controller_record(request)))]))
+    except (NotLeader, OSError, BrokenBatch, MalformedRecord):  # a full or damaged disk: the client retries
+        return ControllerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+    return ControllerRegistrationResponse()
 
 
 class UnregisterControllerHandler:

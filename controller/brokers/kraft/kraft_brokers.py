@@ -178,7 +178,7 @@ class KraftBrokers:
     ) -> None:
         self.projector, self.node, self.replication = projector, node, replication
         self._options = options
-        self._clock = clock
+        self.clock = clock
         self.on_lead: Callable[[], None] = lambda: None
         """Called when this process becomes leader."""
         self.unreadable = UnreadableConfigs()
@@ -195,7 +195,7 @@ class KraftBrokers:
         self._controller = controller
         projector.existing_topics = lambda: chain.from_iterable(topic_slices(lambda: controller.store))
         self.membership = Membership(
-            controller, projector, self.replication, options.session_timeout_ms / 1000, self._clock
+            controller, projector, self.replication, options.session_timeout_ms / 1000, self.clock
         )
         self.confirmations = Confirmations(controller, self.replication.applied)
         self._readiness = Readiness(controller, self._fetched_by, self.confirmations.confirm)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller.apis.kraft.envelope import EnvelopeHandler, UnreadablePrincipal, read_principal
+from controller.apis.kraft.envelope import UnreadablePrincipal, forward, read_principal
 from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
@@ -44,11 +44,10 @@ class Deleting:
         return DeleteTopicsResponse(responses=(DeletableTopicResult(name="t", error_code=3),))
 
 
-def answer(handler: Any, data: bytes, principal: bytes | None = ANN, *, allowed: bool = True) -> EnvelopeResponse:
+def answer(handler: Any, data: bytes, principal: bytes | None = ANN) -> EnvelopeResponse:
     table = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, handler), int(ApiKey.METADATA): ApiHandler(0, 13, handler)}
-    envelope = EnvelopeHandler(table, lambda _: allowed)
     request = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=b"\x7f\0\0\x01")
-    return asyncio.run(envelope(BROKER, request))
+    return asyncio.run(forward(table, BROKER, request))
 
 
 def test_envelope_responds_as_to_the_client_itself() -> None:
@@ -67,22 +66,21 @@ def test_envelope_responds_as_to_the_client_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "principal", "allowed", "code"),
+    ("data", "principal", "code"),
     [
-        (DELETION, ANN, False, 31),
-        (DELETION, None, True, 97),
-        (DELETION, b"\0\x01\x05User\x04ann\0\0", True, 97),
-        (frame(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest()), ANN, True, 35),
-        (frame(ApiKey.METADATA, 12, MetadataRequest()), ANN, True, 42),
-        (struct.pack(">hhih", 999, 0, 1, -1), ANN, True, 42),
-        (DELETION[:14], ANN, True, 42),
-        (b"", ANN, True, 42),
+        (DELETION, None, 97),
+        (DELETION, b"\0\x01\x05User\x04ann\0\0", 97),
+        (frame(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest()), ANN, 35),
+        (frame(ApiKey.METADATA, 12, MetadataRequest()), ANN, 42),
+        (struct.pack(">hhih", 999, 0, 1, -1), ANN, 42),
+        (DELETION[:14], ANN, 42),
+        (b"", ANN, 42),
     ],
-    ids=["who-may-not", "no-principal", "other-principal", "version", "not-forwarded", "unknown", "cut", "empty"],
+    ids=["no-principal", "other-principal", "version", "not-forwarded", "unknown", "cut", "empty"],
 )
-def test_envelope_errors(data: bytes, principal: bytes | None, allowed: bool, code: int) -> None:
+def test_envelope_errors(data: bytes, principal: bytes | None, code: int) -> None:
     deleting = Deleting()
-    reply = answer(deleting, data, principal, allowed=allowed)
+    reply = answer(deleting, data, principal)
     assert (reply.error_code, reply.response_data, deleting.requests) == (code, None, [])
 
 
@@ -102,11 +100,11 @@ async def test_large_forwarded_request_is_decoded_in_a_thread(monkeypatch: pytes
         return read_request(*args)
 
     monkeypatch.setattr(codec, "read_request", read)
-    envelope = EnvelopeHandler({int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting)}, lambda _: True)
+    table = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting)}
     for names in (10, 10_000):
         inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
         request = EnvelopeRequest(request_data=inside, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
-        assert (await envelope(BROKER, request)).error_code == 0
+        assert (await forward(table, BROKER, request)).error_code == 0
     assert [reader is threading.main_thread() for reader in readers] == [True, False]
     assert [len(request.topic_names) for _, request in deleting.requests] == [10, 10_000]
 
@@ -117,7 +115,7 @@ async def test_forwarded_request_has_the_element_limit_of_a_client(names: int) -
     handlers = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting, elements_max=99)}
     inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
     request = EnvelopeRequest(request_data=inside, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
-    reply = await EnvelopeHandler(handlers, lambda _: True)(BROKER, request)
+    reply = await forward(handlers, BROKER, request)
     assert (reply.error_code, deleting.requests) == (42, [])
 
 

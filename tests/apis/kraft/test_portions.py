@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -11,8 +12,8 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.broker_reports import AlterPartitionHandler, AssignReplicasToDirsHandler
-from controller.apis.kraft.partitions import AlterPartitionReassignmentsHandler, ElectLeadersHandler
+from controller.apis.kraft.broker_reports import alter_partition, assign_replicas_to_dirs
+from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey, cluster, topics
@@ -59,9 +60,6 @@ class ControllerApi:
         self.store = self
         self.sizes: list[int] = []
 
-    def grants(self, _: RequestContext, __: str) -> bool:
-        return True
-
     def durable_name_of(self, topic_id: bytes) -> TopicName | None:
         return self.topic.name if topic_id == self.topic.topic_id else None
 
@@ -95,7 +93,7 @@ def test_alter_partition_in_portions() -> None:
     request = cluster.AlterPartitionRequest(
         broker_id=api.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
     )
-    response = answer(AlterPartitionHandler(api, epochs), ApiKey.ALTER_PARTITION, 2, request)  # type: ignore[arg-type]
+    response = answer(partial(alter_partition, api, epochs), ApiKey.ALTER_PARTITION, 2, request)
     check(api)
     assert response.error_code == 0
     (answered,) = response.topics
@@ -110,7 +108,7 @@ def test_elect_leaders_in_portions(everything: bool) -> None:
     api = ControllerApi()
     named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
     request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
-    response = answer(ElectLeadersHandler(api), ApiKey.ELECT_LEADERS, 2, request)  # type: ignore[arg-type]
+    response = answer(partial(elect_leaders, api), ApiKey.ELECT_LEADERS, 2, request)
     check(api)
     (result,) = response.replica_election_results
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
@@ -120,7 +118,7 @@ def test_reassignments_in_portions() -> None:
     api = ControllerApi()
     wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
     request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
-    handler = AlterPartitionReassignmentsHandler(api)  # type: ignore[arg-type]
+    handler = partial(alter_partition_reassignments, api)
     response = answer(handler, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
     check(api)
     (answered,) = response.responses
@@ -138,7 +136,7 @@ def test_assign_replicas_to_dirs_in_portions() -> None:
     request = cluster.AssignReplicasToDirsRequest(
         broker_id=1, broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch, directories=(directory,)
     )
-    handler = AssignReplicasToDirsHandler(api, epochs)  # type: ignore[arg-type]
+    handler = partial(assign_replicas_to_dirs, api, epochs)
     response = answer(handler, ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request)
     check(api)
     assert response.error_code == 0

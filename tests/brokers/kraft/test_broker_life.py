@@ -10,8 +10,8 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from controller.apis.kraft.broker_life import BrokerHeartbeatHandler, BrokerRegistrationHandler
-from controller.apis.kraft.broker_reports import AssignReplicasToDirsHandler, BrokerEpochs
+from controller.apis.kraft.broker_life import heartbeat, register_broker
+from controller.apis.kraft.broker_reports import assign_replicas_to_dirs
 from controller.brokers.kraft.features import features_at, shared_metadata_version
 from controller.brokers.kraft.membership import Membership, Sessions
 from controller.brokers.kraft.readiness import AppliedOffsets
@@ -189,10 +189,8 @@ def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() ->
 
 
 def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
-    api: Any = Granting()
-    handler = AssignReplicasToDirsHandler(api, cast("BrokerEpochs", membership_with(ONE)))
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id_=TWO),))
-    answer = asyncio.run(handler(RequestContext(73, 0), request))
+    answer = asyncio.run(assign_replicas_to_dirs(Mock(), membership_with(ONE), RequestContext(73, 0), request))
     assert answer.error_code == 77, "the broker retries with back-off"
 
 
@@ -235,20 +233,13 @@ def test_a_leading_broker_is_fenced_before_it_registers_again() -> None:
     members, api = membership(fenced=False), Submitting()
     members.has_session.return_value = False
     members.leads.return_value = True
-    handler = BrokerRegistrationHandler(cast("ControllerApi", api), members)
-    response = asyncio.run(handler(RequestContext(62, 4), registration(incarnation_id=TWO)))
+    request = registration(incarnation_id=TWO)
+    response = asyncio.run(register_broker(cast("ControllerApi", api), members, RequestContext(62, 4), request))
     assert response.error_code == 41, "it tries again when others lead"
     assert [type(each) for each in api.commands] == [FenceBroker]
 
 
-class Granting:
-    """An API port that grants every permission and decides nothing."""
-
-    def grants(self, _: RequestContext, operation: str) -> bool:
-        return operation == "ClusterAction"
-
-
-class Submitting(Granting):
+class Submitting:
     """An API port that answers every command the same way."""
 
     cluster_id = "cluster"
@@ -286,8 +277,8 @@ def test_a_registration_is_answered_by_its_decision(
     code: int, number: int, response: BrokerRegistrationResponse
 ) -> None:
     api = Submitting(code, number)
-    handler = BrokerRegistrationHandler(cast("ControllerApi", api), membership())
-    assert asyncio.run(handler(RequestContext(62, 4), registration())) == response
+    registering = register_broker(cast("ControllerApi", api), membership(), RequestContext(62, 4), registration())
+    assert asyncio.run(registering) == response
     (command,) = api.commands
     assert isinstance(command, RegisterBroker)
 
@@ -295,8 +286,7 @@ def test_a_registration_is_answered_by_its_decision(
 @pytest.mark.parametrize(("code", "error_code", "is_fenced"), [(0, 0, False), (56, 41, True)])
 def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
     api = Submitting(code)
-    handler = BrokerHeartbeatHandler(cast("ControllerApi", api), membership(), Mock())
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=41, current_metadata_offset=50)
-    response = asyncio.run(handler(RequestContext(63, 1), request))
+    response = asyncio.run(heartbeat(cast("ControllerApi", api), membership(), Mock(), RequestContext(63, 1), request))
     assert (response.error_code, response.is_fenced) == (error_code, is_fenced)
     assert [type(each) for each in api.commands] == [UnfenceBroker]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.apis.kraft.features import UpdateFeaturesHandler
-from controller.apis.kraft.quorum import ControllerRegistrationHandler
+from controller.apis.kraft.quorum import register_controller
 from controller.brokers.kraft.log import projection, projector
 from controller.brokers.kraft.log.batches import RecordBatch, decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
@@ -174,7 +175,7 @@ async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: py
     async with alone(tmp_path) as desk:
         api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
-        registering = ControllerRegistrationHandler(desk.node, desk.replication.registered)
+        registering = partial(register_controller, desk.node, desk.replication.registered)
         request = controller_registration(desk.seat.voter, b"i" * 16, 0)
         with monkeypatch.context() as patch:
             fill(desk, patch)

@@ -4,6 +4,7 @@ freed, and can be unregistered (KIP-1312)."""
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.apis.kraft.features import UpdateFeaturesHandler
-from controller.apis.kraft.quorum import ControllerRegistrationHandler, UnregisterControllerHandler
+from controller.apis.kraft.quorum import UnregisterControllerHandler, register_controller
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, features_at
 from controller.brokers.kraft.kraft_brokers import Checks, KraftOptions
 from controller.brokers.kraft.log import metadata_records as kinds
@@ -120,7 +121,7 @@ async def test_a_topicwright_leader_rejects_the_same_levels_as_kafka_and_unblock
     tmp_path: Path,
 ) -> None:
     async with alone(tmp_path) as desk:
-        register = ControllerRegistrationHandler(desk.node, desk.replication.registered)
+        register = partial(register_controller, desk.node, desk.replication.registered)
 
         async def registers(request: ControllerRegistrationRequest) -> int:
             return (await register(RequestContext(70, 0), request)).error_code
