@@ -55,40 +55,31 @@ def refusal(
         )
     if request.is_migrating_zk_broker:
         return Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, "brokers in ZooKeeper mode cannot register")
-    return (
-        _out_of_bounds(request)
-        or _bad_directories(request, cluster.brokers.values())
-        or _unsupported(request, dict(cluster.features))
-    )
+    why = _invalid(request, cluster.brokers.values())
+    if why is not None:
+        return Refused(ErrorCode.INVALID_REGISTRATION, why)
+    return _unsupported(request, dict(cluster.features))
 
 
-def _out_of_bounds(request: BrokerRegistrationRequest) -> Refused | None:
-    if request.broker_id < 0:
-        return Refused(ErrorCode.INVALID_REGISTRATION, f"invalid broker id {request.broker_id}")
-    if not request.listeners:
-        return Refused(ErrorCode.INVALID_REGISTRATION, "the broker has no listeners")
-    if max(len(request.listeners), len(request.features)) > NAMED_MAX or len(request.log_dirs) > DIRECTORIES_MAX:
-        return Refused(
-            ErrorCode.INVALID_REGISTRATION,
-            f"more than {NAMED_MAX} listeners or features, or more than {DIRECTORIES_MAX} log directories",
-        )
-    return None
-
-
-def _bad_directories(request: BrokerRegistrationRequest, brokers: Iterable[Broker]) -> Refused | None:
+def _invalid(request: BrokerRegistrationRequest, brokers: Iterable[Broker]) -> str | None:
     directories = request.log_dirs
+    if request.broker_id < 0:
+        return f"invalid broker id {request.broker_id}"
+    if not request.listeners:
+        return "the broker has no listeners"
+    if max(len(request.listeners), len(request.features)) > NAMED_MAX or len(directories) > DIRECTORIES_MAX:
+        return f"more than {NAMED_MAX} listeners or features, or more than {DIRECTORIES_MAX} log directories"
     if not directories:
-        return Refused(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+        return "No directories specified in request"
     if any(directory in RESERVED_DIRECTORIES for directory in directories):
-        return Refused(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+        return "Reserved directory ID in request"
     distinct = set(directories)
     if len(distinct) != len(directories):
-        return Refused(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+        return "Duplicate directory ID in request"
     for broker in brokers:
         shared = distinct.intersection(broker.log_dirs) if broker.broker_id != request.broker_id else ()
         if shared:
-            why = f"Broker {broker.broker_id} is already registered with directory {min(shared).hex()}"
-            return Refused(ErrorCode.INVALID_REGISTRATION, why)
+            return f"Broker {broker.broker_id} is already registered with directory {min(shared).hex()}"
     return None
 
 
@@ -127,6 +118,6 @@ def controller_record(request: cluster_messages.ControllerRegistrationRequest) -
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         zk_migration_ready=request.zk_migration_ready,
-        end_points=msgspec.convert(request.listeners, tuple[kinds.BrokerEndpoint, ...], from_attributes=True),
-        features=msgspec.convert(request.features, tuple[kinds.BrokerFeature, ...], from_attributes=True),
+        end_points=request.listeners,
+        features=request.features,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -34,12 +34,13 @@ class Outcome(Message, frozen=True, kw_only=True):
 
 
 class Listener(Message, frozen=True, kw_only=True):
-    """An endpoint of a broker or a controller, by listener name."""
+    """An endpoint of a broker or a controller, by listener name. The annotations give the encoding in metadata records,
+    which have no schema in kio."""
 
-    name: str = ""
-    host: str = ""
-    port: int = 0
-    security_protocol: int = 0
+    name: Annotated[str, "string"] = ""
+    host: Annotated[str, "string"] = ""
+    port: Annotated[int, "uint16"] = 0
+    security_protocol: Annotated[int, "int16"] = 0
 
 
 class NodeEndpoint(Message, frozen=True, kw_only=True):
@@ -57,11 +58,11 @@ class LeaderIdAndEpoch(Message, frozen=True, kw_only=True):
 
 
 class Feature(Message, frozen=True, kw_only=True):
-    """The levels of a feature that a broker or controller supports."""
+    """The levels of a feature that a broker or controller supports; annotated like `Listener`."""
 
-    name: str = ""
-    min_supported_version: int = 0
-    max_supported_version: int = 0
+    name: Annotated[str, "string"] = ""
+    min_supported_version: Annotated[int, "int16"] = 0
+    max_supported_version: Annotated[int, "int16"] = 0
 
 
 class Encoded(tuple[Any, ...]):

@@ -17,6 +17,7 @@ from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projection import registration_record, topic_records
 from controller.brokers.kraft.log.projector import ProtocolIds
 from controller.brokers.kraft.log.record_kinds import CONFIGS, CREDENTIALS, FEATURES, QUOTAS, acl_record, kind_records
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.apply import apply
 from controller.machine.state import Cluster, DictTopics, State, Topic
 from events.catalog import Cause, Event, HistorySkipped, Recorded, SettingsChanged
@@ -160,8 +161,8 @@ def registered(broker_id: int, epoch: int, incarnation: int = 1) -> kinds.Regist
         broker_id=broker_id,
         incarnation_id=bytes([broker_id, incarnation]) * 8,
         broker_epoch=epoch,
-        end_points=(kinds.BrokerEndpoint(name="PLAINTEXT", host=f"broker{broker_id}", port=9092),),
-        features=(kinds.BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30),),
+        end_points=(Listener(name="PLAINTEXT", host=f"broker{broker_id}", port=9092),),
+        features=(Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),),
         rack="abc"[broker_id - 1],
         fenced=True,
         log_dirs=(DIRECTORY[broker_id],),

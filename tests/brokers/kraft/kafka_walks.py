@@ -15,6 +15,7 @@ from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionChangeRecord, PartitionRecord
 from controller.brokers.kraft.log.projection import CORDONED_SINCE
+from controller.kafka.messages.message import Feature, Listener
 from events.names import shard_key
 
 NAMES = ("a", "b", "a.b", "a_b", "pay.orders")
@@ -75,8 +76,8 @@ class KafkaWalk:
             broker_id=broker_id,
             incarnation_id=self._id("incarnation"),
             broker_epoch=self.offset,
-            end_points=(kinds.BrokerEndpoint(name="PLAINTEXT", host=f"host{broker_id}", port=9092),),
-            features=(kinds.BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30),),
+            end_points=(Listener(name="PLAINTEXT", host=f"host{broker_id}", port=9092),),
+            features=(Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),),
             rack=self.chance.choice((None, "a", "b")),
             fenced=self.chance.random() < 0.8,
             in_controlled_shutdown=self.chance.random() < 0.1,

@@ -50,6 +50,7 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
+from projections.store.tree import LogTree
 from tests.brokers.kraft.quorum.logs import epoch_begun
 from tests.events.golden import history
 
@@ -101,6 +102,7 @@ class LogRig:
         self.written: list[bytes] = list(before.written) if before else []
         """The batches as bytes."""
         self.projector = MetadataProjector(self.log)
+        self._tree = LogTree(self.log)
         self.projector.log_end = lambda: self.end - is_kafkas  # where the record is missing that carries events
 
     @property
@@ -133,8 +135,9 @@ class LogRig:
                 self.projector.savepoint()
             self.projector.apply(self.state, record)
             entries.append(Entry(encode_event(record.at_ms, record.cause, record.event)))
-        commit = Commit(entries, self.projector.changes())
-        return commit, self.projector.batches(self.log.next_offset, [entry.value for entry in entries])
+        values = [entry.value for entry in entries]
+        commit = Commit(entries, {**self.projector.changes(), **self._tree.changes(values)})
+        return commit, self.projector.batches(self.log.next_offset, values)
 
     def append(self, pairs: Sequence[Pair], epoch: int | None = None, *, is_control: bool = False) -> None:
         """Append a batch, by default in the last epoch."""

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from controller.kafka.messages.message import ZERO_UUID, Message
+from controller.kafka.messages.message import ZERO_UUID, Feature, Listener, Message
 
 Bool = Annotated[bool, "bool"]
 Bytes = Annotated[bytes, "bytes"]
@@ -47,23 +47,6 @@ class UnknownRecord(MetadataRecord, frozen=True):
     value: bytes
 
 
-class BrokerEndpoint(Message, frozen=True):
-    """A listener of a broker or of a controller."""
-
-    name: String = ""
-    host: String = ""
-    port: UInt16 = 0
-    security_protocol: Int16 = 0
-
-
-class BrokerFeature(Message, frozen=True):
-    """A feature, with the levels of it that a broker or a controller supports."""
-
-    name: String = ""
-    min_supported_version: Int16 = 0
-    max_supported_version: Int16 = 0
-
-
 class RegisterBrokerRecord(MetadataRecord, frozen=True, tag=0):
     """A broker registered, as a new incarnation. Its epoch is the offset of this record."""
 
@@ -71,8 +54,8 @@ class RegisterBrokerRecord(MetadataRecord, frozen=True, tag=0):
     is_migrating_zk_broker: Annotated[Bool, OnWire(since=2)] = False
     incarnation_id: Uuid = ZERO_UUID
     broker_epoch: Int64 = 0
-    end_points: tuple[BrokerEndpoint, ...] = ()
-    features: tuple[BrokerFeature, ...] = ()
+    end_points: tuple[Listener, ...] = ()
+    features: tuple[Feature, ...] = ()
     rack: String | None = ""
     fenced: Bool = True
     in_controlled_shutdown: Annotated[Bool, OnWire(since=1)] = False
@@ -284,8 +267,8 @@ class RegisterControllerRecord(MetadataRecord, frozen=True, tag=27):
     controller_id: Int32 = 0
     incarnation_id: Uuid = ZERO_UUID
     zk_migration_ready: Bool = False
-    end_points: tuple[BrokerEndpoint, ...] = ()
-    features: tuple[BrokerFeature, ...] = ()
+    end_points: tuple[Listener, ...] = ()
+    features: tuple[Feature, ...] = ()
 
 
 class UnregisterControllerRecord(MetadataRecord, frozen=True, tag=29):

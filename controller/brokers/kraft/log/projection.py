@@ -208,11 +208,11 @@ def registration_record(broker: Broker, epoch: int, level: int) -> kinds.Registe
         incarnation_id=bytes.fromhex(broker.incarnation),
         broker_epoch=epoch,
         end_points=tuple(
-            kinds.BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=protocol)
+            Listener(name=each.name, host=each.host, port=each.port, security_protocol=protocol)
             for each, protocol in endpoints
         ),
         features=tuple(
-            kinds.BrokerFeature(name=each.name, min_supported_version=each.lowest, max_supported_version=each.highest)
+            Feature(name=each.name, min_supported_version=each.lowest, max_supported_version=each.highest)
             for each in broker.features
         ),
         rack=broker.rack,
@@ -223,13 +223,13 @@ def registration_record(broker: Broker, epoch: int, level: int) -> kinds.Registe
     )
 
 
-def endpoints_of(listeners: tuple[Listener | kinds.BrokerEndpoint, ...]) -> tuple[Endpoint, ...]:
+def endpoints_of(listeners: tuple[Listener, ...]) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
 
 
 def details_of(
-    listeners: tuple[Listener | kinds.BrokerEndpoint, ...],
-    features: tuple[Feature | kinds.BrokerFeature, ...],
+    listeners: tuple[Listener, ...],
+    features: tuple[Feature, ...],
     log_dirs: tuple[bytes, ...],
     *,
     clean: bool = True,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import astuple
+
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.machine.access.acls import Acls
@@ -86,31 +88,20 @@ def _quota_of(record: kinds.ClientQuotaRecord) -> tuple[QuotaEntity, str, float 
     return entity, record.key, None if record.remove else record.value
 
 
+_ACL_FIELDS: Final = (
+    "resource_type", "pattern_type", "resource_name", "principal", "host", "operation", "permission_type",
+)  # fmt: skip
+"""The fields of an ACL in its record, in the order of `Acl`."""
+
+
 def acl_record(acl_id: bytes, _: str, acl: Acl | None) -> MetadataRecord:
     if acl is None:
         return kinds.RemoveAccessControlEntryRecord(id=acl_id)
-    return kinds.AccessControlEntryRecord(
-        id=acl_id,
-        resource_type=acl.resource_type,
-        resource_name=acl.name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
+    return kinds.AccessControlEntryRecord(id=acl_id, **dict(zip(_ACL_FIELDS, astuple(acl), strict=True)))
 
 
 def acl_of(record: kinds.AccessControlEntryRecord) -> Acl:
-    return Acl(
-        record.resource_type,
-        record.pattern_type,
-        record.resource_name,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
-    )
+    return Acl(*(getattr(record, name) for name in _ACL_FIELDS))
 
 
 def _keyed_acl(

@@ -10,7 +10,7 @@ import pytest
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log.batches import Pair, encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import BrokerFeature, RegisterControllerRecord
+from controller.brokers.kraft.log.metadata_records import RegisterControllerRecord
 from controller.brokers.kraft.quorum import client as client_module
 from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
 from controller.brokers.kraft.quorum.registered import without_limits
@@ -19,6 +19,7 @@ from controller.cli.work import quorum as cli_quorum
 from controller.kafka.handling import Answer, Handler, RequestContext
 from controller.kafka.messages import ApiKey, quorum
 from controller.kafka.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from controller.kafka.messages.message import Feature
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import snapshot
 from tests.kafka.server.listener import serving
@@ -28,7 +29,7 @@ NOW_MS = 1_000_000
 
 
 def registered(*node_ids: int) -> list[Pair]:
-    features = (BrokerFeature(name="metadata.version", min_supported_version=17, max_supported_version=30),)
+    features = (Feature(name="metadata.version", min_supported_version=17, max_supported_version=30),)
     return [(None, encode_record(RegisterControllerRecord(controller_id=each, features=features))) for each in node_ids]
 
 
