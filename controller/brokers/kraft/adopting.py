@@ -10,7 +10,7 @@ This module neither reads nor writes files: it gets what was read and returns wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -23,7 +23,7 @@ from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.projector import MARK, MetadataMark, acl_keys
+from controller.brokers.kraft.log.projector import MARK, MetadataMark, ProtocolIds, acl_keys
 from controller.brokers.kraft.quorum.folder import FolderError
 from events import catalog
 from events.names import BrokerId, RequestId
@@ -56,23 +56,17 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     _check(folder, image, quorum)
     found = import_all(image, Source(request_id, COMMAND, "as it was"))
     events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
-    mark = MetadataMark(folder.end_offset, tuple(sorted(_epochs(found).items())), adopted=True)
+    epochs = ProtocolIds().after(found.ids).broker_epochs
+    mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
-
-
-def _epochs(found: Imported) -> dict[BrokerId, int]:
-    return {broker_id: epoch for broker_id, epoch in found.ids.broker_epochs.items() if epoch is not None}
 
 
 def read_image(folder: KafkaFolder) -> MetadataImage:
     """The image of the log in a folder. Raises FolderError."""
     image = MetadataImage()
     try:
-        if folder.checkpoint is not None:
-            image.fold(folder.checkpoint.batches)
-            image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
-        else:
-            image.fold(folder.batches)
+        image.fold(folder.checkpoint.batches)
+        image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
     except (RecordMismatch, MalformedRecord) as error:
         raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
     return image
@@ -135,7 +129,7 @@ def _read(folder: KafkaFolder, kind: type[C], pair: batches.Pair) -> C:
 
 
 def _check(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpochBegun) -> None:
-    if image.in_transaction:
+    if image.transactions.begun_at is not None:
         raise FolderError(f"{folder.path}: the log ends within a transaction: start Kafka's controller once to end it")
     if (why := unsupported_feature(image.features)) is not None:
         raise FolderError(f"{folder.path}: {why}")
@@ -157,11 +151,8 @@ def _whole(folder: KafkaFolder, image: MetadataImage, quorum: catalog.QuorumEpoc
 
 def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Iterator[catalog.Event]:
     """Topics become TopicCreated events: in an adopted cluster they existed before."""
-    live = tuple(
-        sorted(
-            BrokerId(each.broker_id) for each in _brokers(image) if not each.fenced and not each.in_controlled_shutdown
-        )
-    )
+    brokers = image.all(kinds.RegisterBrokerRecord)
+    live = sorted(BrokerId(each.broker_id) for each in brokers if not each.fenced and not each.in_controlled_shutdown)
     for event in found.events:
         if not isinstance(event, catalog.TopicDiscovered):
             yield event
@@ -174,10 +165,6 @@ def _events(image: MetadataImage, found: Imported, request_id: RequestId) -> Ite
             len(event.partitions[0].replicas),
             event.configs,
             None,
-            live,
+            tuple(live),
             catalog.ADOPTED_DEADLINE_MS,
         )
-
-
-def _brokers(image: MetadataImage) -> Collection[kinds.RegisterBrokerRecord]:
-    return image.all(kinds.RegisterBrokerRecord)

@@ -33,7 +33,7 @@ from controller.brokers.kraft.log.batches import (
     decode_batches,
     embedded_events,
 )
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, Transactions
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
@@ -334,36 +334,6 @@ def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
             yield offset, decode_record(value)
         except MalformedRecord:
             yield offset, kinds.UnknownRecord(value=value)
-
-
-class Transactions:
-    """Holds back the records of a transaction until it ends (KIP-868). A transaction may span batches."""
-
-    def __init__(self) -> None:
-        self.begun_at: int | None = None
-        """The offset of the open transaction; None if none is open. A restart must read from there."""
-        self._held: list[tuple[int, MetadataRecord]] = []
-
-    def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
-        """The records that now apply: those outside of transactions, and those of transactions that ended."""
-        counting: list[tuple[int, MetadataRecord]] = []
-        for offset, record in records:
-            match record:
-                case kinds.BeginTransactionRecord():
-                    self.begun_at, self._held = offset, []
-                case kinds.EndTransactionRecord():
-                    counting += self._held
-                    self.begun_at, self._held = None, []
-                case kinds.AbortTransactionRecord():
-                    self.abort()
-                case _ if self.begun_at is not None:
-                    self._held.append((offset, record))
-                case _:
-                    counting.append((offset, record))
-        return counting
-
-    def abort(self) -> None:
-        self.begun_at, self._held = None, []
 
 
 def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:

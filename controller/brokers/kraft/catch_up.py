@@ -142,12 +142,6 @@ def _bounded(values: Iterator[bytes]) -> Iterator[bytes]:
         yield value
 
 
-async def root_at(node: QuorumNode, place: Address, size: int) -> bytes | None:
-    """The tree root over the first `size` events of another voter; None if it has fewer."""
-    page = await _fetch_page(node, place, size, -1)
-    return None if page is None else page.root
-
-
 async def fetch_missing_events(node: QuorumNode, log: EventLog, below: int) -> Page | None:
     """The next page of events that this log lacks below that metadata log offset, from a voter with the same history so
     far; None if no voter has it. Raises LogError."""
@@ -211,9 +205,9 @@ class TreeHeads:
         for place in await self._node.topicwright_voters():
             voter = next((each.id for each in core.others if core.address_of(each) == place), None)
             if voter is not None and voter not in roots:
-                root = await root_at(self._node, place, size)
-                if root is not None:
-                    roots[voter] = root
+                page = await _fetch_page(self._node, place, size, -1)
+                if page is not None:  # it has as many events
+                    roots[voter] = page.root
         root, others = differing(roots)
         who = ", ".join(map(str, sorted(others)))
         self.difference = f"voters {who} differ from the majority in the events below {size}"

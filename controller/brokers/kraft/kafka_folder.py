@@ -51,12 +51,11 @@ from controller.machine.state import QuorumLeader
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A snapshot of everything below `end_offset`."""
+    """A snapshot of everything below `end_offset`; empty if the log begins at 0."""
 
-    end_offset: int
-    epoch: int
-    data: bytes
-    batches: tuple[RecordBatch, ...]
+    end_offset: int = 0
+    epoch: int = 0
+    batches: tuple[RecordBatch, ...] = ()
 
 
 class KafkaFolder(msgspec.Struct, frozen=True):
@@ -68,23 +67,19 @@ class KafkaFolder(msgspec.Struct, frozen=True):
     directory_id: bytes
     """Sixteen bytes; zeros if the folder has none."""
     quorum_state: QuorumState
-    checkpoint: Checkpoint | None
+    checkpoint: Checkpoint
     batches: tuple[RecordBatch, ...]
     cut: int
     """Bytes of an incomplete batch at the end."""
 
     @property
     def end_offset(self) -> int:
-        if self.batches:
-            return self.batches[-1].last_offset + 1
-        return self.checkpoint.end_offset if self.checkpoint is not None else 0
+        return self.batches[-1].last_offset + 1 if self.batches else self.checkpoint.end_offset
 
     @property
     def epoch(self) -> int:
         """The epoch of the last record."""
-        if self.batches:
-            return self.batches[-1].leader_epoch
-        return self.checkpoint.epoch if self.checkpoint is not None else 0
+        return self.batches[-1].leader_epoch if self.batches else self.checkpoint.epoch
 
 
 def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
@@ -94,13 +89,13 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
     try:
         properties = read_properties(partition.parent / META_PROPERTIES)
         checkpoint = _newest_checkpoint(partition)
-        batches, cut = _log(partition, checkpoint, cut_torn_tail)
+        batches, cut = _log(partition, checkpoint.end_offset, cut_torn_tail)
         state = read_quorum_state(partition / QUORUM_STATE)
     except OSError as error:
         raise FolderError(f"{error.filename or partition} cannot be read: {error.strerror or error}") from error
     except BrokenBatch as error:
         raise FolderError(f"{error}: restore the folder from a backup") from error
-    if not batches and (checkpoint is None or checkpoint.end_offset == 0):
+    if not batches and checkpoint.end_offset == 0:
         raise FolderError(f"{partition} has no records: its node never joined a cluster")
     return KafkaFolder(
         path=partition.parent,
@@ -137,21 +132,21 @@ def _partition_folder(path: Path) -> Path:
     )
 
 
-def _newest_checkpoint(partition: Path) -> Checkpoint | None:
+def _newest_checkpoint(partition: Path) -> Checkpoint:
     names = sorted(each.name for each in partition.iterdir() if CHECKPOINT.fullmatch(each.name))
     if not names:
-        return None
+        return Checkpoint()
     end, epoch = (int(part) for part in names[-1].removesuffix(".checkpoint").split("-"))
     path = partition / names[-1]
-    data = path.read_bytes()
-    batches = tuple(decode_batches(data, str(path)))
+    batches = tuple(decode_batches(path.read_bytes(), str(path)))
     last = batches[-1] if batches else None
     if last is None or not last.is_control or control_type(last.records[-1][0]) != SNAPSHOT_FOOTER:
         raise FolderError(f"{path} is an incomplete checkpoint: restore the folder from a backup")
-    return Checkpoint(end, epoch, data, batches)
+    return Checkpoint(end, epoch, batches)
 
 
-def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
+def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
+    """The batches of the segments, and the size of an incomplete one. A checkpoint has the records below `covered`."""
     segments = sorted(each for each in partition.iterdir() if SEGMENT.fullmatch(each.name))
     batches: list[RecordBatch] = []
     cut = 0
@@ -162,7 +157,6 @@ def _log(partition: Path, checkpoint: Checkpoint | None, cut_torn_tail: bool) ->
             cut, data = len(data) - len(whole), whole
         batches += _in_order(segment, data, batches[-1].last_offset + 1 if batches else int(segment.stem))
     first = batches[0].base_offset if batches else 0
-    covered = checkpoint.end_offset if checkpoint is not None else 0
     if first > covered:
         raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
     if batches and batches[-1].last_offset + 1 < covered:

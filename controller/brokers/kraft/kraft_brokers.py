@@ -43,7 +43,7 @@ from controller.machine.partitions.blocks import Span, numbered
 from controller.machine.state import Topic
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
 from events.logs.log import LogClosed
-from events.names import NO_LEADER, BrokerId, Offset
+from events.names import NO_LEADER, Offset
 from projections.store.store import topic_slices
 
 
@@ -63,81 +63,6 @@ SETTLED_S: Final = 3.0
 """Features are raised after no new broker has registered for this time."""
 
 logger = structlog.get_logger("topicwright.kraft")
-
-
-class Checks:
-    """The leader's periodic checks: expired sessions and feature levels."""
-
-    def __init__(
-        self,
-        controller: CommandSink,
-        replication: QuorumReplication,
-        membership: Membership,
-        options: KraftOptions,
-        is_adopted: Callable[[], bool],
-    ) -> None:
-        self._controller = controller
-        self._replication = replication
-        self._membership = membership
-        self._options = options
-        self._is_adopted = is_adopted
-
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_S)
-            if not self._replication.leads:
-                continue
-            for broker_id in self._membership.expired():
-                logger.warning("broker session expired", broker=broker_id)
-                stamped = stamp(self._controller, "kraft")
-                self._controller.submit_internal(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
-            if self._membership.unchanged_for_s() > SETTLED_S:
-                await self._raise_features()
-
-    async def _raise_features(self) -> None:
-        """Raise metadata.version to the configured level, or the highest that all brokers share, and its features with
-        it. All expected brokers and all other voters must support them."""
-        cluster = self._membership.cluster
-        brokers = cluster.brokers.values()
-        shared = shared_metadata_version(brokers)
-        if shared is None or not brokers or any(broker.fenced for broker in brokers):
-            return
-        configured = self._options.metadata_version
-        if configured is None and self._is_adopted():
-            return  # Kafka's controller left this level, and may come back
-        level = shared if configured is None else min(configured, shared)
-        if level > cluster.feature(METADATA_VERSION_FEATURE):
-            reason = "the highest level that all brokers support" if configured is None else "--metadata-version"
-            features = self._features_with(level)
-            self._membership.restart_unchanged()
-            if await self._voters_support(features):
-                stamped = stamp(self._controller, "kraft")
-                self._controller.submit_internal(ChangeFeatures(**stamped, features=features, reason=reason))
-
-    async def _voters_support(self, features: Features) -> bool:
-        """A Kafka controller that does not support a level exits when it replays the record."""
-        others = {each.id for each in self._replication.quorum.others}
-        if not others:
-            return True
-        try:
-            registered = await self._replication.registered.all()
-        except (OSError, BrokenBatch, MalformedRecord) as error:
-            logger.warning("metadata.version is not raised: registrations cannot be read", why=str(error))
-            return False
-        for name, level in features:
-            why = why_unsupported(registered, others, name, level)
-            if why is not None:
-                logger.warning("metadata.version is not raised", feature=name, level=level, why=why)
-                return False
-        return True
-
-    def _features_with(self, level: int) -> Features:
-        """The features at a level; none of them is lowered."""
-        cluster = self._membership.cluster
-        features = dict(features_at(level, cluster.brokers.values()))
-        for name, had in cluster.features:
-            features[name] = max(had, features.get(name, 0))
-        return tuple(sorted(features.items()))
 
 
 async def balance_leaders(controller: CommandSink, every_s: float) -> None:
@@ -198,17 +123,69 @@ class KraftBrokers:
             controller, projector, self.replication, options.session_timeout_ms / 1000, self.clock
         )
         self.confirmations = Confirmations(controller, self.replication.applied)
-        self._readiness = Readiness(controller, self._fetched_by, self.confirmations.confirm)
+        self._readiness = Readiness(controller, self.node, self.confirmations)
         self.node.on_fetched = self._readiness.fetched
-        checks = Checks(controller, self.replication, self.membership, options, lambda: projector.mark.adopted)
-        self._tasks.append(controller.background(checks.run()))
+        self._tasks.append(controller.background(self._check_periodically()))
         self._tasks.append(controller.background(self.unreadable.scan(controller)))
         if options.leaders_balanced_every_s is not None:
             self._tasks.append(controller.background(balance_leaders(controller, options.leaders_balanced_every_s)))
 
-    def _fetched_by(self, broker_id: BrokerId) -> int:
-        leader = self.node.quorum.leading
-        return 0 if leader is None else leader.progress.end_of(broker_id)
+    async def _check_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_S)
+            if not self.replication.leads:
+                continue
+            for broker_id in self.membership.expired():
+                logger.warning("broker session expired", broker=broker_id)
+                stamped = stamp(self._controller, "kraft")
+                self._controller.submit_internal(FenceBroker(**stamped, broker_id=broker_id, reason="session expired"))
+            if self.membership.unchanged_for_s() > SETTLED_S:
+                await self._raise_features()
+
+    async def _raise_features(self) -> None:
+        """Raise metadata.version to the configured level, or the highest that all brokers share, and its features with
+        it. All expected brokers and all other voters must support them."""
+        cluster = self.membership.cluster
+        brokers = cluster.brokers.values()
+        shared = shared_metadata_version(brokers)
+        if shared is None or not brokers or any(broker.fenced for broker in brokers):
+            return
+        configured = self._options.metadata_version
+        if configured is None and self.projector.mark.adopted:
+            return  # Kafka's controller left this level, and may come back
+        level = shared if configured is None else min(configured, shared)
+        if level > cluster.feature(METADATA_VERSION_FEATURE):
+            reason = "the highest level that all brokers support" if configured is None else "--metadata-version"
+            features = self._features_with(level)
+            self.membership.restart_unchanged()
+            if await self._voters_support(features):
+                stamped = stamp(self._controller, "kraft")
+                self._controller.submit_internal(ChangeFeatures(**stamped, features=features, reason=reason))
+
+    async def _voters_support(self, features: Features) -> bool:
+        """A Kafka controller that does not support a level exits when it replays the record."""
+        others = {each.id for each in self.replication.quorum.others}
+        if not others:
+            return True
+        try:
+            registered = await self.replication.registered.all()
+        except (OSError, BrokenBatch, MalformedRecord) as error:
+            logger.warning("metadata.version is not raised: registrations cannot be read", why=str(error))
+            return False
+        for name, level in features:
+            why = why_unsupported(registered, others, name, level)
+            if why is not None:
+                logger.warning("metadata.version is not raised", feature=name, level=level, why=why)
+                return False
+        return True
+
+    def _features_with(self, level: int) -> Features:
+        """The features at a level; none of them is lowered."""
+        cluster = self.membership.cluster
+        features = dict(features_at(level, cluster.brokers.values()))
+        for name, had in cluster.features:
+            features[name] = max(had, features.get(name, 0))
+        return tuple(sorted(features.items()))
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         return ()

@@ -13,7 +13,7 @@ started, directories are unknown and not checked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -27,40 +27,6 @@ from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, Broke
 from events.logs.log import LogClosed
 from events.names import BrokerId, ShardKey
 
-
-class Sessions:
-    """When each broker was last heard of (`broker.session.timeout.ms`, KIP-631). A broker never heard of has a whole
-    session from the start. Times are monotonic seconds, passed in."""
-
-    def __init__(self, timeout_s: float, now: float) -> None:
-        self.timeout_s = timeout_s
-        self._since = now
-        self._seen: dict[BrokerId, float] = {}
-        self._checked = now
-
-    def touch(self, broker_id: BrokerId, now: float) -> None:
-        self._seen[broker_id] = now
-
-    def forget(self, broker_id: BrokerId) -> None:
-        self._seen[broker_id] = float("-inf")
-
-    def is_valid(self, broker_id: BrokerId, now: float) -> bool:
-        return now - self._seen.get(broker_id, self._since) < self.timeout_s
-
-    def expired(self, brokers: Iterable[BrokerId], now: float) -> list[BrokerId]:
-        """The brokers whose session has expired.
-
-        If this process was stopped or starved meanwhile, all sessions are extended by that time: heartbeats may lie
-        unread.
-        """
-        held_up = now - self._checked - self.timeout_s / 4
-        self._checked = now
-        if held_up > 0:
-            self._since += held_up
-            self._seen = {broker_id: seen + held_up for broker_id, seen in self._seen.items()}
-        return [broker_id for broker_id in brokers if not self.is_valid(broker_id, now)]
-
-
 ANY_EPOCH: Final = -1
 """Sent by a broker that does not know another broker's epoch (KIP-903)."""
 NO_EPOCH: Final = -2
@@ -72,7 +38,8 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 class Membership:
-    """The registered brokers as of the last durable commit. `clock` is monotonic, in seconds."""
+    """The registered brokers as of the last durable commit, and their sessions (`broker.session.timeout.ms`, KIP-631).
+    `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -86,14 +53,16 @@ class Membership:
         self._projector = projector
         self._replication = replication
         self._clock = clock
-        self._sessions = Sessions(session_timeout_s, clock())
+        self._session_timeout_s = session_timeout_s
+        self._seen: dict[BrokerId, float] = {}
+        """When each broker was last heard of. A broker never heard of has a whole session from `_since` on."""
+        self._since = self._checked = self._changed_at = clock()
         self._directories: dict[BrokerId, frozenset[bytes]] = {}
         """The log directory ids of each broker, as of its registration."""
         self._applied_ends: dict[BrokerId, int] = {}
         """By broker, the metadata log end that it reported as applied."""
         self._leaving: dict[BrokerId, int] = {}
         """By broker in controlled shutdown, the metadata log end when it no longer led any partition."""
-        self._changed_at = clock()
 
     @property
     def cluster(self) -> Cluster:
@@ -131,22 +100,35 @@ class Membership:
     # --- sessions
 
     def has_session(self, broker_id: BrokerId) -> bool:
-        return self._sessions.is_valid(broker_id, self._clock())
+        return self._clock() - self._seen.get(broker_id, self._since) < self._session_timeout_s
 
     def resume(self) -> None:
         """This process now leads: sessions start again, and applied offsets must be reported again."""
-        self._sessions = Sessions(self._sessions.timeout_s, self._clock())
+        self._since = self._checked = self._clock()
+        self._seen.clear()
         self._applied_ends.clear()
         self._leaving.clear()
         self.restart_unchanged()
 
     def touch(self, broker_id: BrokerId) -> None:
-        self._sessions.touch(broker_id, self._clock())
+        self._seen[broker_id] = self._clock()
 
     def expired(self) -> list[BrokerId]:
-        """The unfenced brokers whose session has expired."""
-        unfenced = [each.broker_id for each in self.cluster.brokers.values() if not each.fenced]
-        return self._sessions.expired(unfenced, self._clock())
+        """The unfenced brokers whose session has expired.
+
+        If this process was stopped or starved meanwhile, all sessions are extended by that time: heartbeats may lie
+        unread.
+        """
+        held_up = self._clock() - self._checked - self._session_timeout_s / 4
+        self._checked = self._clock()
+        if held_up > 0:
+            self._since += held_up
+            self._seen = {broker_id: seen + held_up for broker_id, seen in self._seen.items()}
+        return [
+            broker_id
+            for broker_id, each in self.cluster.brokers.items()
+            if not each.fenced and not self.has_session(broker_id)
+        ]
 
     # --- applied offsets
 
@@ -213,5 +195,5 @@ class Membership:
                 self.restart_unchanged()
             case BrokerUnregistered():
                 self._directories.pop(broker_id, None)
-                self._sessions.forget(broker_id)
+                self._seen[broker_id] = float("-inf")
                 self._applied_ends.pop(broker_id, None)

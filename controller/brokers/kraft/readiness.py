@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,6 +23,7 @@ import structlog
 from controller.brokers.cluster import connections
 from controller.brokers.cluster.connections import ClusterUnreachable, M
 from controller.brokers.cluster.security import Security
+from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.port import CommandSink, stamp
 from controller.kafka.messages import ApiKey, Message, clients
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -112,13 +113,17 @@ MARKS_MAX: Final = 10_000
 """Commits whose end in the metadata log is remembered: some hundred kilobytes."""
 
 
-class AppliedOffsets:
-    """Maps metadata log offsets to event offsets: a pair for each commit, its end in the metadata log and its newest
-    event."""
+class Confirmations:
+    """Gathers the brokers' confirmations. They come as metadata log offsets, and are submitted as event offsets. `end`
+    is the end of the metadata log."""
 
-    def __init__(self, end: int, offset: Offset) -> None:
-        self._ends = [end]
-        self._offsets = [offset]
+    def __init__(self, controller: CommandSink, end: int) -> None:
+        self._controller = controller
+        self._ends, self._offsets = [end], [controller.last_offset]
+        """For each commit, its end in the metadata log and its newest event."""
+        self._submitted: dict[BrokerId, Offset] = {}
+        self._confirmed: dict[BrokerId, Offset] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def record(self, end: int, offset: Offset) -> None:
         """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
@@ -130,29 +135,11 @@ class AppliedOffsets:
         if len(self._ends) > MARKS_MAX:
             del self._ends[: MARKS_MAX // 2], self._offsets[: MARKS_MAX // 2]
 
-    def event_at(self, end: int) -> Offset:
-        """The newest event below `end` in the metadata log; -1 if it is too old to be known."""
-        index = bisect_right(self._ends, end) - 1
-        return self._offsets[index] if index >= 0 else Offset(-1)
-
-
-class Confirmations:
-    """Gathers the brokers' confirmations. `end` is the end of the metadata log."""
-
-    def __init__(self, controller: CommandSink, end: int) -> None:
-        self._controller = controller
-        self._applied = AppliedOffsets(end, controller.last_offset)
-        self._submitted: dict[BrokerId, Offset] = {}
-        self._confirmed: dict[BrokerId, Offset] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def record(self, end: int, offset: Offset) -> None:
-        """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
-        self._applied.record(end, offset)
-
     def confirm_applied(self, broker_id: BrokerId, end: int) -> None:
-        """A broker has applied the metadata log below `end`."""
-        self.confirm(broker_id, self._applied.event_at(end))
+        """A broker has applied the metadata log below `end`; ignored if that is too old to be known."""
+        index = bisect_right(self._ends, end) - 1
+        if index >= 0:
+            self.confirm(broker_id, self._offsets[index])
 
     def confirm(self, broker_id: BrokerId, offset: Offset) -> None:
         """A broker has applied all events up to `offset`; ignored if no topic waits."""
@@ -176,7 +163,7 @@ class Confirmations:
         self._confirmed.pop(broker_id, None)
 
     def restart(self, end: int) -> None:
-        self._applied = AppliedOffsets(end, self._controller.last_offset)
+        self._ends, self._offsets = [end], [self._controller.last_offset]
         self.clear()
 
     def clear(self) -> None:
@@ -234,18 +221,12 @@ class AwaitedTopics(msgspec.Struct, frozen=True):
 
 
 class Readiness:
-    """Probes brokers for incomplete topics. A broker has a task only while there is something to probe.
+    """Probes brokers for incomplete topics. A broker has a task only while there is something to probe."""
 
-    `fetched` returns the offset up to which a broker has fetched the metadata log. `confirm` is called when a broker
-    has applied all events up to an offset.
-    """
-
-    def __init__(
-        self, controller: CommandSink, fetched: Callable[[BrokerId], int], confirm: Callable[[BrokerId, Offset], None]
-    ) -> None:
+    def __init__(self, controller: CommandSink, node: QuorumNode, confirmations: Confirmations) -> None:
         self._controller = controller
-        self._fetched_by = fetched
-        self._confirm = confirm
+        self._node = node
+        self._confirmations = confirmations
         self._waiting: deque[AwaitedTopics] = deque(maxlen=WAITED_MAX)
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._fetched: dict[BrokerId, asyncio.Event] = {}
@@ -300,7 +281,9 @@ class Readiness:
                 if endpoint is None:
                     return
                 if connection is None or connection.endpoint != endpoint:
-                    connection = _replaced(connection, endpoint)
+                    if connection is not None:
+                        connection.close()
+                    connection = BrokerProbe(endpoint)
                 waited = self._next(broker_id, done)
                 if waited:
                     done = await self._probe(connection, broker_id, waited)
@@ -315,7 +298,8 @@ class Readiness:
 
     def _next(self, broker_id: BrokerId, done: Offset) -> list[AwaitedTopics]:
         """The fetched commits that the broker was not probed for yet."""
-        fetched = self._fetched_by(broker_id)
+        leader = self._node.quorum.leading
+        fetched = 0 if leader is None else leader.progress.end_of(broker_id)
         return [waited for waited in self._waiting if waited.offset > done and waited.end <= fetched]
 
     async def _more(self, broker_id: BrokerId) -> bool:
@@ -335,7 +319,7 @@ class Readiness:
                 return newest.offset
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * PAUSE_GROWTH, PAUSE_S_MAX)
-        self._confirm(broker_id, newest.offset)
+        self._confirmations.confirm(broker_id, newest.offset)
         return newest.offset
 
     async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
@@ -363,9 +347,3 @@ def _plaintext_of(broker: Broker) -> Endpoint | None:
         if protocol == PLAINTEXT:
             return endpoint
     return None
-
-
-def _replaced(connection: BrokerProbe | None, endpoint: Endpoint) -> BrokerProbe:
-    if connection is not None:
-        connection.close()
-    return BrokerProbe(endpoint)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import COMMAND, adopted
-from controller.brokers.kraft.kafka_folder import HAND_BACK, KafkaFolder
+from controller.brokers.kraft.kafka_folder import HAND_BACK, Checkpoint, KafkaFolder
 from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
 from controller.brokers.kraft.log.metadata_records import (
@@ -272,7 +272,9 @@ def _producer_ids(image: MetadataImage) -> int:
 
 def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:
     """A metadata folder as the controller of this log would have left it."""
-    return KafkaFolder(path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), None, tuple(log.decoded()), 0)
+    return KafkaFolder(
+        path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), Checkpoint(), tuple(log.decoded()), 0
+    )
 
 
 def kafkas_log() -> LogRig:

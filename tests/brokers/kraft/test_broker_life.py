@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from controller.apis.kraft.broker_life import heartbeat, register_broker
 from controller.apis.kraft.broker_reports import assign_replicas_to_dirs
 from controller.brokers.kraft.features import features_at, shared_metadata_version
-from controller.brokers.kraft.membership import Membership, Sessions
-from controller.brokers.kraft.readiness import AppliedOffsets
+from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.registration import refusal
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -51,6 +50,9 @@ def broker(
     features = (SupportedFeature("metadata.version", 7, 30),)
     place = (Endpoint("PLAINTEXT", "localhost", 9092),)
     return Broker(BrokerId(broker_id), 1, incarnation.hex(), None, place, fenced, dirs, features=features)
+
+
+TWO_BROKERS = Cluster().with_broker(broker(1)).with_broker(broker(2))
 
 
 def registration(**fields: Any) -> BrokerRegistrationRequest:
@@ -105,26 +107,31 @@ def test_every_finalized_feature_must_be_supported() -> None:
 
 
 def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
-    sessions = Sessions(9, now=100)
+    clock = Mock(return_value=100.0)
+    members = Membership(Mock(store=Mock(durable_cluster=TWO_BROKERS)), Mock(), Mock(), 9.0, clock)
     first, second = BrokerId(1), BrokerId(2)
-    assert sessions.is_valid(first, 108)
-    for now in (102, 104, 106, 108):
-        sessions.touch(first, now)
-        assert sessions.expired([first, second], now) == []
-    assert sessions.expired([first, second], 110) == [second]
-    assert sessions.expired([first], 112) == []
-    sessions.forget(first)
-    assert not sessions.is_valid(first, 112)
+    assert members.has_session(first)
+    for clock.return_value in (102, 104, 106, 108):
+        members.touch(first)
+        assert members.expired() == []
+    clock.return_value = 110
+    assert members.expired() == [second]
+    clock.return_value = 112
+    assert members.expired() == [second]
+    members.on_event(BrokerUnregistered(first, 1, ""))
+    assert members.expired() == [first, second]
 
 
 def test_sessions_are_extended_by_the_controllers_own_pauses() -> None:
-    sessions = Sessions(9, now=0)
-    broker_id = BrokerId(1)
-    sessions.touch(broker_id, 1)
-    assert sessions.expired([broker_id], 1) == []
-    assert sessions.expired([broker_id], 61) == []
-    ended = [now for now in range(62, 75, 2) if sessions.expired([broker_id], now)]
-    assert ended[0] <= 72, "it is still fenced once it is silent"
+    clock = Mock(return_value=0.0)
+    members = Membership(Mock(store=Mock(durable_cluster=TWO_BROKERS)), Mock(), Mock(), 9.0, clock)
+    ended = []
+    for clock.return_value in (1, 61, *range(62, 75, 2)):
+        if clock.return_value == 1:
+            members.touch(BrokerId(1))
+        if BrokerId(1) in members.expired():
+            ended.append(clock.return_value)
+    assert 61 < ended[0] <= 72, "it is still fenced once it is silent"
 
 
 @pytest.mark.parametrize(
@@ -151,15 +158,6 @@ def test_features_follow_the_metadata_version_if_brokers_support_them() -> None:
         "streams.version": 1,
     }
     assert features_at(30, [broker(1)]) == (("metadata.version", 30),)
-
-
-def test_applied_metadata_offsets_map_to_event_offsets() -> None:
-    applied = AppliedOffsets(10, Offset(3))
-    applied.record(15, Offset(7))
-    applied.record(15, Offset(9))
-    applied.record(20, Offset(12))
-    found = [(end, applied.event_at(end)) for end in (9, 10, 14, 15, 19, 20, 99)]
-    assert found == [(9, -1), (10, 3), (14, 3), (15, 9), (19, 9), (20, 12), (99, 12)]
 
 
 def membership_with(*log_dirs: bytes) -> Membership:

@@ -37,11 +37,11 @@ LIVE = tuple(BrokerId(each) for each in (1, 2, 3))
 class Put:
     """A controller that stores the submitted confirmations: brokers, offset, after."""
 
-    def __init__(self, live: tuple[BrokerId, ...] = LIVE) -> None:
+    def __init__(self, live: tuple[BrokerId, ...] = LIVE, end: int = 0, offset: int = -1) -> None:
         self.commands: list[tuple[tuple[int, ...], int, int]] = []
         self.store = SimpleNamespace(durable_cluster=SimpleNamespace(live=live))
-        self.last_offset = Offset(-1)
-        self.gathered = Confirmations(cast("CommandSink", self), 0)
+        self.last_offset = Offset(offset)
+        self.gathered = Confirmations(cast("CommandSink", self), end)
 
     def has_pending_creates(self) -> bool:
         return True
@@ -108,6 +108,15 @@ async def test_cleared_confirmations_submit_nothing() -> None:
     put.gathered.clear()
     await asyncio.sleep(2 * GATHER_S)
     assert put.commands == []
+
+
+def test_applied_metadata_offsets_confirm_event_offsets() -> None:
+    for end, confirmed in ((9, []), (10, [3]), (14, [3]), (15, [9]), (19, [9]), (20, [12]), (99, [12])):
+        put = Put(LIVE[:1], end=10, offset=3)
+        for each in ((15, 7), (15, 9), (20, 12)):
+            put.gathered.record(each[0], Offset(each[1]))
+        put.gathered.confirm_applied(BrokerId(1), end)
+        assert [offset for _, offset, _ in put.commands] == confirmed
 
 
 CODES = {"known": 0, "unknown": 3, "denied": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)}

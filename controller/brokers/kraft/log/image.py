@@ -10,7 +10,7 @@ stand still, and a thread can make it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
@@ -52,6 +52,36 @@ class RecordMismatch(Exception):
     """A record that does not fit the records before it."""
 
 
+class Transactions:
+    """Holds back the records of a transaction until it ends (KIP-868). A transaction may span batches."""
+
+    def __init__(self) -> None:
+        self.begun_at: int | None = None
+        """The offset of the open transaction; None if none is open. A restart must read from there."""
+        self._held: list[tuple[int, MetadataRecord]] = []
+
+    def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
+        """The records that now apply: those outside of transactions, and those of transactions that ended."""
+        counting: list[tuple[int, MetadataRecord]] = []
+        for offset, record in records:
+            match record:
+                case kinds.BeginTransactionRecord():
+                    self.begun_at, self._held = offset, []
+                case kinds.EndTransactionRecord():
+                    counting += self._held
+                    self.begun_at, self._held = None, []
+                case kinds.AbortTransactionRecord():
+                    self.abort()
+                case _ if self.begun_at is not None:
+                    self._held.append((offset, record))
+                case _:
+                    counting.append((offset, record))
+        return counting
+
+    def abort(self) -> None:
+        self.begun_at, self._held = None, []
+
+
 class MetadataImage:
     """The metadata of a cluster, as records."""
 
@@ -64,7 +94,7 @@ class MetadataImage:
         self.quorum: dict[int, Pair] = {}
         """The newest control records about voters, by type."""
         self.timestamp_ms = 0
-        self._transaction: list[MetadataRecord] | None = None
+        self.transactions = Transactions()
 
     def all(self, kind: type[R]) -> Collection[R]:
         """The current records of a type."""
@@ -76,10 +106,6 @@ class MetadataImage:
         """The configs of a resource, sorted by name."""
         configs = self._configs.get((kind, name), {})
         return tuple(sorted((each.name, each.value) for each in configs.values() if each.value is not None))
-
-    def configured(self) -> Iterator[tuple[int, str]]:
-        """Type and name of all resources with configs."""
-        return iter(self._configs)
 
     def find(self, record: R) -> R | None:
         """The current record with the same key fields; None if there is none."""
@@ -105,24 +131,8 @@ class MetadataImage:
 
     def apply(self, record: MetadataRecord) -> None:
         """Apply one record; those of a transaction are applied when it ends (KIP-868)."""
-        match record:
-            case kinds.BeginTransactionRecord():
-                self._transaction = []
-            case kinds.AbortTransactionRecord():
-                self._transaction = None
-            case kinds.EndTransactionRecord():
-                whole, self._transaction = self._transaction or [], None
-                for each in whole:
-                    self.apply(each)
-            case _ if self._transaction is not None:
-                self._transaction.append(record)
-            case _:
-                self._apply(record)
-
-    @property
-    def in_transaction(self) -> bool:
-        """True within an open transaction, whose records are not applied yet."""
-        return self._transaction is not None
+        for _, each in self.transactions.complete(((0, record),)):
+            self._apply(each)
 
     # --- reads
 
@@ -310,14 +320,9 @@ def snapshot_batches(image: MetadataImage, epoch: int) -> Iterator[bytes]:
     """The batches of a snapshot as Kafka writes it. Offsets start at 0; the first batch holds the voters."""
     at = 0
     head = [batches.snapshot_header(image.timestamp_ms), *(pair for _, pair in sorted(image.quorum.items()))]
-    for pairs, is_control in _batches(head, ((None, encode_record(record)) for record in image.records())):
+    remaining: Iterator[Pair] = ((None, encode_record(record)) for record in image.records())
+    body = iter(lambda: list(islice(remaining, RECORDS_PER_BATCH)), [])
+    for pairs in chain([head], body, [[batches.snapshot_footer()]]):
+        is_control = pairs[0][0] is not None
         yield batches.encode_batch(at, epoch, image.timestamp_ms, pairs, is_control=is_control)
         at += len(pairs)
-
-
-def _batches(head: list[batches.Pair], records: Iterable[batches.Pair]) -> Iterator[tuple[list[batches.Pair], bool]]:
-    yield head, True
-    remaining = iter(records)
-    while pairs := list(islice(remaining, RECORDS_PER_BATCH)):
-        yield pairs, False
-    yield [batches.snapshot_footer()], True

@@ -125,7 +125,7 @@ class Snapshotting:
         if image.unknown:
             first = image.unknown[0].value[:8].hex(" ")
             raise RecordMismatch(f"{len(image.unknown)} records of a newer release, the first begins with {first}")
-        if image.in_transaction:
+        if image.transactions.begun_at is not None:
             raise NotNow
         snapshot = SnapshotId(end, epoch)
         self._files.write_snapshot(snapshot, snapshot_batches(image, epoch))

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from controller.apis.kraft.features import UpdateFeaturesHandler
 from controller.apis.kraft.quorum import UnregisterControllerHandler, register_controller
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, features_at
-from controller.brokers.kraft.kraft_brokers import Checks, KraftOptions
+from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
@@ -158,10 +158,11 @@ async def test_metadata_version_is_not_raised_by_itself_past_what_voters_support
         quorum=SimpleNamespace(others=[SimpleNamespace(id=3001)]),
         registered=Mock(all=AsyncMock(return_value={key: controller_record(each) for key, each in registered.items()})),
     )
-    membership: Any = Mock(cluster=cluster)
-    checks = Checks(controller, replication, membership, KraftOptions(session_timeout_ms=1), lambda: False)
+    projector: Any = Mock(mark=Mock(adopted=False))
+    brokers = KraftBrokers(projector, Mock(), replication, KraftOptions(session_timeout_ms=1), lambda: 0.0)
+    brokers._controller, brokers.membership = controller, Mock(cluster=cluster)
     with capture_logs() as logged:
-        await checks._raise_features()
+        await brokers._raise_features()
     assert [each["why"].partition(",")[0] for each in logged] == ([] if why is None else [why])
     commands = [each.args[0] for each in controller.submit_internal.call_args_list]
     assert [isinstance(each, ChangeFeatures) for each in commands] == ([True] if why is None else [])
