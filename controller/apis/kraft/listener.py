@@ -94,7 +94,7 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
     def led(key: int, handle: Handler) -> Handler:
         return _of_leader(key, _permitted(api, key, handle), lambda: brokers.replication.leads)
 
-    handlers = {
+    handlers: dict[int, Handler] = {
         **{key: led(key, handle) for key, handle in of_leader.items()},
         **{key: _permitted(api, key, of_quorum) for key in _OF_QUORUM},
         ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),

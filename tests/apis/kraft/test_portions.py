@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -73,8 +72,9 @@ class ControllerApi:
         return Reply(answers)
 
 
-def answer(handler: Any, key: ApiKey, version: int, request: Any) -> Any:
-    return asyncio.run(handler(RequestContext(key, version), request))
+def answer(handle: Any, key: ApiKey, version: int, request: Any, *parts: Any) -> Any:
+    """The answer of a handler that has these parts."""
+    return asyncio.run(handle(*parts, RequestContext(key, version), request))
 
 
 def check(api: ControllerApi) -> None:
@@ -93,7 +93,7 @@ def test_alter_partition_in_portions() -> None:
     request = cluster.AlterPartitionRequest(
         broker_id=api.topic.partitions[0].leader, broker_epoch=epoch, topics=(topic,)
     )
-    response = answer(partial(alter_partition, api, epochs), ApiKey.ALTER_PARTITION, 2, request)
+    response = answer(alter_partition, ApiKey.ALTER_PARTITION, 2, request, api, epochs)
     check(api)
     assert response.error_code == 0
     (answered,) = response.topics
@@ -108,7 +108,7 @@ def test_elect_leaders_in_portions(everything: bool) -> None:
     api = ControllerApi()
     named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
     request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
-    response = answer(partial(elect_leaders, api), ApiKey.ELECT_LEADERS, 2, request)
+    response = answer(elect_leaders, ApiKey.ELECT_LEADERS, 2, request, api)
     check(api)
     (result,) = response.replica_election_results
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
@@ -118,8 +118,7 @@ def test_reassignments_in_portions() -> None:
     api = ControllerApi()
     wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
     request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
-    handler = partial(alter_partition_reassignments, api)
-    response = answer(handler, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
+    response = answer(alter_partition_reassignments, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request, api)
     check(api)
     (answered,) = response.responses
     assert [one.partition_index for one in answered.partitions] == list(range(MANY))
@@ -136,8 +135,7 @@ def test_assign_replicas_to_dirs_in_portions() -> None:
     request = cluster.AssignReplicasToDirsRequest(
         broker_id=1, broker_epoch=api.rig.state.cluster.brokers[BrokerId(1)].broker_epoch, directories=(directory,)
     )
-    handler = partial(assign_replicas_to_dirs, api, epochs)
-    response = answer(handler, ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request)
+    response = answer(assign_replicas_to_dirs, ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0, request, api, epochs)
     check(api)
     assert response.error_code == 0
     ((answered,),) = (one.topics for one in response.directories)

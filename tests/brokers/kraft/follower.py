@@ -1,5 +1,5 @@
 """A follower of another controller: batches of records in, events applied, and the invariant checked: the machine's
-state, projected to records, equals the image of all batches. And a cluster led by Kafka's controllers as it records it:
+state equals the image of all batches. And a cluster led by Kafka's controllers as it records it:
 the golden history `followed`."""
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projection import registration_record, topic_records
 from controller.brokers.kraft.log.projector import ProtocolIds
-from controller.brokers.kraft.log.record_kinds import CONFIGS, CREDENTIALS, FEATURES, QUOTAS, acl_record, kind_records
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.apply import apply
-from controller.machine.state import Cluster, DictTopics, State, Topic
+from controller.machine.state import DictTopics, State, Topic
 from events.catalog import Cause, Event, HistorySkipped, Recorded, SettingsChanged
 from events.codec import decode_event, encode_event
 from events.external_decision import ExternalDecision, skipped_snapshot
 from events.names import Offset, RequestId, TopicName
+from tests.brokers.kraft.logs import differences
 from tests.machine.rig import topics_of
-
-LEVEL = 30
-"""Records are compared at the newest known level, which has all fields."""
-NOT_HELD = (kinds.RegisterControllerRecord, kinds.DelegationTokenRecord, kinds.ZkMigrationStateRecord)
-"""Record types that the machine does not know."""
 
 
 class Follower:
@@ -82,12 +76,7 @@ class Follower:
         return next((each.name for each in self.topics() if each.topic_id == topic_id), None)
 
     def differences(self) -> list[str]:
-        ours, theirs = said_by_state(self.state, self.ids), said_by_image(self.image)
-        return [
-            f"only the {who} has {one}"
-            for who, some in (("state", ours - theirs), ("records", theirs - ours))
-            for one in sorted(some)
-        ]
+        return differences(self.image, self.state, self.ids)
 
 
 def through_bytes(record: MetadataRecord) -> MetadataRecord:
@@ -95,50 +84,6 @@ def through_bytes(record: MetadataRecord) -> MetadataRecord:
     if isinstance(record, kinds.UnknownRecord):
         return record
     return decode_record(encode_record(replace(record, version=newest_version(type(record)))))
-
-
-def said_by_image(image: MetadataImage) -> set[str]:
-    """The records of an image that the machine knows."""
-    return {_text(each) for each in image.records() if not isinstance(each, (*NOT_HELD, kinds.UnknownRecord))}
-
-
-def said_by_state(state: State, ids: ProtocolIds) -> set[str]:
-    """The machine's state as records."""
-    return {_text(each) for each in records_of(state, ids)}
-
-
-def records_of(state: State, ids: ProtocolIds) -> Iterator[MetadataRecord]:
-    cluster = state.cluster
-    for broker_id, broker in cluster.brokers.items():
-        yield registration_record(broker, ids.broker_epochs[broker_id], LEVEL)
-    for topic in topics_of(state):
-        yield from topic_records(None, topic, LEVEL)
-    for kind in (FEATURES, CONFIGS, CREDENTIALS, QUOTAS):
-        yield from kind_records(kind, Cluster(), cluster)
-    assert sorted(ids.acls.values()) == sorted(cluster.acls), "each entry has an id"
-    yield from (acl_record(acl_id, "", acl) for acl_id, acl in ids.acls.items())
-    if cluster.next_producer_id:
-        yield kinds.ProducerIdsRecord(next_producer_id=cluster.next_producer_id)
-
-
-def _text(record: MetadataRecord) -> str:
-    record = replace(record, version=0)
-    match record:
-        case kinds.ProducerIdsRecord():
-            record = replace(record, broker_id=0, broker_epoch=0)  # the machine keeps the ids alone
-        case kinds.RegisterBrokerRecord():
-            record = replace(record, cordoned_log_dirs=record.cordoned_log_dirs or None)
-        case kinds.ClientQuotaRecord():
-            record = replace(record, entity=tuple(sorted(record.entity, key=repr)))
-        case kinds.PartitionRecord():
-            record = replace(
-                record,
-                eligible_leader_replicas=record.eligible_leader_replicas or None,
-                last_known_elr=record.last_known_elr or None,
-            )
-        case _:
-            pass
-    return repr(record)
 
 
 ORDERS, PAY, AUDIT = (bytes([n]) * 16 for n in (1, 2, 3))

@@ -19,15 +19,17 @@ from controller.brokers.kraft.log.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     TopicRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
 from controller.brokers.kraft.quorum.raft.log import QuorumState
+from controller.machine.access.quotas import canonical_entity
 from controller.machine.partitions.placement import replica_metadata_of
-from controller.machine.state import Cluster, DictTopics, QuorumLeader, State
+from controller.machine.state import DictTopics, QuorumLeader, State
 from events.access import (
     Acl,
     AclsCreated,
@@ -165,109 +167,101 @@ def log_of(records: Sequence[Recorded], commits: int = 1 << 30, *, is_kafkas: bo
     return log
 
 
-def differences(image: MetadataImage, state: State) -> list[str]:
-    """The differences between a metadata image and the machine's state."""
-    assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
-    known_topics = {
-        record.name: {index: _as_machine(one) for index, one in image.partitions[record.topic_id].items()}
-        for record in image.all(TopicRecord)
-    }
-    topics = {
-        topic.name: {
-            index: (
-                one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch,
-                replica_metadata_of(one).directories, replica_metadata_of(one).adding,
-                replica_metadata_of(one).removing,
-                replica_metadata_of(one).elr, replica_metadata_of(one).last_known_elr,
-                replica_metadata_of(one).recovering,
-            )
-            for index, one in enumerate(topic.partitions)
-        }
-        for topic in state.topics
-    }  # fmt: skip
-    brokers = {
-        broker.broker_id: (broker.fenced, broker.leaving, broker.log_dirs, broker.cordoned)
-        for broker in state.cluster.brokers.values()
-    }
-    known_brokers = {
-        record.broker_id: (
-            record.fenced,
-            record.in_controlled_shutdown,
-            record.log_dirs,
-            record.cordoned_log_dirs or (),
-        )
-        for record in image.all(RegisterBrokerRecord)
-    }
-    pairs = (
-        ("topics", known_topics, topics),
-        ("brokers", known_brokers, brokers),
-        ("configs", _configs(image), _machine_configs(state)),
-        ("features", _features(image), dict(state.cluster.features)),
-        ("acls", _acls(image), sorted(state.cluster.acls)),
-        ("logins", _logins(image), _machine_logins(state.cluster)),
-        ("quotas", _quotas(image), {entity: dict(values) for entity, values in state.cluster.quotas.items()}),
-        ("producer ids", _producer_ids(image), state.cluster.next_producer_id),
-    )
-    return [f"{what}: brokers know {ours}, and it is {theirs}" for what, ours, theirs in pairs if ours != theirs]
+def differences(image: MetadataImage, state: State, ids: ProtocolIds | None = None) -> list[str]:
+    """The differences between a metadata image and the machine's state; with `ids` also of broker epochs and ACL ids,
+    which only the projector knows. It shares no code with the projection."""
+    known, own = _of_image(image), _of_state(state)
+    if ids is None:
+        del known["broker epochs"], known["acl ids"]
+    else:
+        own |= {"broker epochs": dict(ids.broker_epochs), "acl ids": dict(ids.acls)}
+    return [f"{what}: brokers know {known[what]}, and it is {own[what]}" for what in known if known[what] != own[what]]
 
 
-def _as_machine(record: Any) -> tuple[object, ...]:
-    names = ("replicas", "isr", "leader", "leader_epoch", "partition_epoch", "directories")
-    more = ("adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr")
-    values = [getattr(record, name) for name in (*names, *more)]
-    return (*(() if value is None else value for value in values), bool(record.leader_recovery_state))
-
-
-def _configs(image: MetadataImage) -> dict[tuple[int, str, str], str | None]:
-    return {
-        (record.resource_type, record.resource_name, record.name): record.value for record in image.all(ConfigRecord)
-    }
-
-
-def _machine_configs(state: State) -> dict[tuple[int, str, str], str]:
-    assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
-    cluster: Cluster = state.cluster
-    of_topics: dict[tuple[int, str, str], str] = {
-        (2, str(topic.name), key): value for topic in state.topics for key, value in topic.configs
-    }
-    others = {(kind, name, key): value for (kind, name), pairs in cluster.resource_configs for key, value in pairs}
-    return {**of_topics, **others}
-
-
-def _features(image: MetadataImage) -> dict[str, int]:
-    return {record.name: record.feature_level for record in image.all(FeatureLevelRecord)}
-
-
-def _acls(image: MetadataImage) -> list[Acl]:
-    return sorted(
-        Acl(r.resource_type, r.pattern_type, r.resource_name, r.principal, r.host, r.operation, r.permission_type)
+def _of_image(image: MetadataImage) -> dict[str, Any]:
+    brokers = image.all(RegisterBrokerRecord)
+    acls = {
+        r.id: Acl(r.resource_type, r.pattern_type, r.resource_name, r.principal, r.host, r.operation, r.permission_type)
         for r in image.all(AccessControlEntryRecord)
-    )
-
-
-def _logins(image: MetadataImage) -> dict[tuple[str, int], tuple[object, ...]]:
-    kept = image.all(UserScramCredentialRecord)
-    return {(r.name, r.mechanism): (r.iterations, r.salt, r.stored_key, r.server_key) for r in kept}
-
-
-def _machine_logins(cluster: Cluster) -> dict[tuple[str, int], tuple[object, ...]]:
-    numbers = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-    return {
-        (user, numbers[mechanism]): (one.iterations, one.salt, one.stored_key, one.server_key)
-        for (user, mechanism), one in cluster.scram.items()
     }
-
-
-def _quotas(image: MetadataImage) -> dict[QuotaEntity, dict[str, float]]:
-    found: dict[QuotaEntity, dict[str, float]] = {}
+    quotas: dict[QuotaEntity, dict[str, float]] = {}
     for record in image.all(ClientQuotaRecord):
-        entity = tuple((each.entity_type, each.entity_name) for each in record.entity)
-        found.setdefault(entity, {})[record.key] = record.value
-    return found
+        entity = canonical_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
+        quotas.setdefault(entity, {})[record.key] = record.value
+    return {
+        "topics": {
+            (r.name, r.topic_id): {index: _partition(one) for index, one in image.partitions[r.topic_id].items()}
+            for r in image.all(TopicRecord)
+        },
+        "brokers": {
+            r.broker_id: (
+                r.incarnation_id.hex(), r.rack,
+                [(each.name, each.host, each.port, each.security_protocol) for each in r.end_points],
+                [(each.name, each.min_supported_version, each.max_supported_version) for each in r.features],
+                r.fenced, r.in_controlled_shutdown, r.log_dirs, r.cordoned_log_dirs or (),
+            )
+            for r in brokers
+        },
+        "configs": {(r.resource_type, r.resource_name, r.name): r.value for r in image.all(ConfigRecord)},
+        "features": {r.name: r.feature_level for r in image.all(FeatureLevelRecord)},
+        "acls": sorted(acls.values()),
+        "logins": {
+            (r.name, r.mechanism): (r.iterations, r.salt, r.stored_key, r.server_key)
+            for r in image.all(UserScramCredentialRecord)
+        },
+        "quotas": quotas,
+        "producer ids": next((r.next_producer_id for r in image.all(ProducerIdsRecord)), 0),
+        "broker epochs": {r.broker_id: r.broker_epoch for r in brokers},
+        "acl ids": acls,
+    }  # fmt: skip
 
 
-def _producer_ids(image: MetadataImage) -> int:
-    return next((record.next_producer_id for record in image.all(ProducerIdsRecord)), 0)
+def _partition(record: PartitionRecord) -> tuple[object, ...]:
+    return (
+        record.replicas, record.isr, record.leader, record.leader_epoch, record.partition_epoch, record.directories,
+        record.adding_replicas, record.removing_replicas, record.eligible_leader_replicas or (),
+        record.last_known_elr or (), bool(record.leader_recovery_state),
+    )  # fmt: skip
+
+
+def _of_state(state: State) -> dict[str, Any]:
+    assert isinstance(state.topics, DictTopics), "tests keep topics in a dict"
+    cluster, numbers = state.cluster, {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+    resources = dict(cluster.resource_configs) | {(2, str(topic.name)): topic.configs for topic in state.topics}
+    return {
+        "topics": {
+            (topic.name, topic.topic_id): {
+                index: (
+                    one.replicas, one.isr, one.leader, one.leader_epoch, one.partition_epoch, known.directories,
+                    known.adding, known.removing, known.elr, known.last_known_elr, known.recovering,
+                )
+                for index, one in enumerate(topic.partitions)
+                for known in (replica_metadata_of(one),)
+            }
+            for topic in state.topics
+        },
+        "brokers": {
+            one.broker_id: (
+                one.incarnation, one.rack,
+                [
+                    (each.name, each.host, each.port, protocol)
+                    for each, protocol in zip(one.endpoints, one.security_protocols, strict=True)
+                ],
+                [(each.name, each.lowest, each.highest) for each in one.features],
+                one.fenced, one.leaving, one.log_dirs, one.cordoned,
+            )
+            for one in cluster.brokers.values()
+        },
+        "configs": {(*resource, key): value for resource, configs in resources.items() for key, value in configs},
+        "features": dict(cluster.features),
+        "acls": sorted(cluster.acls),
+        "logins": {
+            (user, numbers[mechanism]): (one.iterations, one.salt, one.stored_key, one.server_key)
+            for (user, mechanism), one in cluster.scram.items()
+        },
+        "quotas": {entity: dict(values) for entity, values in cluster.quotas.items()},
+        "producer ids": cluster.next_producer_id,
+    }  # fmt: skip
 
 
 def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:

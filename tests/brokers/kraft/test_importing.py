@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controller.brokers.kraft import importing_cluster
-from controller.brokers.kraft.applier import Transactions, first_difference, numbered
+from controller.brokers.kraft.applier import first_difference, numbered
 from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch, snapshot_footer
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.brokers.kraft.log.image import MetadataImage, Transactions
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projection import topic_records
+from controller.brokers.kraft.log.projection import CORDONED_SINCE, topic_records
 from controller.brokers.kraft.log.record_kinds import ACLS, CONFIGS, CREDENTIALS, FEATURES, QUOTAS, Kind
 from controller.machine.state import ScramCredential
 from events.access import Acl
@@ -27,7 +27,6 @@ from events.catalog import CreateAnswered, Event, HistorySkipped, TopicConfigsCh
 from events.external_decision import skipped_snapshot
 from tests.brokers.kraft.follower import (
     ENTRY,
-    LEVEL,
     ORDERS,
     PAY,
     Follower,
@@ -104,7 +103,7 @@ def with_a_topic_that_waits() -> Follower:
     for record in story("fewer\nquorum\njoin 1\njoin 2\nunfence 1\nunfence 2\ncreate t 1x2 id=ask").log:
         follower.record(record)
     for topic in follower.topics():
-        for one in topic_records(None, topic, LEVEL):
+        for one in topic_records(None, topic, CORDONED_SINCE):
             follower.image.apply(one)
     return follower
 
