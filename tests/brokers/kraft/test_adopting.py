@@ -10,14 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pytest
 
-from controller.brokers.kraft.adopting import adopted
+from controller.brokers.kraft.adopting import Adopted, adopted
 from controller.brokers.kraft.kafka_folder import read_folder
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage
@@ -86,16 +86,21 @@ def test_adopted_events_equal_the_log() -> None:
     assert state.cluster.quorum is not None
 
 
-def test_unsupported_records_are_stored_unchanged() -> None:
-    log = kafkas_log()
-    more = batch_after(log, encode_record(ACL), UNKNOWN)
+def adopted_with(log: LogRig, *values: bytes) -> tuple[Adopted, InMemoryLog]:
+    """The log and a further batch adopted, and an event log with the adopted state."""
     known = folder_of(log)
-    folder = msgspec.structs.replace(known, batches=(*known.batches, *decode_batches(more)))
-    taken = adopted(folder, RequestId("a"))
-    (whole,) = (event for event in taken.events if isinstance(event, MetadataAdopted))
-    assert whole.kept == (UNKNOWN,)
+    more = decode_batches(batch_after(log, *values))
+    taken = adopted(msgspec.structs.replace(known, batches=(*known.batches, *more)), RequestId("a"))
     store = InMemoryLog("cluster")
     store.write(Commit([Entry(b"event")], dict(taken.state)))
+    return taken, store
+
+
+def test_unsupported_records_are_stored_unchanged() -> None:
+    log = kafkas_log()
+    taken, store = adopted_with(log, encode_record(ACL), UNKNOWN)
+    (whole,) = (event for event in taken.events if isinstance(event, MetadataAdopted))
+    assert whole.kept == (UNKNOWN,)
     mark = MetadataProjector(store).mark
     assert (mark.applied, mark.adopted) == (log.end + 2, True)
     assert mark.broker_epochs == log.projector.mark.broker_epochs
@@ -104,86 +109,86 @@ def test_unsupported_records_are_stored_unchanged() -> None:
 
 def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
     """An ACL of Kafka's controller is removed by the id that brokers know."""
-    log = kafkas_log()
     login = UserScramCredentialRecord(
         name="alice", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
     )
     quota = ClientQuotaRecord(
         entity=(EntityData(entity_type="user", entity_name=None),), key="producer_byte_rate", value=5.0
     )
-    more = batch_after(log, *map(encode_record, (ACL, login, quota)))
-    known = folder_of(log)
-    folder = msgspec.structs.replace(known, batches=(*known.batches, *decode_batches(more)))
-    taken = adopted(folder, RequestId("a"))
+    taken, store = adopted_with(kafkas_log(), *map(encode_record, (ACL, login, quota)))
     events: dict[type, Any] = {type(event): event for event in taken.events}
     (acl,) = events[AclsCreated].acls
-    assert acl == Acl(
-        ACL.resource_type,
-        ACL.pattern_type,
-        ACL.resource_name,
-        ACL.principal,
-        ACL.host,
-        ACL.operation,
-        ACL.permission_type,
-    )
+    assert acl == Acl(2, ACL.pattern_type, "t", "User:a", "*", ACL.operation, ACL.permission_type)
     assert events[ScramCredentialSet].stored_key == b"k"
     assert events[QuotasChanged].entity == (("user", None),)
-    store = InMemoryLog("cluster")
-    store.write(Commit([Entry(b"event")], dict(taken.state)))
     assert acl_ids(store)[acl] == ACL.id
 
 
-def test_from_a_checkpoint_and_back(tmp_path: Path) -> None:
+class Run(Protocol):
+    """Runs a command on a data folder; returns its output, or its errors if the exit code is not 0."""
+
+    def __call__(self, *words: object, data: str = "data", code: int = 0) -> str: ...
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: object, data: str = "data", code: int = 0) -> str:
+        found = main([*map(str, words), "--data", str(tmp_path / data)])
+        printed = capsys.readouterr()
+        assert found == code, printed.err
+        return printed.err if code else printed.out
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The folder of Kafka's controller."""
+    return write(tmp_path / "kafka", kafkas_log().data())
+
+
+def with_checkpoint(folder: Path, log: LogRig, *values: bytes) -> Path:
+    """A metadata folder with a checkpoint of this log, and a batch of the next epochs."""
+    source = write(folder, batch_after(log, *values), start=log.end, epoch=9)
+    checkpoint = source / PARTITION / f"{log.end:020d}-{log.epoch:010d}.checkpoint"
+    checkpoint.write_bytes(snapshot_bytes(log.image(), log.epoch))
+    return source
+
+
+def test_from_a_checkpoint_and_back(tmp_path: Path, run: Run) -> None:
     """A log that does not begin at 0 is handed back with its checkpoint."""
-    log = kafkas_log()
-    end, epoch = log.end, log.epoch
-    more = batch_after(log, encode_record(ACL))
-    source = write(tmp_path / "kafka", more, start=end, epoch=9)
-    checkpoint = snapshot_bytes(log.image(), epoch)
-    name = f"{end:020d}-{epoch:010d}.checkpoint"
-    (source / PARTITION / name).write_bytes(checkpoint)
-    data = str(tmp_path / "data")
-    assert main(["adopt", "--from", str(source), "--data", data]) == 0
-    assert main(["handback", "--to", str(tmp_path / "back"), "--data", data]) == 0
-    assert stat.S_IMODE((tmp_path / "back").stat().st_mode) == 0o700, "it holds SCRAM credentials"
-    back = tmp_path / "back" / PARTITION
-    assert (back / name).read_bytes() == checkpoint
-    assert (back / f"{end:020d}.log").read_bytes() == more
+    source, back = with_checkpoint(tmp_path / "kafka", kafkas_log(), encode_record(ACL)), tmp_path / "back"
+    files = [*(source / PARTITION).glob("*.checkpoint"), *(source / PARTITION).glob("*.log")]
+    before = [path.read_bytes() for path in files]
+    run("adopt", "--from", source)
+    run("handback", "--to", back)
+    assert stat.S_IMODE(back.stat().st_mode) == 0o700, "it holds SCRAM credentials"
+    assert [(back / PARTITION / path.name).read_bytes() for path in files] == before
     taken = adopted(read_folder(source), RequestId("a"))
     assert taken.quorum.leader_epoch == 9, "the newest epoch that the folder knows of"
     assert len(taken.image.all(AccessControlEntryRecord)) == 1
-    assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 0
-    assert (tmp_path / "kafka.before-handback" / PARTITION / name).is_file()
+    run("handback", "--to", source, "--replace")
+    assert (tmp_path / "kafka.before-handback" / PARTITION / files[0].name).is_file()
 
 
-def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = kafkas_log()
+def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, run: Run) -> None:
     poison = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=" 2")
-    source = write(tmp_path / "kafka", batch_after(log, encode_record(poison)), start=log.end, epoch=9)
-    checkpoint = source / PARTITION / f"{log.end:020d}-{log.epoch:010d}.checkpoint"
-    checkpoint.write_bytes(snapshot_bytes(log.image(), log.epoch))
-    data = str(tmp_path / "data")
-    for words in (["adopt", "--from", str(source)], ["handback", "--to", str(tmp_path / "back")]):
-        assert main([*words, "--data", data]) == 0
-        printed = capsys.readouterr().out
+    source = with_checkpoint(tmp_path / "kafka", kafkas_log(), encode_record(poison))
+    for words in (["adopt", "--from", source], ["handback", "--to", tmp_path / "back"]):
+        printed = run(*words)
         assert "Kafka cannot read min.insync.replicas=' 2'; repair it: kafka-configs " in printed
         assert "--entity-default --add-config min.insync.replicas=2\n" in printed
 
 
-def test_a_handback_clears_the_limits_of_departed_controllers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = kafkas_log()
+def test_a_handback_clears_the_limits_of_departed_controllers(tmp_path: Path, run: Run) -> None:
+    log, back = kafkas_log(), tmp_path / "back"
     voter = Voter(3000, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
     own = controller_record(controller_registration(voter, b"i" * 16, 0))
     gone = msgspec.structs.replace(own, controller_id=3009)
-    batch = encode_batch(log.end, log.epoch, 5, [(None, encode_record(own)), (None, encode_record(gone))])
-    source = write(tmp_path / "kafka", log.data() + batch)
-    data, back = str(tmp_path / "data"), tmp_path / "back"
-    assert main(["adopt", "--from", str(source), "--data", data]) == 0
-    for to in (back, tmp_path / "again"):
-        assert main(["handback", "--to", str(to), "--data", data]) == 0
-    assert capsys.readouterr().out.count("no longer block upgrades: 3009\n") == 1, "the second finds nothing to free"
+    run("adopt", "--from", write(tmp_path / "kafka", log.data() + batch_after(log, *map(encode_record, (own, gone)))))
+    freed = "no longer block upgrades: 3009\n"
+    assert freed in run("handback", "--to", back)
+    assert freed not in run("handback", "--to", tmp_path / "again"), "the second finds nothing to free"
     found = read_registered(opened(back).since_snapshot(log.end + 3))
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
@@ -263,49 +268,36 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_logs_that_cannot_be_adopted_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_that_cannot_be_adopted_are_refused(name: str, tmp_path: Path, source: Path, run: Run) -> None:
     plant, error = REFUSED[name]
-    source = write(tmp_path / "kafka", kafkas_log().data())
     plant(source)
-    assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 2
-    assert error in capsys.readouterr().err
+    assert error in run("adopt", "--from", source, code=2)
     assert not (tmp_path / "data").exists()
 
 
-def test_adopted_events_are_found_by_request_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, data = write(tmp_path / "kafka", kafkas_log().data()), str(tmp_path / "data")
-    assert main(["adopt", "--from", str(source), "--data", data]) == 0
-    capsys.readouterr()
-    assert main(["events", "--data", data]) == 0
-    head, *everything = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert main(["events", "--data", data, "--json"]) == 0
-    request = json.loads(capsys.readouterr().out.splitlines()[0])["cause"]["request_id"]
+def test_adopted_events_are_found_by_request_id(tmp_path: Path, source: Path, run: Run) -> None:
+    run("adopt", "--from", source)
+    head, *everything = run("events").splitlines()
+    request = json.loads(run("events", "--json").splitlines()[0])["cause"]["request_id"]
     assert request.startswith("adopt-")
-    assert main(["handback", "--to", str(tmp_path / "back"), "--data", data]) == 0
-    capsys.readouterr()
-    found = []
-    for options in ([], ["--from", "3"], ["--topic", "t"]):
-        assert main(["events", "--data", data, "--request", request, *options]) == 0
-        found.append(capsys.readouterr())
-    shown = [[line.split() for line in one.out.splitlines()] for one in found]
-    assert shown[:2] == [[head, *everything], [head, *everything[3:]]]
-    assert [words[2] for words in shown[2]] == ["TYPE", "TopicCreated"]
-    assert [one.err for one in found] == ["", "", ""]
+    run("handback", "--to", tmp_path / "back")
+    of_request = ("events", "--request", request)
+    assert run(*of_request).splitlines() == [head, *everything]
+    shown = [line.split() for line in run(*of_request, "--from", 3).splitlines()]
+    assert shown == [line.split() for line in (head, *everything[3:])]
+    assert [line.split()[2] for line in run(*of_request, "--topic", "t").splitlines()] == ["TYPE", "TopicCreated"]
 
 
-def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, run: Run) -> None:
     log = kafkas_log()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
     _cut(source)
-    arguments = ["adopt", "--from", str(source), "--data", str(tmp_path / "data")]
-    assert main(arguments) == 2
-    assert main([*arguments, "--cut-torn-tail"]) == 0
-    assert "bytes at the end of the log were dropped" in capsys.readouterr().out
+    run("adopt", "--from", source, code=2)
+    assert "bytes at the end of the log were dropped" in run("adopt", "--from", source, "--cut-torn-tail")
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_use_is_refused(source: Path, run: Run) -> None:
     """Locks belong to processes: another process must hold it."""
-    source = write(tmp_path / "kafka", kafkas_log().data())
     code = (
         "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()"
     )
@@ -313,61 +305,52 @@ def test_a_folder_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None, "it is a pipe"
         process.stdout.readline()
-        code_given = main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")])
-        process.kill()
-    assert code_given == 2
-    assert "is in use: stop its Kafka node first" in capsys.readouterr().err
-    assert main(["adopt", "--from", str(source), "--data", str(tmp_path / "data")]) == 0
+        try:
+            assert "is in use: stop its Kafka node first" in run("adopt", "--from", source, code=2)
+        finally:
+            process.kill()
+    run("adopt", "--from", source)
 
 
-def test_folders_that_are_not_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = write(tmp_path / "kafka", kafkas_log().data())
-    data, back = str(tmp_path / "data"), tmp_path / "back"
-    assert main(["adopt", "--from", str(source), "--cluster-id", "other", "--data", data]) == 2
-    assert "belongs to cluster cluster, not to other" in capsys.readouterr().err
-    assert main(["handback", "--to", str(back), "--data", data]) == 2
-    assert "contains no log" in capsys.readouterr().err
-    assert main(["adopt", "--from", str(source), "--data", data]) == 0
-    assert main(["adopt", "--from", str(source), "--data", data]) == 2
-    assert "name an empty folder" in capsys.readouterr().err
+def test_folders_that_are_not_empty(tmp_path: Path, source: Path, run: Run) -> None:
     other = write(tmp_path / "other", kafkas_log().data())
     (other / "meta.properties").write_text("version=1\ncluster.id=elsewhere\nnode.id=3000\n")
-    assert main(["adopt", "--from", str(other), "--data", data]) == 2
-    assert "holds the log of cluster cluster, not of elsewhere" in capsys.readouterr().err
-    assert main(["handback", "--to", str(other), "--data", data]) == 2
-    assert "is not empty" in capsys.readouterr().err
-    assert main(["handback", "--to", str(other), "--data", data, "--replace"]) == 2
-    assert "belongs to cluster elsewhere, not to cluster" in capsys.readouterr().err
+    refused = run("adopt", "--from", source, "--cluster-id", "other", code=2)
+    assert "belongs to cluster cluster, not to other" in refused
+    assert "contains no log" in run("handback", "--to", tmp_path / "back", code=2)
+    run("adopt", "--from", source)
+    assert "name an empty folder" in run("adopt", "--from", source, code=2)
+    assert "holds the log of cluster cluster, not of elsewhere" in run("adopt", "--from", other, code=2)
+    assert "is not empty" in run("handback", "--to", other, code=2)
+    refused = run("handback", "--to", other, "--replace", code=2)
+    assert "belongs to cluster elsewhere, not to cluster" in refused
     _with(encode_record(ACL))(source)
-    assert main(["handback", "--to", str(source), "--data", data, "--replace"]) == 2
-    assert "is ahead, with epoch 1" in capsys.readouterr().err
+    assert "is ahead, with epoch 1" in run("handback", "--to", source, "--replace", code=2)
 
 
-def test_a_handed_back_folder_cannot_be_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = write(tmp_path / "kafka", kafkas_log().data())
-    data, back = str(tmp_path / "data"), tmp_path / "back"
-    assert main(["adopt", "--from", str(source), "--data", data]) == 0
+def test_a_handed_back_folder_cannot_be_served(tmp_path: Path, source: Path, run: Run) -> None:
+    data, back = tmp_path / "data", tmp_path / "back"
+    run("adopt", "--from", source)
     (tmp_path / "full").write_text("a file")
-    assert main(["handback", "--to", str(tmp_path / "full"), "--data", data]) == 2
+    run("handback", "--to", tmp_path / "full", code=2)
     assert _handed_back_to(data) == "", "what came to nothing leaves the folder as it was"
-    assert main(["handback", "--to", str(back), "--data", data]) == 0
+    run("handback", "--to", back)
     assert _handed_back_to(data) == str(back)
-    assert main(["events", "--data", data]) == 0
-    assert f"handed back to Kafka's controller up to offset 28, in {back}" in capsys.readouterr().out
-    assert main(["handback", "--to", str(tmp_path / "again"), "--data", data]) == 0
-    assert main(["adopt", "--from", str(back), "--data", str(tmp_path / "new")]) == 0
+    assert f"handed back to Kafka's controller up to offset 28, in {back}" in run("events")
+    run("handback", "--to", tmp_path / "again")
+    run("adopt", "--from", back, data="new")
     assert _handed_back_to(tmp_path / "new") == "", "that one may be served"
 
 
-def test_a_handback_does_not_set_the_logs_time_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, data = write(tmp_path / "kafka", kafkas_log().data()), tmp_path / "data"
-    assert main(["adopt", "--from", str(source), "--data", str(data)]) == 0
+def test_a_handback_does_not_set_the_logs_time_back(
+    tmp_path: Path, source: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("adopt", "--from", source)
     hour_ago_ns = time.time_ns() - 3_600 * 10**9
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago_ns)
-    assert main(["handback", "--to", str(tmp_path / "back"), "--data", str(data)]) == 0
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
-    times = [decode_event(offset, value).at_ms for offset, value in log.read()]
-    log.close()
+    run("handback", "--to", tmp_path / "back")
+    with closing(_log_in(tmp_path / "data")) as log:
+        times = [decode_event(offset, value).at_ms for offset, value in log.read()]
     assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
 
 
@@ -386,28 +369,27 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
         await member.stop()
 
 
-def _handed_back_to(data: str | Path) -> str:
+def _log_in(data: Path) -> RocksDbLog:
+    return RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+
+
+def _handed_back_to(data: Path) -> str:
     """The folder that it was handed back to; such a folder must not be served."""
-    log = RocksDbLog.open(Path(data), cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
-    try:
+    with closing(_log_in(data)) as log:
         quorum = TopicStore(log).durable_cluster.quorum
         assert quorum is not None, "it was adopted"
         refused = (
             pytest.raises(SettingsError, match="two would lead the same brokers") if quorum.handed_back_to else None
         )
         with refused or nullcontext():
-            asyncio.run(_served_of(Path(data), log))
-    finally:
-        log.close()
+            asyncio.run(_served_of(data, log))
     return quorum.handed_back_to
 
 
-def test_the_longest_of_several_copies_is_adopted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_longest_of_several_copies_is_adopted(tmp_path: Path, run: Run) -> None:
     log = kafkas_log()
     behind = write(tmp_path / "one", log.data(), node_id=1)
     ahead = write(tmp_path / "two", log.data() + batch_after(log, encode_record(ACL)), node_id=2)
-    arguments = ["restore", "--from", str(behind), "--from", str(ahead), "--data", str(tmp_path / "data")]
-    assert main(arguments) == 0
-    out = capsys.readouterr().out
+    out = run("restore", "--from", behind, "--from", ahead)
     assert f"the metadata log ends at offset {log.end + 1}, epoch 1" in out
     assert "--set node.id=3000" in out

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from controller.apis.kraft.broker_life import heartbeat, register_broker
 from controller.apis.kraft.broker_reports import assign_replicas_to_dirs
@@ -288,3 +289,20 @@ def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_cod
     response = asyncio.run(heartbeat(cast("ControllerApi", api), membership(), Mock(), RequestContext(63, 1), request))
     assert (response.error_code, response.is_fenced) == (error_code, is_fenced)
     assert [type(each) for each in api.commands] == [UnfenceBroker]
+
+
+@pytest.mark.parametrize(("broker_id", "epoch", "code"), [(9, 41, 102), (1, 40, 77)])
+def test_a_heartbeat_without_the_current_registration_is_refused(broker_id: int, epoch: int, code: int) -> None:
+    controller = Mock(store=Mock(durable_cluster=TWO_BROKERS))
+    members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
+    request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
+    response = asyncio.run(heartbeat(Mock(), members, Mock(), RequestContext(63, 1), request))
+    assert response.error_code == code
+
+
+def test_a_refused_registration_is_logged_with_the_reason() -> None:
+    request = registration(cluster_id="another")
+    with capture_logs() as logged:
+        answer = register_broker(cast("ControllerApi", Submitting()), membership(), RequestContext(62, 4), request)
+        assert asyncio.run(answer).error_code == 104
+    assert [each["why"] for each in logged] == ["the broker belongs to cluster another, not to cluster"]

@@ -60,6 +60,7 @@ def test_topics(kafka: ToolsAt) -> None:
     until(lambda: len(described()) == 5, 120, "5 partitions")
     kafka.run("kafka-topics", "--delete", "--topic", "made")
     until(lambda: "made" not in kafka.run("kafka-topics", "--list").split(), 120, "the topic is gone")
+    kafka.run("kafka-topics", "--create", "--topic", "made", "--partitions", "1", "--replication-factor", "3")
 
 
 def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: ToolsAt) -> None:

@@ -9,42 +9,16 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.clients import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from controller.kafka.messages.cluster import (
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-)
-from controller.kafka.messages.message import Feature, Listener
-from controller.kafka.messages.topics import (
-    AlterPartitionReassignmentsRequest,
-    CreatableTopic,
-    CreateTopicsRequest,
-    ElectLeadersRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    ReassignablePartition,
-    ReassignableTopic,
-    TopicPartitions,
-)
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
 from tests.support.churn import QUIET, Churn, Reading
 from tests.support.metadata_files import fetch_of, partition_of
-from tests.support.real_brokers import CLUSTER_ID, RealCluster, format_directory, until
+from tests.support.real_brokers import RealCluster, format_directory, until
 from tests.support.wire import ConnectionClosed, Wire
 
 PARTITIONS = 6
@@ -165,36 +139,6 @@ def test_a_create_is_answered_when_every_broker_knows_the_topic_and_every_leader
                 assert answer.topics[0].partitions[0].error_code == 0, (number, answer)
 
 
-def test_topics_are_changed_and_moved_and_created_again(cluster: RealCluster) -> None:
-    admin = _admin(cluster)
-    _create(cluster, "moved", 3)
-    admin.create_partitions([NewPartitions("moved", 4)], request_timeout=20)["moved"].result(30)
-    entry = ConfigEntry("retention.ms", "600000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, "moved", incremental_configs=[entry])
-    admin.incremental_alter_configs([resource], request_timeout=20)[resource].result(30)
-    plan = tuple(ReassignablePartition(partition_index=n, replicas=(2, 1)) for n in range(2))
-    with Wire(cluster.address) as wire:
-        topics = (ReassignableTopic(name="moved", partitions=plan),)
-        moving: Any = _call(
-            wire, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, AlterPartitionReassignmentsRequest(topics=topics)
-        )
-        assert [each.error_code for each in moving.responses[0].partitions] == [0, 0]
-        until(lambda: _replicas(cluster, "moved")[:2] == [[2, 1], [2, 1]], 60, "the partitions are moved")
-        one = TopicPartitions(topic="moved", partitions=(0, 1))
-        elected: Any = _call(wire, ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=(one,)))
-        codes = [each.error_code for each in elected.replica_election_results[0].partition_result]
-        assert set(codes) <= {0, 84}, "the preferred replicas lead, or did already"
-    admin.delete_topics(["moved"], request_timeout=20)["moved"].result(30)
-    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
-        admin.delete_topics(["moved"], request_timeout=20)["moved"].result(30)
-    _create(cluster, "moved", 1)
-
-
-def _replicas(cluster: RealCluster, name: str) -> list[list[int]]:
-    partitions = _admin(cluster).list_topics(name, timeout=10).topics[name].partitions
-    return [partition.replicas for _, partition in sorted(partitions.items())]
-
-
 def test_a_brokers_own_copy_of_the_metadata_log_has_the_same_bytes(cluster: RealCluster) -> None:
     with Wire(cluster.address) as wire:
         fetched = _fetch_all(wire)
@@ -224,42 +168,6 @@ def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
     frame = codec.encode_request(key, version, 1, "test", message)
     wire.send_bytes(frame)
     return codec.decode_response(key, version, wire.receive_frame())[1]
-
-
-def test_brokers_of_another_cluster_are_refused(cluster: RealCluster) -> None:
-    level = Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)
-    usual = BrokerRegistrationRequest(
-        broker_id=1,
-        cluster_id=CLUSTER_ID,
-        incarnation_id=b"i" * 16,
-        listeners=(Listener(name="PLAINTEXT", host="localhost", port=1),),
-        features=(level,),
-        log_dirs=(b"d" * 16,),
-    )
-    from msgspec.structs import replace
-
-    registrations = {
-        104: replace(usual, cluster_id="another"),
-        101: usual,
-        35: replace(usual, broker_id=9, features=(replace(level, max_supported_version=3),)),
-        119: replace(usual, broker_id=9, log_dirs=()),
-    }
-    with Wire(cluster.address) as wire:
-        for code, request in registrations.items():
-            answer = _call(wire, ApiKey.BROKER_REGISTRATION, 4, request)
-            assert isinstance(answer, BrokerRegistrationResponse)
-            assert answer.error_code == code
-        beats = {
-            77: BrokerHeartbeatRequest(broker_id=1, broker_epoch=0),
-            102: BrokerHeartbeatRequest(broker_id=9, broker_epoch=0),
-        }
-        for code, beat in beats.items():
-            beaten = _call(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
-            assert isinstance(beaten, BrokerHeartbeatResponse)
-            assert beaten.error_code == code
-    assert cluster.controller is not None
-    assert "the broker belongs to cluster another" in cluster.controller.output
-    cluster.wait_live()
 
 
 def test_invalid_fetches_do_not_affect_other_brokers(cluster: RealCluster) -> None:
