@@ -28,6 +28,7 @@ from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVote
 from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
+from tests.brokers.kraft.guarded import GUARDED, call, set_quota
 from tests.support.churn import QUIET
 from tests.support.ports import free_ports
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, real_cluster, until
@@ -39,7 +40,6 @@ BROKER_LOGIN = f'username="broker" password="{BROKERS_PASSWORD}"'
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 ANN, ANNS_PASSWORD = "ann", "ann-PLANTED"
 """Known only to the broker."""
-AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Secured:
@@ -60,8 +60,7 @@ class Secured:
                 "listener.name.sasl.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
                 "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_{ANN}="{ANNS_PASSWORD}";',
                 "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{jaas};",
-                "authorizer.class.name": AUTHORIZER,
-                "super.users": "User:ANONYMOUS",
+                **GUARDED,
                 "offsets.topic.replication.factor": "1",
             }
         )
@@ -75,18 +74,13 @@ class Secured:
         login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": password}
         return {"bootstrap.servers": self.sasl, "security.protocol": "SASL_PLAINTEXT", **login, **QUIET}
 
-    def call(self, key: ApiKey, message: Message) -> Any:
-        with Wire(self.clear) as wire:
-            wire.send_bytes(codec.encode_request(key, 1, 1, "test", message))
-            return codec.decode_response(key, 1, wire.receive_frame())[1]
-
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     settings = {
         "listeners": "SASL_PLAINTEXT://CONTROLLER",
         "http.authentication": "none",
-        "authorizer.class.name": AUTHORIZER,
+        **GUARDED,
         "super.users": "User:ANONYMOUS;User:broker",
     }
     folder = tmp_path_factory.mktemp("access")
@@ -148,17 +142,10 @@ def _may_log_in(secured: Secured, password: str = PASSWORD) -> bool:
     return not any(error.code() == KafkaError._AUTHENTICATION for error in errors)
 
 
-def _set_quota(secured: Secured) -> None:
-    entity = (access.EntityData(entity_type="user", entity_name="alice"),)
-    entry = access.EntryData(entity=entity, ops=(access.OpData(key="producer_byte_rate", value=1e6),))
-    answer = secured.call(ApiKey.ALTER_CLIENT_QUOTAS, access.AlterClientQuotasRequest(entries=(entry,)))
-    assert [each.error_code for each in answer.entries] == [0]
-
-
 def _quotas(secured: Secured) -> dict[str, float]:
     component = access.ComponentData(entity_type="user", match_type=0, match="alice")
     request = access.DescribeClientQuotasRequest(components=(component,), strict=True)
-    answer = secured.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
+    answer = call(secured.clear, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, request)
     return {value.key: value.value for entry in answer.entries for value in entry.values}
 
 
@@ -203,7 +190,7 @@ def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secu
     assert _write(secured) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     _grant(admin, WRITE)
     until(lambda: _write(secured) == 0, 120, "alice writes")
-    _set_quota(secured)
+    set_quota(secured.clear, "user", "alice", "producer_byte_rate", 1e6)
     until(lambda: _quotas(secured) == {"producer_byte_rate": 1e6}, 120, "the broker knows the quota")
 
     _restart(secured)

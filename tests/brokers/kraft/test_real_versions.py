@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message, access
+from tests.brokers.kraft.guarded import GUARDED, access_of, grant
 from tests.support.churn import QUIET
 from tests.support.real_brokers import RealCluster, real_cluster, until
 from tests.support.tools import KAFKA_SERVER
-from tests.support.wire import Wire
 
-GUARDED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "metadata.max.retention.bytes": "1"}
 
 
@@ -39,11 +32,13 @@ def test_brokers_of_several_versions_work_together(
     settings = {"kraft.version": str(kraft_version), **FEW_BYTES, **GUARDED}
     with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings={**own, **GUARDED}) as cluster:
         _use(cluster)
-        _guard(cluster)
+        grant(f"127.0.0.1:{cluster.brokers[1].port}", "ann", "mixed")
+        for broker in cluster.brokers.values():
+            until(lambda: _knows_ann(broker.port), 30, f"broker {broker.broker_id} knows her")  # noqa: B023
         _settle(cluster, level)
         joined = cluster.add(versions[-1], {**dict.fromkeys(own, cluster.address), **GUARDED})
         cluster.wait_live()
-        until(lambda: _guarded(joined.port), 120, "entries, logins and quotas, of a snapshot")
+        until(lambda: _knows_ann(joined.port), 120, "entries, logins and quotas, of a snapshot")
         checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 120, "a snapshot on the new broker")
         assert checkpoints[-1].stat().st_size > 1000, "it fetched one"
         assert not (joined.metadata / f"{0:020d}.log").exists(), "it did not need the log from its beginning"
@@ -79,53 +74,16 @@ def _use(cluster: RealCluster) -> None:
             future.result(40)
 
 
-def _guard(cluster: RealCluster) -> None:
-    """An ACL, a SCRAM credential and a quota, sent to one broker: brokers of all versions know them."""
-    acl = access.AclCreation(
-        resource_type=2, resource_name="mixed", principal="User:ann", host="*", operation=3, permission_type=3
-    )
-    login = access.ScramCredentialUpsertion(
-        name="ann", mechanism=2, iterations=4096, salt=b"salt", salted_password=b"p" * 64
-    )
-    quota = access.EntryData(
-        entity=(access.EntityData(entity_type="user", entity_name="ann"),),
-        ops=(access.OpData(key="producer_byte_rate", value=5e6),),
-    )
-    first = cluster.brokers[1].port
-    granted = _call(first, ApiKey.CREATE_ACLS, 1, access.CreateAclsRequest(creations=(acl,)))
-    wanted = access.AlterUserScramCredentialsRequest(upsertions=(login,))
-    known = _call(first, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
-    bounded = _call(first, ApiKey.ALTER_CLIENT_QUOTAS, 1, access.AlterClientQuotasRequest(entries=(quota,)))
-    assert [each.error_code for each in (*granted.results, *known.results, *bounded.entries)] == [0, 0, 0]
-    for broker in cluster.brokers.values():
-        until(lambda: _guarded(broker.port), 30, f"broker {broker.broker_id} knows them")  # noqa: B023
-
-
-def _guarded(port: int) -> bool:
-    """True if a broker knows the ACL, the credential and the quota."""
+def _knows_ann(port: int) -> bool:
+    """True if a broker knows the ACL, the credential and the quotas."""
     try:
-        return _access_of(port) == ([("mixed", ["User:ann"])], [("ann", [2])], [[("producer_byte_rate", 5e6)]])
+        return access_of(f"127.0.0.1:{port}") == {
+            "acls": [("mixed", "User:ann", 3)],
+            "scram": [("ann", 2, 4096)],
+            "quotas": [("client-id", "None", "consumer_byte_rate", 7e8), ("user", "ann", "producer_byte_rate", 5e6)],
+        }
     except ConnectionError:
-        return False  # it is live before it opens its doors
-
-
-def _access_of(port: int) -> tuple[list[Any], list[Any], list[Any]]:
-    every = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-    acls = _call(port, ApiKey.DESCRIBE_ACLS, 1, every).resources
-    logins = _call(port, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, access.DescribeUserScramCredentialsRequest())
-    strictly = access.DescribeClientQuotasRequest(components=(), strict=False)
-    quotas = _call(port, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, strictly).entries
-    return (
-        [(each.resource_name, [acl.principal for acl in each.acls]) for each in acls],
-        [(each.user, [one.mechanism for one in each.credential_infos]) for each in logins.results],
-        [[(value.key, value.value) for value in each.values] for each in quotas],
-    )
-
-
-def _call(port: int, key: ApiKey, version: int, message: Message) -> Any:
-    with Wire(f"127.0.0.1:{port}") as wire:
-        wire.send_bytes(codec.encode_request(key, version, 1, "test", message))
-        return codec.decode_response(key, version, wire.receive_frame())[1]
+        return False  # it is live before it opens its listeners
 
 
 def _settle(cluster: RealCluster, level: int) -> None:

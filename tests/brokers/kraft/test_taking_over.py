@@ -9,21 +9,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 
+from tests.brokers.kraft.guarded import GUARDED, access_of, grant
 from tests.support.churn import QUIET, Churn
 from tests.support.kafka_quorum import Controller, KafkaQuorum
 from tests.support.ports import free_ports
@@ -31,21 +19,6 @@ from tests.support.quorum_cluster import describe
 from tests.support.real_brokers import CONTROLLER, RealCluster, new_directory_id, until
 from tests.support.tools import KAFKA_SERVER
 from tests.support.topicwright import command
-from tests.support.wire import Wire
-
-GUARDED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
-ANY_ACL = AclBindingFilter(
-    ResourceType.ANY,
-    None,  # type: ignore[arg-type]
-    ResourcePatternType.ANY,
-    None,  # type: ignore[arg-type]
-    None,  # type: ignore[arg-type]
-    AclOperation.ANY,
-    AclPermissionType.ANY,
-)
 
 
 @pytest.mark.parametrize(("version", "kraft_version", "brokers"), [("3.9.1", 0, 1), (KAFKA_SERVER, 1, 3)])
@@ -57,7 +30,7 @@ def test_from_kafkas_controller_to_ours_and_back(
         metadata = controller.metadata.parent
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         _create(admin, "churned", partitions=3, factor=brokers)
-        _grant(admin, "alice")
+        grant(_address(admin), "alice", "churned")
         with Churn(cluster.bootstrap, "churned", 3) as churn:
             churn.goes_on()
             _read_some(cluster.bootstrap)
@@ -72,7 +45,7 @@ def test_from_kafkas_controller_to_ours_and_back(
             cluster.wait_live()
             _until_same(admin, known)
             _create(admin, "under-ours", partitions=2, factor=brokers)
-            _grant(admin, "carol")
+            grant(_address(admin), "carol", "churned")
             churn.goes_on()
             cluster.kill_controller()
 
@@ -91,7 +64,7 @@ def test_from_kafkas_controller_to_ours_and_back(
             _start(theirs)
             _until_same(admin, known)
             _create(admin, "under-theirs", partitions=2, factor=brokers)
-            _grant(admin, "bob")
+            grant(_address(admin), "bob", "churned")
             churn.goes_on()
             after = _dump(admin)
             assert {"under-ours", "under-theirs", "churned"} <= after["topics"].keys()
@@ -150,51 +123,9 @@ def _create(admin: AdminClient, name: str, *, partitions: int, factor: int) -> N
     until(created, 120, f"topic {name}")
 
 
-def _grant(admin: AdminClient, user: str) -> None:
-    """An ACL, a SCRAM credential and a quota for a user, and a default quota for all clients."""
-    acl = AclBinding(
-        ResourceType.TOPIC,
-        "churned",
-        ResourcePatternType.LITERAL,
-        f"User:{user}",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.ALLOW,
-    )
-    admin.create_acls([acl])[acl].result(60)
-    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    upsertion = UserScramCredentialUpsertion(user, credential, b"secret", b"salt")
-    admin.alter_user_scram_credentials([upsertion])[user].result(60)
-    limits = [
-        _limit({"entity_type": "user", "entity_name": user}, "producer_byte_rate", 5e6),
-        _limit({"entity_type": "client-id", "entity_name": None}, "consumer_byte_rate", 7e8),
-    ]
-    with _wire(admin) as wire:
-        answer = wire.call("AlterClientQuotas", 1, entries=limits, validate_only=False)
-    assert [each["error_code"] for each in answer["entries"]] == [0, 0]
-
-
-def _limit(entity: dict[str, str | None], key: str, value: float) -> dict[str, Any]:
-    return {"entity": [entity], "ops": [{"key": key, "value": value, "remove": False}]}
-
-
-def _quotas(admin: AdminClient) -> list[Any]:
-    with _wire(admin) as wire:
-        answer = wire.call("DescribeClientQuotas", 1, components=[], strict=False)
-    assert answer["error_code"] == 0, answer
-    return sorted(
-        [
-            *((each["entity_type"], each["entity_name"]) for each in entry["entity"]),
-            *((each["key"], each["value"]) for each in entry["values"]),
-        ]
-        for entry in answer["entries"]
-    )
-
-
-def _wire(admin: AdminClient) -> Wire:
-    """A connection to a broker: the admin client has no API for quotas."""
+def _address(admin: AdminClient) -> str:
     broker = next(iter(admin.list_topics(timeout=20).brokers.values()))
-    return Wire(f"{broker.host}:{broker.port}")
+    return f"{broker.host}:{broker.port}"
 
 
 def _read_some(bootstrap: str) -> None:
@@ -214,7 +145,6 @@ def _dump(admin: AdminClient) -> dict[str, Any]:
     configs = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in topics])
     for broker_id in admin.list_topics(timeout=20).brokers:
         configs |= admin.describe_configs([ConfigResource(ResourceType.BROKER, str(broker_id))])
-    credentials: Any = admin.describe_user_scram_credentials()
     offsets = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("readers")])["readers"].result(20)
     return {
         "topics": {
@@ -226,12 +156,7 @@ def _dump(admin: AdminClient) -> dict[str, Any]:
             for resource, found in configs.items()
         },
         "offsets": sorted((each.topic, each.partition, each.offset) for each in offsets.topic_partitions),
-        "acls": sorted(map(str, admin.describe_acls(ANY_ACL).result(20))),
-        "scram": sorted(
-            (name, str(one.scram_credential_infos[0].mechanism), one.scram_credential_infos[0].iterations)
-            for name, one in credentials.result(20).items()
-        ),
-        "quotas": _quotas(admin),
+        **access_of(_address(admin)),
     }
 
 

@@ -1,0 +1,65 @@
+"""A cluster with an authorizer: ACLs, SCRAM credentials and quotas, set and read through one of its brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.kafka.codec import codec
+from controller.kafka.messages import ApiKey, Message, access
+from tests.support.wire import Wire
+
+GUARDED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+def call(address: str, key: ApiKey, version: int, message: Message) -> Any:
+    """The response of a broker to one request."""
+    with Wire(address) as wire:
+        wire.send_bytes(codec.encode_request(key, version, 1, "test", message))
+        return codec.decode_response(key, version, wire.receive_frame())[1]
+
+
+def set_quota(address: str, kind: str, name: str | None, key: str, value: float) -> None:
+    entity = (access.EntityData(entity_type=kind, entity_name=name),)
+    entry = access.EntryData(entity=entity, ops=(access.OpData(key=key, value=value),))
+    answer = call(address, ApiKey.ALTER_CLIENT_QUOTAS, 1, access.AlterClientQuotasRequest(entries=(entry,)))
+    assert [each.error_code for each in answer.entries] == [0]
+
+
+def grant(address: str, user: str, topic: str) -> None:
+    """An ACL, a SCRAM credential and a quota for a user, and a default quota for all clients."""
+    acl = access.AclCreation(
+        resource_type=2, resource_name=topic, principal=f"User:{user}", host="*", operation=3, permission_type=3
+    )
+    login = access.ScramCredentialUpsertion(
+        name=user, mechanism=2, iterations=4096, salt=b"salt", salted_password=b"p" * 64
+    )
+    granted = call(address, ApiKey.CREATE_ACLS, 1, access.CreateAclsRequest(creations=(acl,)))
+    wanted = access.AlterUserScramCredentialsRequest(upsertions=(login,))
+    known = call(address, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
+    assert [each.error_code for each in (*granted.results, *known.results)] == [0, 0]
+    set_quota(address, "user", user, "producer_byte_rate", 5e6)
+    set_quota(address, "client-id", None, "consumer_byte_rate", 7e8)
+
+
+def access_of(address: str) -> dict[str, list[Any]]:
+    """Everything of the kind that a broker knows."""
+    every = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    acls = call(address, ApiKey.DESCRIBE_ACLS, 1, every).resources
+    logins = call(address, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, access.DescribeUserScramCredentialsRequest())
+    strictly = access.DescribeClientQuotasRequest(components=(), strict=False)
+    quotas = call(address, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, strictly).entries
+    return {
+        "acls": sorted((each.resource_name, acl.principal, acl.operation) for each in acls for acl in each.acls),
+        "scram": sorted(
+            (each.user, one.mechanism, one.iterations) for each in logins.results for one in each.credential_infos
+        ),
+        "quotas": sorted(
+            (one.entity_type, str(one.entity_name), value.key, value.value)
+            for each in quotas
+            for one in each.entity
+            for value in each.values
+        ),
+    }
