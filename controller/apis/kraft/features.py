@@ -85,33 +85,37 @@ class UpdateFeaturesHandler:
     def _refusal(
         self, version: int, update: FeatureUpdateKey, levels: dict[str, int], registered: Registered
     ) -> str | None:
-        name, level = update.feature, update.max_version_level
+        why = self._why_refused(version, update, levels, registered)
+        return None if why is None else f"Invalid update version {update.max_version_level} for feature {why}"
+
+    def _why_refused(
+        self, version: int, update: FeatureUpdateKey, levels: dict[str, int], registered: Registered
+    ) -> str | None:
+        """The name of the feature and what follows it in the message; None if the update is allowed."""
+        name, level, current = update.feature, update.max_version_level, levels.get(update.feature, 0)
         known = SUPPORTED.get(name)
         if known is None:
-            return (
-                f"Invalid update version {level} for feature {name}. Local controller 0 does not support this feature."
-            )
+            return f"{name}. Local controller 0 does not support this feature."
         if name == KRAFT_VERSION:
-            return self._kraft_refusal(level) or self._unsupported(name, level, registered)
-        if level != 0 and not known.lowest <= level <= known.highest:
+            current = self._node.quorum.kraft_version
+            if not current <= level <= KRAFT_VERSION_MAX:
+                return f"{name}: current version {current}; allowed is 1."
+        elif level != 0 and not known.lowest <= level <= known.highest:
+            return f"{name}: {known.lowest} to {known.highest} are supported."
+        elif level < current and _kind(version, update) == UPGRADE:
             return (
-                f"Invalid update version {level} for feature {name}: {known.lowest} to {known.highest} are supported."
+                f"{name}. Can't downgrade the version of this feature without setting the upgrade type to either safe "
+                "or unsafe downgrade."
             )
-        current = levels.get(name, 0)
-        if level < current and _kind(version, update) == UPGRADE:
-            return (
-                f"Invalid update version {level} for feature {name}. Can't downgrade the version of this feature "
-                "without setting the upgrade type to either safe or unsafe downgrade."
-            )
-        if name == METADATA_VERSION_FEATURE and level < current:
-            return f"Invalid update version {level} for feature {name}: a downgrade from {current} is not supported."
-        return self._unsupported(name, level, registered)
-
-    def _kraft_refusal(self, level: int) -> str | None:
-        current = self._node.quorum.kraft_version
-        if current <= level <= KRAFT_VERSION_MAX:
-            return None
-        return f"Invalid update version {level} for feature {KRAFT_VERSION}: current version {current}; allowed is 1."
+        elif name == METADATA_VERSION_FEATURE and level < current:
+            return f"{name}: a downgrade from {current} is not supported."
+        for broker_id, broker in sorted(self._api.cluster.brokers.items()):
+            if not broker.supports(name, level):
+                return f"{name}. Broker {broker_id} does not support it."
+        quorum = self._node.quorum
+        controllers = {*registered, *quorum.voters.ids} - {quorum.me.id}
+        why = why_unsupported(registered, controllers, name, level)
+        return None if why is None else f"{name}. {why}"
 
     async def _raise_kraft_version(self) -> UpdateFeaturesResponse | None:
         """Raise kraft.version from 0 to 1 (KIP-853). Returns the response if that fails."""
@@ -126,15 +130,6 @@ class UpdateFeaturesHandler:
         except Refused as why:
             return UpdateFeaturesResponse(error_code=int(ErrorCode.INVALID_UPDATE_VERSION), error_message=str(why))
         return None
-
-    def _unsupported(self, name: str, level: int, registered: Registered) -> str | None:
-        for broker_id, broker in sorted(self._api.cluster.brokers.items()):
-            if not broker.supports(name, level):
-                return f"Invalid update version {level} for feature {name}. Broker {broker_id} does not support it."
-        quorum = self._node.quorum
-        controllers = {*registered, *quorum.voters.ids} - {quorum.me.id}
-        why = why_unsupported(registered, controllers, name, level)
-        return None if why is None else f"Invalid update version {level} for feature {name}. {why}"
 
 
 def _kind(version: int, update: FeatureUpdateKey) -> int:

@@ -17,7 +17,7 @@ import msgspec
 
 from controller.brokers.kraft.features import unsupported_feature
 from controller.brokers.kraft.importing import import_all
-from controller.brokers.kraft.importing_cluster import Imported, Source
+from controller.brokers.kraft.importing_cluster import EventCollector, Imported
 from controller.brokers.kraft.kafka_folder import KafkaFolder
 from controller.brokers.kraft.log import batches
 from controller.brokers.kraft.log import metadata_records as kinds
@@ -54,7 +54,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     image = read_image(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
-    found = import_all(image, Source(request_id, COMMAND, "as it was"))
+    found = import_all(EventCollector(request_id, COMMAND, "as it was", image))
     events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from typing import Final, Protocol
 
 import structlog
 from msgspec.structs import replace
 
-from controller.brokers.kraft.catch_up import Page
+from controller.brokers.kraft.catch_up import Page, TreeHeads, fetch_missing_events
 from controller.brokers.kraft.importing import import_batch, import_snapshot
 from controller.brokers.kraft.importing_cluster import Imported
 from controller.brokers.kraft.log import metadata_records as kinds
@@ -39,6 +39,7 @@ from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
 from controller.brokers.kraft.log.record_kinds import acl_of
 from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.kafka.messages import ZERO_UUID
 from controller.machine.state import Cluster, QuorumLeader
@@ -73,15 +74,17 @@ class BatchApplier:
     """Applies the batches of one log in order. `first` is the event that an empty log begins with."""
 
     def __init__(
-        self, files: QuorumFiles, log: ReplicatedLog, projector: MetadataProjector, first: SettingsChanged
+        self,
+        node: QuorumNode,
+        files: QuorumFiles,
+        log: ReplicatedLog,
+        projector: MetadataProjector,
+        first: SettingsChanged,
     ) -> None:
         self.applied = 0
         """The metadata log below this offset is in the event log, or held in an open transaction."""
-        self._files, self._log, self._projector, self._first = files, log, projector, first
-        self.fetch_missing: Callable[[int], Awaitable[Page | None]] = _no_page
-        """Fetches the next events below a metadata log offset from another voter."""
-        self.on_root: Callable[[int, int, bytes], None] = lambda *_: None
-        """Called with the leader, a number of events that both logs have, and the leader's tree root over them."""
+        self._node, self._files, self._log, self._projector, self._first = node, files, log, projector, first
+        self.tree_heads = TreeHeads(node, log)
         self.on_unregistered: Callable[[int], None] = lambda _: None
         """Called with the id of an unregistered controller."""
         self.reload()
@@ -144,7 +147,7 @@ class BatchApplier:
                 "event offsets differ from the leader's", metadata=batch.base_offset, there=embedded.first, here=here
             )
         if embedded.root and embedded.first == here:
-            self.on_root(self._leader_of(None, batch.leader_epoch), here, embedded.root)
+            self.tree_heads.compare(self._leader_of(None, batch.leader_epoch), here, embedded.root)
         self._projector.begin_at(batch.base_offset)
         try:
             records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
@@ -250,7 +253,7 @@ class BatchApplier:
         longer differ."""
         snapshot = self._files.snapshot
         assert snapshot is not None, "a log that begins later begins with a snapshot"
-        page = await self.fetch_missing(snapshot.end_offset)
+        page = await fetch_missing_events(self._node, self._log, snapshot.end_offset)
         if page is not None and page.values:
             return self._apply_page(recorder, page)
         image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
@@ -346,7 +349,3 @@ def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> Proto
         {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
         {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},
     )
-
-
-async def _no_page(_: int) -> None:
-    return None

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from controller.brokers.kraft.importing_cluster import ClusterImport, EventCollector, Imported, Source, source_of
+from controller.brokers.kraft.importing_cluster import ClusterImport, EventCollector, Imported
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
 from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord
@@ -61,27 +61,22 @@ def import_batch(
     caller may apply a slice to `state` before it takes the next one, or all of them at the end; nothing else may change
     it meanwhile.
     """
-    collector = EventCollector(source_of(decided))
+    collector = EventCollector(decided.request_id, decided.leader, decided.summary)
     cluster = ClusterImport(state.cluster, ids_before, collector)
     topics = TopicImport(collector, at_ms, state.topics.get, name_of, every_topic)
-    return collector.slices(chain(_apply(records, cluster, topics, collector), cluster.finish(), topics.finish()))
 
+    def apply_all() -> Iterator[None]:
+        for offset, record in records:
+            try:
+                if isinstance(record, kinds.ClearElrRecord):
+                    yield from topics.clear_elr(record)
+                elif not (topics.apply(record) or cluster.apply(record)):
+                    collector.add_unsupported_record(record, f"at offset {offset}")
+            except RecordMismatch as error:
+                collector.add_unsupported_record(record, f"at offset {offset}: {error}")
+            yield
 
-def _apply(
-    records: Iterable[tuple[int, MetadataRecord]],
-    cluster: ClusterImport,
-    topics: TopicImport,
-    collector: EventCollector,
-) -> Iterator[None]:
-    for offset, record in records:
-        try:
-            if isinstance(record, kinds.ClearElrRecord):
-                yield from topics.clear_elr(record)
-            elif not (topics.apply(record) or cluster.apply(record)):
-                collector.add_unsupported_record(record, f"at offset {offset}")
-        except RecordMismatch as error:
-            collector.add_unsupported_record(record, f"at offset {offset}: {error}")
-        yield
+    return collector.slices(chain(apply_all(), cluster.finish(), topics.finish()))
 
 
 def import_snapshot(
@@ -94,14 +89,14 @@ def import_snapshot(
 ) -> Iterator[Imported]:
     """Import the difference in slices of some milliseconds; the first one has the `skipped` event. `topics` are all
     topics of the state, which must not change until the last slice is taken."""
-    collector = EventCollector(source_of(skipped_snapshot(skipped)), image)
+    decided = skipped_snapshot(skipped)
+    collector = EventCollector(decided.request_id, decided.leader, decided.summary, image)
     collector.add(skipped)
     return collector.slices(_compare(state.cluster, topics, ids_before, collector, at_ms))
 
 
-def import_all(image: MetadataImage, source: Source) -> Imported:
-    """Import an image where there was nothing before."""
-    collector = EventCollector(source, image)
+def import_all(collector: EventCollector) -> Imported:
+    """Import the collector's image where there was nothing before."""
     for _ in _compare(Cluster(), (), ProtocolIds(), collector, 0):
         pass
     return collector.flush()
@@ -245,11 +240,11 @@ class TopicImport:
         if known is None or topic_id in self._replaced or index >= len(known.partitions):
             return  # imported with the topic or with the added partitions
         after = partition_of(self._image.partitions[topic_id][index])
-        reason = self._collector.source.reason
+        reason = self._collector.reason
         self._collector.add(catalog.PartitionChanged(known.name, index, partition_of(before), after, reason))
 
     def _remove(self, record: kinds.RemoveTopicRecord) -> None:
-        topic_id, reason = record.topic_id, self._collector.source.reason
+        topic_id, reason = record.topic_id, self._collector.reason
         if self._load(topic_id):
             name, known = self._name(topic_id), self._known[topic_id]
             if topic_id in self._pending or name in self._configured:
@@ -308,12 +303,12 @@ class TopicImport:
         """Add the events that a topic still lacks, in steps."""
         self._pending.pop(topic_id, None)
         name, known, configs = self._name(topic_id), self._known[topic_id], self._configs(topic_id)
-        add, source = self._collector.add, self._collector.source
+        add, collector = self._collector.add, self._collector
         if known is None or topic_id in self._replaced:
             yield from self._load_partitions(topic_id)
             every = yield from partitions_of(self._image.partitions[topic_id])
             if every:
-                add(catalog.TopicDiscovered(name, TopicId(topic_id), every, configs, source.reason))
+                add(catalog.TopicDiscovered(name, TopicId(topic_id), every, configs, collector.reason))
                 self._discovered.add(topic_id)
             else:
                 why = "no partitions" if every == () else "gaps in them"
@@ -324,9 +319,9 @@ class TopicImport:
         if more is None:
             self._collector.add_unsupported(f"the partitions of topic {name!r} have gaps")
         if more:
-            add(_partitions_added(name, count, more, source))
+            add(_partitions_added(name, count, more, collector))
         if configs != known.configs:
-            add(_configs_changed(name, known.configs, configs, source))
+            add(_configs_changed(name, known.configs, configs, collector))
 
     # --- snapshots
 
@@ -348,7 +343,7 @@ class TopicImport:
                 yield from self._report(topic_id)
                 del self._known[topic_id]
             else:
-                self._collector.add(*vanish(topic, self._collector.source.reason, self._at_ms).events)
+                self._collector.add(*vanish(topic, self._collector.reason, self._at_ms).events)
             yield
         for record in new.values():
             self._known[record.topic_id] = None
@@ -366,7 +361,7 @@ class TopicImport:
                     self._replaced.add(topic.topic_id)
                     return
                 if before != after:
-                    reason = self._collector.source.reason
+                    reason = self._collector.reason
                     changes.append(catalog.PartitionChanged(topic.name, index, before, after, reason))
             yield
         self._collector.add(*changes)
@@ -378,17 +373,19 @@ def _has_eligible(partition: Partition) -> bool:
 
 
 def _partitions_added(
-    topic: TopicName, first: int, partitions: tuple[Partition, ...], source: Source
+    topic: TopicName, first: int, partitions: tuple[Partition, ...], collector: EventCollector
 ) -> catalog.PartitionsAdded:
     """The event for added partitions. Its `live_brokers` are empty, because the metadata log does not have them."""
     wanted = catalog.RequestedPartitions(first + len(partitions), tuple(each.replicas for each in partitions))
     asked = catalog.RequestedChange(FOLLOW, 0, wanted)
-    return catalog.PartitionsAdded(source.request_id, topic, first, partitions, source.principal, None, (), asked)
+    return catalog.PartitionsAdded(collector.request_id, topic, first, partitions, collector.principal, None, (), asked)
 
 
-def _configs_changed(topic: TopicName, before: Configs, after: Configs, source: Source) -> catalog.TopicConfigsChanged:
+def _configs_changed(
+    topic: TopicName, before: Configs, after: Configs, collector: EventCollector
+) -> catalog.TopicConfigsChanged:
     old, new = dict(before), dict(after)
     ops = [ConfigOp(name, _DELETE, None) for name in old if name not in new]
     ops += [ConfigOp(name, _SET, value) for name, value in after if old.get(name) != value]
     asked = catalog.RequestedChange(FOLLOW, 0, catalog.RequestedConfigs(tuple(ops), incremental=True))
-    return catalog.TopicConfigsChanged(source.request_id, topic, after, source.principal, None, asked)
+    return catalog.TopicConfigsChanged(collector.request_id, topic, after, collector.principal, None, asked)

@@ -40,7 +40,6 @@ from controller.machine.access.credentials import MECHANISMS
 from controller.machine.state import Cluster
 from events import catalog
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
-from events.external_decision import ExternalDecision
 from events.names import BrokerId, RequestId
 
 STEPS_PER_SLICE: Final = 200
@@ -59,19 +58,6 @@ _IGNORED: Final = (
 """Unknown to the machine: only the metadata log and its snapshots have them."""
 _MIGRATING: Final = (1, 2)
 """States of an unfinished migration from ZooKeeper (KIP-866)."""
-
-
-class Source(msgspec.Struct, frozen=True):
-    """The request id, principal and reason of all events of one import."""
-
-    request_id: RequestId
-    principal: str
-    """Stands for the client of the other controller, which records do not name."""
-    reason: str
-
-
-def source_of(decided: ExternalDecision) -> Source:
-    return Source(decided.request_id, decided.leader, decided.summary)
 
 
 def _is_ignored(record: MetadataRecord) -> bool:
@@ -103,10 +89,11 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class EventCollector:
-    """Collects the events, the changed ids, and the first unsupported record."""
+    """Collects the events, the changed ids, and the first unsupported record. All events have the same request id,
+    principal and reason; the principal stands for the client of the other controller, which records do not name."""
 
-    def __init__(self, source: Source, image: MetadataImage | None = None) -> None:
-        self.source = source
+    def __init__(self, request_id: RequestId, principal: str, reason: str, image: MetadataImage | None = None) -> None:
+        self.request_id, self.principal, self.reason = request_id, principal, reason
         self.is_snapshot = image is not None
         self.image = MetadataImage() if image is None else image
         """All metadata as records if it was given, else the part that the records touch."""
@@ -239,10 +226,9 @@ class ClusterImport:
             yield
 
     def _report(self, kind: Kind, key: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        add, source = self._collector.add, self._collector.source
-        request_id, principal = source.request_id, source.principal
+        add, request_id, principal = self._collector.add, self._collector.request_id, self._collector.principal
         if kind is FEATURES:
-            add(catalog.FeaturesChanged(tuple(sorted(new.items())), source.reason))
+            add(catalog.FeaturesChanged(tuple(sorted(new.items())), self._collector.reason))
         elif kind is CONFIGS:
             resource_type, name = key
             configs = tuple(sorted(new.items()))
@@ -270,13 +256,13 @@ class ClusterImport:
             self._new_acls[after] = None
 
     def _report_acls(self) -> Iterator[None]:
-        source, known = self._collector.source, self._before.acls
+        collector, known = self._collector, self._before.acls
         removed = [acl for acl in self._removed_acls if acl in known]
         new = [acl for acl in self._new_acls if acl in self._removed_acls or acl not in known]
         for kind, acls in ((AclsDeleted, removed), (AclsCreated, new)):
             for at in range(0, len(acls), _ACLS_PER_EVENT):
                 some = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
-                self._collector.add(kind(source.request_id, some, source.principal, None))
+                collector.add(kind(collector.request_id, some, collector.principal, None))
                 yield
         if self._has_acl_twice or (len(removed), len(new)) != (len(self._removed_acls), len(self._new_acls)):
             self._collector.add_unsupported("an ACL with two ids")
@@ -314,7 +300,7 @@ class ClusterImport:
 
         They do not tell whether a broker came back cleanly: the consequences were decided with its registration.
         """
-        reason, epoch = self._collector.source.reason, self._epochs.get(broker_id, 0)
+        reason, epoch = self._collector.reason, self._epochs.get(broker_id, 0)
         if after is None:
             if before is not None:
                 yield catalog.BrokerUnregistered(broker_id, epoch, reason)

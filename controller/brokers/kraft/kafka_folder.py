@@ -48,6 +48,7 @@ from controller.brokers.kraft.quorum.registered import limits, read_registered, 
 from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from controller.brokers.kraft.registration import controller_record
 from controller.machine.state import QuorumLeader
+from events.catalog import QuorumEpochBegun
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -223,13 +224,14 @@ def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
     return tuple(sorted(left))
 
 
-def copy_metadata_log(source: Path, data: Path, cluster_id: str, node_id: int, directory_id: bytes, epoch: int) -> None:
-    """Copy a node's metadata folder into a data folder, for a node that continues it with the voter's directory id and
-    a higher epoch. Cuts off an incomplete batch at the end. Raises FolderError and OSError."""
+def copy_metadata_log(folder: KafkaFolder, data: Path, quorum: QuorumEpochBegun) -> None:
+    """Copy a node's metadata folder into a data folder, for a node that continues it as the voter in `quorum` with a
+    higher epoch. Cuts off an incomplete batch at the end. Raises FolderError and OSError."""
     partition = data / PARTITION
-    copy_partition(source / PARTITION, partition)
-    write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=epoch))
-    replace_file(data / META_PROPERTIES, properties_text(cluster_id, node_id, directory_id))
+    copy_partition(folder.path / PARTITION, partition)
+    write_quorum_state(partition / QUORUM_STATE, QuorumState(epoch=quorum.leader_epoch))
+    properties = properties_text(folder.cluster_id, quorum.node_id, quorum.directory_id)
+    replace_file(data / META_PROPERTIES, properties)
     QuorumFiles(partition).close()
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Final
 
 import structlog
 
 from controller.brokers.kraft.applier import BatchApplier, ReplicatedLog
-from controller.brokers.kraft.catch_up import EventPages, TreeHeads, fetch_missing_events
+from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MARK, MetadataProjector
@@ -59,10 +58,8 @@ class QuorumReplication:
         first: SettingsChanged,
     ) -> None:
         self.on_lost: Callable[[], None] = lambda: None
-        self.applier = BatchApplier(files, log, projector, first)
-        self.applier.fetch_missing = partial(fetch_missing_events, node, log)
-        self.tree_heads = TreeHeads(node, log)
-        self.applier.on_root = self.tree_heads.compare
+        self.applier = BatchApplier(node, files, log, projector, first)
+        self.tree_heads = self.applier.tree_heads
         self.pages = EventPages(log, files)
         """Serves events to voters that missed them."""
         self.registered = RegisteredControllers(files)

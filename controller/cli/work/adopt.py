@@ -141,9 +141,7 @@ def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> N
     try:
         if log.next_offset:
             raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")
-        quorum = taken.quorum
-        epoch = max(folder.epoch, folder.quorum_state.epoch)
-        copy_metadata_log(folder.path, options.data, folder.cluster_id, quorum.node_id, quorum.directory_id, epoch)
+        copy_metadata_log(folder, options.data, taken.quorum)
         settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
     finally:

@@ -139,8 +139,7 @@ class MetadataImage:
     @property
     def level(self) -> int:
         """The level of metadata.version."""
-        levels = (each.feature_level for each in self.all(kinds.FeatureLevelRecord) if _is_metadata_version(each))
-        return next(levels, 0)
+        return dict(self.features).get(METADATA_VERSION_FEATURE, 0)
 
     @property
     def features(self) -> tuple[tuple[str, int], ...]:
@@ -151,7 +150,7 @@ class MetadataImage:
         """The whole image as records, metadata.version first."""
         level = self.level
         yield from sorted(
-            self.all(kinds.FeatureLevelRecord), key=lambda each: (not _is_metadata_version(each), each.name)
+            self.all(kinds.FeatureLevelRecord), key=lambda each: (each.name != METADATA_VERSION_FEATURE, each.name)
         )
         for kind in list(_KEYS)[1:]:
             for record in self.all(kind):
@@ -273,10 +272,6 @@ def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
         parts = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=repr))
         return parts, record.key
     return tuple(getattr(record, name) for name in _KEYS[kind])
-
-
-def _is_metadata_version(record: kinds.FeatureLevelRecord) -> bool:
-    return record.name == METADATA_VERSION_FEATURE
 
 
 def _removes(record: MetadataRecord) -> bool:

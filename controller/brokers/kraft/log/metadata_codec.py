@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -115,16 +115,11 @@ def _reader(kind: type[Message], version: int) -> Reader:
 
 
 def _types(kind: type[Message]) -> Mapping[str, Any]:
-    """The types of a record's fields, in order."""
+    """The types of a record's fields, in order. Only control records encode their version as a field."""
     types = typing.get_type_hints(kind, include_extras=True)
-    return {name: types[name] for base in _bases(kind) for name in base.__annotations__}
-
-
-def _bases(kind: type[Message]) -> Iterator[type[Message]]:
-    """The classes that contribute fields: only control records encode their version as a field."""
-    if issubclass(kind, ControlMessage) and kind is not ControlMessage:
-        yield ControlMessage
-    yield kind
+    if issubclass(kind, MetadataRecord):
+        del types["version"]
+    return types
 
 
 def _on_wire(type_: Any) -> OnWire:
