@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from structlog.testing import capture_logs
 
 from controller.apis.kraft.quorum import LOGGED_EVERY_S, RejectedFetches
-from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.quorum import (
     AddRaftVoterRequest,
@@ -50,6 +50,13 @@ def test_rejected_fetches_are_rate_limited_by_node_and_code() -> None:
     assert len(refused._logged) <= 1000, "whoever fetches may give any id"
 
 
+def listener(leads: bool, request: Any = None) -> dict[int, ApiHandler]:
+    """The listener of a voter of cluster c with broker 1; `request` is what its node does."""
+    brokers = Mock(replication=SimpleNamespace(leads=leads, registered=None), node=Mock(request=request))
+    api = Mock(advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=Mock(brokers={1: object()}))
+    return kraft_broker_listener(brokers, "C", api, {})
+
+
 OF_WHOEVER = {
     ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_CLUSTER,
     ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT,
@@ -59,11 +66,7 @@ OF_WHOEVER = {
 
 
 def test_not_controller_without_leadership() -> None:
-    brokers, api = (
-        Mock(replication=SimpleNamespace(leads=False, registered=None)),
-        Mock(advertised=Endpoint("C", "127.0.0.1", 9093)),
-    )
-    table = kraft_broker_listener(brokers, "C", api, {})
+    table = listener(leads=False)
     said = set[int]()
     for key, handler in table.items():
         response: Any = APIS[key].response
@@ -81,25 +84,14 @@ async def _answer(answer: Any) -> Any:
 
 @pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.VOTE, ApiKey.DESCRIBE_QUORUM])
 def test_quorum_apis_work_without_leadership(key: ApiKey) -> None:
-    async def request(request: Any) -> str:
-        return f"of {request}"
-
-    brokers = Mock(replication=SimpleNamespace(leads=False, registered=None), node=Mock(request=request))
-    table = kraft_broker_listener(brokers, "C", Mock(advertised=Endpoint("C", "127.0.0.1", 9093)), {})
+    table = listener(leads=False, request=AsyncMock(return_value="the quorum's response"))
     answer = table[key].handle(RequestContext(int(key), table[key].max_version), "it")
-    assert asyncio.run(_answer(answer)) == "of it"
+    assert asyncio.run(_answer(answer)) == "the quorum's response"
 
 
 @pytest.mark.parametrize(("node_id", "cluster_id", "code"), [(1, "c", 42), (1, None, 42), (1, "d", 0), (9, "c", 0)])
 def test_add_raft_voter_rejects_a_registered_broker(node_id: int, cluster_id: str | None, code: int) -> None:
-    async def request(request: Any) -> AddRaftVoterResponse:
-        return AddRaftVoterResponse()
-
-    brokers = Mock(replication=SimpleNamespace(leads=True, registered=None), node=Mock(request=request))
-    api = Mock(
-        advertised=Endpoint("C", "127.0.0.1", 9093), cluster_id="c", cluster=SimpleNamespace(brokers={1: object()})
-    )
-    handler = kraft_broker_listener(brokers, "C", api, {})[ApiKey.ADD_RAFT_VOTER]
+    handler = listener(leads=True, request=AsyncMock(return_value=AddRaftVoterResponse()))[ApiKey.ADD_RAFT_VOTER]
     wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
     answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
     assert answered.error_code == code

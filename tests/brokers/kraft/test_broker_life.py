@@ -53,12 +53,16 @@ def broker(
     return Broker(BrokerId(broker_id), 1, incarnation.hex(), None, place, fenced, dirs, features=features)
 
 
+GROUPS = Feature(name="group.version", max_supported_version=1)
 TWO_BROKERS = Cluster().with_broker(broker(1)).with_broker(broker(2))
 
 
 def registration(**fields: Any) -> BrokerRegistrationRequest:
     levels = fields.pop("levels", (7, 30))
-    features = (Feature(name="metadata.version", min_supported_version=levels[0], max_supported_version=levels[1]),)
+    features = (
+        Feature(name="metadata.version", min_supported_version=levels[0], max_supported_version=levels[1]),
+        replace(GROUPS, max_supported_version=fields.pop("group_version", 1)),
+    )
     usual: dict[str, Any] = {
         "broker_id": 1,
         "cluster_id": "cluster",
@@ -88,23 +92,18 @@ def registration(**fields: Any) -> BrokerRegistrationRequest:
         (registration(log_dirs=tuple(one.to_bytes(16, "big") for one in range(300, 557))), False, 119, "more than 256"),
         (registration(listeners=(Listener(name="A", host="a", port=1),) * 101), False, 119, "more than 100 listeners"),
         (registration(levels=(1, 19)), False, 35, "metadata.version 1 to 19; the cluster has level 25"),
-        (registration(features=()), False, 35, "the broker supports metadata.version 1 to 1"),
+        (registration(features=(GROUPS,)), False, 35, "the broker supports metadata.version 1 to 1"),
+        (registration(group_version=0), False, 35, "the broker supports group.version 0 to 0; the cluster has level 1"),
     ],
 )  # fmt: skip
 def test_registrations_are_refused_as_by_kafka(
     request_: BrokerRegistrationRequest, has_session: bool, code: int, why: str
 ) -> None:
-    cluster = Cluster(features=(("metadata.version", 25),)).with_broker(broker(1))
+    features = (("group.version", 1), ("metadata.version", 25), ("transaction.version", 0))
+    cluster = Cluster(features=features).with_broker(broker(1))
     refused = refusal(request_, cluster, "cluster", has_session=has_session)
     assert (0 if refused is None else int(refused.code)) == code
     assert why in ("" if refused is None else refused.why)
-
-
-def test_every_finalized_feature_must_be_supported() -> None:
-    cluster = Cluster(features=(("group.version", 1), ("metadata.version", 25), ("transaction.version", 0)))
-    refused = refusal(registration(), cluster, "cluster", has_session=False)
-    assert refused is not None
-    assert refused.why == "the broker supports group.version 0 to 0; the cluster has level 1"
 
 
 def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:

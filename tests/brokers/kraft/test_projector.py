@@ -234,14 +234,10 @@ def test_a_recreated_acl_gets_a_new_id() -> None:
 def test_existing_state_is_written_after_the_first_features() -> None:
     earlier = history("access")
     later = real_history()
-    shifted = [Recorded(Offset(record.offset + len(earlier)), *_rest(record)) for record in later]
+    shifted = [replace(record, offset=Offset(record.offset + len(earlier))) for record in later]
     log = log_of([*earlier, *shifted], 1)
     assert differences(log.image(), log.state) == []
     records = _records(log)
     assert isinstance(records[0], FeatureLevelRecord)
     assert records[0].name == "metadata.version"
     assert any(isinstance(record, AccessControlEntryRecord) for record in records)
-
-
-def _rest(record: Recorded) -> tuple[Any, ...]:
-    return record.at_ms, record.cause, record.event
