@@ -305,9 +305,7 @@ class BatchApplier:
 def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
     """Runs in a thread."""
     image = MetadataImage()
-    for part in parts:
-        for batch in part.batches():
-            image.fold((batch,), keep_mismatched=True)
+    image.fold(chain.from_iterable(part.batches() for part in parts), keep_mismatched=True)
     return image
 
 

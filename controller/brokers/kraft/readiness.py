@@ -343,7 +343,5 @@ class Readiness:
 
 def _plaintext_of(broker: Broker) -> Endpoint | None:
     """The broker's first PLAINTEXT listener."""
-    for endpoint, protocol in zip(broker.endpoints, broker.security_protocols, strict=False):
-        if protocol == PLAINTEXT:
-            return endpoint
-    return None
+    places = zip(broker.endpoints, broker.security_protocols, strict=False)
+    return next((endpoint for endpoint, protocol in places if protocol == PLAINTEXT), None)

@@ -165,7 +165,8 @@ class QuorumReplication:
                 if records:
                     return records
                 continue
-            self._want_leadership(recorder)
+            known, core = recorder.state.cluster.quorum, self.quorum
+            self._node.want_leadership(wants_leadership(known, core.epoch, self._files.snapshot, core.options.priority))
             if self._may_lead(self.quorum):
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch
@@ -179,13 +180,6 @@ class QuorumReplication:
                 "this node follows and votes, but will not lead: unsupported records", why=self.applier.unsupported
             )
             self._node.veto(False)
-
-    def _want_leadership(self, recorder: Recorder) -> None:
-        """Ask for leadership once everything is applied, if the leader has a lower priority."""
-        core = self.quorum
-        self._node.want_leadership(
-            wants_leadership(recorder.state.cluster.quorum, core.epoch, self._files.snapshot, core.options.priority)
-        )
 
     def _may_lead(self, quorum: Consensus) -> bool:
         """No part of a failed commit may be in flight: it would be committed without being decided."""

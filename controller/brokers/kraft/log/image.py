@@ -199,17 +199,20 @@ class MetadataImage:
             case _:
                 self._store_or_remove(record)
 
-    def _store_or_remove(self, record: MetadataRecord) -> None:
-        """Store or remove a record; others, such as NoOpRecord, change nothing."""
-        kind = _REMOVED.get(type(record), type(record))
-        if kind is not type(record) or _removes(record):
-            self._records[kind].pop(_key(kind, record), None)
-        elif kind in _KEYS:
-            self._store(record)
-
     def _store(self, record: MetadataRecord) -> None:
         kind = type(record)
         self._records[kind][_key(kind, record)] = record
+
+    def _store_or_remove(self, record: MetadataRecord) -> None:
+        """Store or remove a record; others, such as NoOpRecord, change nothing."""
+        kind = _REMOVED.get(type(record), type(record))
+        match record:
+            case kinds.FeatureLevelRecord(feature_level=0) | kinds.ClientQuotaRecord(remove=True):
+                self._records[kind].pop(_key(kind, record), None)
+            case _ if kind is not type(record):
+                self._records[kind].pop(_key(kind, record), None)
+            case _ if kind in _KEYS:
+                self._store(record)
 
     def _remove_topic(self, record: kinds.RemoveTopicRecord) -> None:
         topic = self._records[kinds.TopicRecord].pop((record.topic_id,), None)
@@ -272,15 +275,6 @@ def _key(kind: type[MetadataRecord], record: MetadataRecord) -> tuple[Any, ...]:
         parts = tuple(sorted(((each.entity_type, each.entity_name) for each in record.entity), key=repr))
         return parts, record.key
     return tuple(getattr(record, name) for name in _KEYS[kind])
-
-
-def _removes(record: MetadataRecord) -> bool:
-    match record:
-        case kinds.FeatureLevelRecord():
-            return record.feature_level == 0
-        case kinds.ClientQuotaRecord():
-            return record.remove
-    return False
 
 
 _CHANGED_FIELDS: Final = (

@@ -147,14 +147,10 @@ def key_records(kind: Kind, key: Any, before: Any, after: Any) -> Iterator[Metad
     if before == after:
         return
     old, new = by_name(before), by_name(after)
-    for name in sorted(old.keys() | new.keys(), key=_metadata_version_first if kind is FEATURES else None):
+    for name in sorted(old.keys() | new.keys(), key=lambda name: (name != METADATA_VERSION_FEATURE, name)):
         value = new.get(name)
         if old.get(name) != value:
             yield kind.encode(key, name, value)
-
-
-def _metadata_version_first(name: str) -> tuple[bool, str]:
-    return name != METADATA_VERSION_FEATURE, name
 
 
 def kind_records(kind: Kind, before: Cluster, after: Cluster) -> Iterator[MetadataRecord]:
