@@ -11,6 +11,7 @@ import pytest
 
 from controller.apis.kraft.envelope import UnreadablePrincipal, forward, read_principal
 from controller.kafka.codec import codec
+from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Disconnect, RequestContext
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import EnvelopeRequest, EnvelopeResponse
@@ -44,8 +45,13 @@ class Deleting:
         return DeleteTopicsResponse(responses=(DeletableTopicResult(name="t", error_code=3),))
 
 
-def answer(handler: Any, data: bytes, principal: bytes | None = ANN) -> EnvelopeResponse:
-    table = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, handler), int(ApiKey.METADATA): ApiHandler(0, 13, handler)}
+def answer(
+    handler: Any, data: bytes, principal: bytes | None = ANN, elements_max: int = ELEMENTS_MAX
+) -> EnvelopeResponse:
+    table = {
+        int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, handler, elements_max=elements_max),
+        int(ApiKey.METADATA): ApiHandler(0, 13, handler),
+    }
     request = EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=b"\x7f\0\0\x01")
     return asyncio.run(forward(table, BROKER, request))
 
@@ -91,7 +97,7 @@ def test_disconnect_of_a_forwarded_request_keeps_the_brokers_connection() -> Non
     assert answer(disconnect, DELETION).error_code == 42
 
 
-async def test_large_forwarded_request_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_forwarded_request_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     deleting, readers = Deleting(), []
     read_request = codec.read_request
 
@@ -100,22 +106,18 @@ async def test_large_forwarded_request_is_decoded_in_a_thread(monkeypatch: pytes
         return read_request(*args)
 
     monkeypatch.setattr(codec, "read_request", read)
-    table = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting)}
     for names in (10, 10_000):
         inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
-        request = EnvelopeRequest(request_data=inside, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
-        assert (await forward(table, BROKER, request)).error_code == 0
+        assert answer(deleting, inside).error_code == 0
     assert [reader is threading.main_thread() for reader in readers] == [True, False]
     assert [len(request.topic_names) for _, request in deleting.requests] == [10, 10_000]
 
 
 @pytest.mark.parametrize("names", [100, 30_000])
-async def test_forwarded_request_has_the_element_limit_of_a_client(names: int) -> None:
+def test_forwarded_request_has_the_element_limit_of_a_client(names: int) -> None:
     deleting = Deleting()
-    handlers = {int(ApiKey.DELETE_TOPICS): ApiHandler(0, 5, deleting, elements_max=99)}
     inside = frame(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=("t",) * names))
-    request = EnvelopeRequest(request_data=inside, request_principal=ANN, client_host_address=b"\x7f\0\0\x01")
-    reply = await forward(handlers, BROKER, request)
+    reply = answer(deleting, inside, elements_max=99)
     assert (reply.error_code, deleting.requests) == (42, [])
 
 

@@ -131,13 +131,11 @@ def test_rejected_requests_get_a_response(
         assert [answer.principal_type, answer.principal_name] == more
 
 
-class Denying:
+class Denying(Granting):
     """A gateway that grants nothing, and remembers the operations it was called for."""
 
-    advertised = Endpoint("PLAINTEXT", "127.0.0.1", 9093)
-    cluster_id = "cluster"
-
     def __init__(self) -> None:
+        super().__init__("PLAINTEXT")
         self.operations: list[str] = []
 
     def grants(self, _: RequestContext, operation: str) -> bool:
@@ -203,14 +201,12 @@ def _request(key: ApiKey) -> Any:
 
 
 class Submitted(Exception):
-    """Commands were submitted; with what they say of waiting, and for how long the requester waits."""
+    """Commands were submitted, with their timeouts and the timeout of the request."""
 
 
-class ControllerApi:
+class Raising(Granting):
     """A gateway that raises what is submitted to it."""
 
-    advertised = Endpoint("CONTROLLER", "127.0.0.1", 9093)
-    cluster_id = "cluster"
     controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
 
     def denial_of_create(self, context: RequestContext, topic: str) -> int:
@@ -222,7 +218,7 @@ class ControllerApi:
 
 @pytest.mark.parametrize(("wanted", "waited"), [(-1, -1), (20_000, 20_000), (60_000, 25_000), (2**31 - 1, 25_000)])
 def test_create_topics_timeout_is_capped_at_25_s(wanted: int, waited: int) -> None:
-    api: Any = ControllerApi()
+    api: Any = Raising()
     handler = kraft_broker_listener(Mock(), "CONTROLLER", api, {})[ApiKey.CREATE_TOPICS]
     request = CreateTopicsRequest(topics=(CreatableTopic(name="t"), CreatableTopic(name="u")), timeout_ms=wanted)
     with pytest.raises(Submitted) as submitted:

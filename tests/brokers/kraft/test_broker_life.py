@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -106,9 +107,15 @@ def test_registrations_are_refused_as_by_kafka(
     assert why in ("" if refused is None else refused.why)
 
 
+def members_of(cluster: Cluster, clock: Callable[[], float] = lambda: 0.0, **store: Any) -> Membership:
+    """The brokers of a cluster, each registered at offset 41, with sessions of nine seconds."""
+    controller = Mock(store=Mock(durable_cluster=cluster, **store))
+    return Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, clock)
+
+
 def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
     clock = Mock(return_value=100.0)
-    members = Membership(Mock(store=Mock(durable_cluster=TWO_BROKERS)), Mock(), Mock(), 9.0, clock)
+    members = members_of(TWO_BROKERS, clock)
     first, second = BrokerId(1), BrokerId(2)
     assert members.has_session(first)
     for clock.return_value in (102, 104, 106, 108):
@@ -124,7 +131,7 @@ def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
 
 def test_sessions_are_extended_by_the_controllers_own_pauses() -> None:
     clock = Mock(return_value=0.0)
-    members = Membership(Mock(store=Mock(durable_cluster=TWO_BROKERS)), Mock(), Mock(), 9.0, clock)
+    members = members_of(TWO_BROKERS, clock)
     ended = []
     for clock.return_value in (1, 61, *range(62, 75, 2)):
         if clock.return_value == 1:
@@ -160,20 +167,14 @@ def test_features_follow_the_metadata_version_if_brokers_support_them() -> None:
     assert features_at(30, [broker(1)]) == (("metadata.version", 30),)
 
 
-def membership_with(*log_dirs: bytes) -> Membership:
-    """Broker 1 has registered with these log directories."""
-    membership = Membership(Mock(), Mock(), Mock(), 9.0, lambda: 0.0)
-    register(membership, *log_dirs)
-    return membership
-
-
 def register(membership: Membership, *log_dirs: bytes) -> None:
     details = BrokerDetails((), (), log_dirs)
     membership.on_event(BrokerRegistered(BrokerId(1), 1, ONE.hex(), None, (), details))
 
 
 def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() -> None:
-    known = membership_with(ONE)
+    known = members_of(TWO_BROKERS)
+    register(known, ONE)
     lost = bytes(15) + b"\1"
     assert [known.is_unknown_directory(1, each) for each in (ONE, TWO, lost, bytes(16))] == [False, True, False, False]
     assert not known.is_unknown_directory(2, TWO), "registered before this process started"
@@ -187,8 +188,10 @@ def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() ->
 
 
 def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
+    known = members_of(TWO_BROKERS)
+    register(known, ONE)
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id_=TWO),))
-    answer = asyncio.run(assign_replicas_to_dirs(Mock(), membership_with(ONE), RequestContext(73, 0), request))
+    answer = asyncio.run(assign_replicas_to_dirs(Mock(), known, RequestContext(73, 0), request))
     assert answer.error_code == 77, "the broker retries with back-off"
 
 
@@ -202,8 +205,7 @@ def test_a_clean_shutdown_counts_only_for_the_newest_registration(
 ) -> None:
     """An unregistered broker counts as unclean if it has replicas."""
     cluster = Cluster().with_broker(broker(1)) if is_registered else Cluster()
-    controller = Mock(store=Mock(durable_cluster=cluster, has_replicas=lambda _: has_replicas))
-    members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
+    members = members_of(cluster, has_replicas=lambda _: has_replicas)
     assert members.shut_down_cleanly(BrokerId(1), epoch) is in_order
 
 
@@ -292,8 +294,7 @@ def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_cod
 
 @pytest.mark.parametrize(("broker_id", "epoch", "code"), [(9, 41, 102), (1, 40, 77)])
 def test_a_heartbeat_without_the_current_registration_is_refused(broker_id: int, epoch: int, code: int) -> None:
-    controller = Mock(store=Mock(durable_cluster=TWO_BROKERS))
-    members = Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, lambda: 0.0)
+    members = members_of(TWO_BROKERS)
     request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
     response = asyncio.run(heartbeat(Mock(), members, Mock(), RequestContext(63, 1), request))
     assert response.error_code == code

@@ -21,10 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
-from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message, access
-from controller.kafka.messages.access import CreateDelegationTokenRequest
-from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
+from controller.kafka.messages import ApiKey, access
 from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
@@ -32,14 +29,10 @@ from tests.brokers.kraft.guarded import GUARDED, call, set_quota
 from tests.support.churn import QUIET
 from tests.support.ports import free_ports
 from tests.support.real_brokers import CLUSTER_ID, RealCluster, real_cluster, until
-from tests.support.wire import Wire
 
 PASSWORD = "alice-PLANTED"
 BROKERS_PASSWORD = "broker-PLANTED"
 BROKER_LOGIN = f'username="broker" password="{BROKERS_PASSWORD}"'
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-ANN, ANNS_PASSWORD = "ann", "ann-PLANTED"
-"""Known only to the broker."""
 
 
 class Secured:
@@ -57,8 +50,7 @@ class Secured:
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
                 "sasl.mechanism.controller.protocol": "SCRAM-SHA-512",
                 "listener.name.controller.scram-sha-512.sasl.jaas.config": f"{jaas} {BROKER_LOGIN};",
-                "listener.name.sasl.sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
-                "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_{ANN}="{ANNS_PASSWORD}";',
+                "listener.name.sasl.sasl.enabled.mechanisms": "SCRAM-SHA-512",
                 "listener.name.sasl.scram-sha-512.sasl.jaas.config": f"{jaas};",
                 **GUARDED,
                 "offsets.topic.replication.factor": "1",
@@ -207,35 +199,11 @@ def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secu
     _without_secrets_and_faults(secured)
 
 
-@pytest.mark.parametrize(
-    ("key", "version", "message", "code"),
-    [
-        (ApiKey.CREATE_DELEGATION_TOKEN, 3, CreateDelegationTokenRequest(), 61),
-        (ApiKey.RENEW_DELEGATION_TOKEN, 2, Message(), 61),
-        (ApiKey.EXPIRE_DELEGATION_TOKEN, 2, Message(), 61),
-        (ApiKey.ADD_RAFT_VOTER, 1, AddRaftVoterRequest(voter_id=7), 31),
-        (ApiKey.REMOVE_RAFT_VOTER, 0, RemoveRaftVoterRequest(voter_id=3000), 31),
-    ],
-    ids=["token", "renewal", "expiry", "voter", "voter-gone"],
-)
-def test_unsupported_requests_through_a_broker_are_refused(
-    secured: Secured, key: ApiKey, version: int, message: Message, code: int
-) -> None:
-    """The broker forwards it; its client gets the controller's answer and keeps its connection."""
-    with Wire(secured.sasl) as wire:
-        wire.log_in(ANN, ANNS_PASSWORD)
-        for number in range(2):
-            wire.send_bytes(codec.encode_request(key, version, number, "test", message))
-            correlation_id, answer = codec.decode_response(key, version, wire.receive_frame())
-            assert correlation_id == number
-            assert getattr(answer, "error_code", None) == code, answer
-
-
 def _without_secrets_and_faults(secured: Secured) -> None:
     controller, broker = secured.cluster.controller, secured.broker.process
     assert controller is not None
     assert broker is not None
-    for password in (PASSWORD, BROKERS_PASSWORD, ANNS_PASSWORD):
+    for password in (PASSWORD, BROKERS_PASSWORD):
         assert password not in controller.output
     assert "Error publishing" not in broker.output
     assert "already exists" not in broker.output.replace("TopicExistsException", "")

@@ -79,6 +79,15 @@ def plainly(log: EventLog) -> list[tuple[bytes, bytes]]:
     return [(key, value) for key, value in log.scan(b"") if key[:1] not in (b"k", b"n", b"y")]
 
 
+def check_history(desk: Desk) -> None:
+    """Both logs have the whole history, and everybody the state that it leads to."""
+    assert desk.events() == desk.embedded_events() == HISTORY
+    assert plainly(desk.log) == written_without_a_quorum()
+    image = MetadataImage()
+    image.fold(desk.batches())
+    assert differences(image, fold(HISTORY)) == []
+
+
 @pytest.fixture(params=["memory", "rocksdb"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLog]:
     if request.param == "memory":
@@ -97,11 +106,7 @@ async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, lo
             await desk.commit(COMMANDS[at : at + 3])
             assert log.durable_offset == log.next_offset == len(desk.embedded_events())
             assert desk.replication.applied == desk.projector.mark.applied == desk.batches()[-1].last_offset + 1
-        assert desk.events() == desk.embedded_events() == HISTORY
-        assert plainly(desk.log) == written_without_a_quorum()
-        image = MetadataImage()
-        image.fold(desk.batches())
-        assert differences(image, fold(HISTORY)) == []
+        check_history(desk)
 
 
 @pytest.mark.parametrize("most", [1000, 3])
@@ -128,8 +133,7 @@ async def test_committed_events_not_yet_written_are_restored_from_batches(
             assert await desk.follow() == HISTORY[written:]
         assert [line for line in lines if line["log_level"] == "error"] == []
         assert desk.replication.leads
-        assert desk.events() == HISTORY
-        assert plainly(desk.log) == written_without_a_quorum()
+        check_history(desk)
         assert dict(desk.projector.mark.broker_epochs).keys() == fold(HISTORY).cluster.brokers.keys()
         assert await desk.follow() == []
     assert desk.events() == HISTORY
@@ -157,11 +161,7 @@ async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
                 await begun_anew(desk)
                 assert await desk.follow() == [], "nothing is taken twice"
             await desk.commit([command])
-        assert desk.events() == desk.embedded_events() == HISTORY
-        assert plainly(desk.log) == written_without_a_quorum()
-        image = MetadataImage()
-        image.fold(desk.batches())
-        assert differences(image, fold(HISTORY)) == []
+        check_history(desk)
 
 
 async def test_batches_without_events_are_skipped(tmp_path: Path) -> None:
