@@ -87,7 +87,7 @@ def through_bytes(record: MetadataRecord) -> MetadataRecord:
 
 
 ORDERS, PAY, AUDIT = (bytes([n]) * 16 for n in (1, 2, 3))
-DIRECTORY = {broker_id: bytes([100 + broker_id]) * 16 for broker_id in (1, 2, 3)}
+DIRECTORY = {broker_id: bytes([100 + broker_id]) * 16 for broker_id in (1, 2, 3, 4)}
 ENTRY = kinds.AccessControlEntryRecord(
     id=b"\7" * 16,
     resource_type=2,
@@ -97,6 +97,9 @@ ENTRY = kinds.AccessControlEntryRecord(
     host="*",
     operation=4,
     permission_type=3,
+)
+LOGIN = kinds.UserScramCredentialRecord(
+    name="bob", mechanism=1, salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096
 )
 BY_BOB = (kinds.EntityData(entity_type="user", entity_name="bob"),)
 
@@ -108,7 +111,7 @@ def registered(broker_id: int, epoch: int, incarnation: int = 1) -> kinds.Regist
         broker_epoch=epoch,
         end_points=(Listener(name="PLAINTEXT", host=f"broker{broker_id}", port=9092),),
         features=(Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),),
-        rack="abc"[broker_id - 1],
+        rack="abcd"[broker_id - 1],
         fenced=True,
         log_dirs=(DIRECTORY[broker_id],),
     )
@@ -165,12 +168,7 @@ def batches() -> Iterator[tuple[MetadataRecord, ...]]:
     yield (changed(1, 3, fenced=1),)
     yield config(4, "", "log.cleaner.threads", "2"), config(2, "orders", "retention.ms", None)
     yield (kinds.ClientQuotaRecord(entity=BY_BOB, key="producer_byte_rate", value=1024.0),)
-    yield (
-        kinds.UserScramCredentialRecord(
-            name="bob", mechanism=1, salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096
-        ),
-        ENTRY,
-    )
+    yield LOGIN, ENTRY
     yield partition(ORDERS, 2, 3, 2, 1), partition(ORDERS, 3, 2, 3, 1)
     yield kinds.TopicRecord(name="pay.eu", topic_id=PAY), partition(PAY, 0, 3, 2)
     yield (  # a topic of a name that collides takes its place

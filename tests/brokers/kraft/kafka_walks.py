@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionChangeRecord, PartitionRecord
+from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionChangeRecord
 from controller.brokers.kraft.log.projection import CORDONED_SINCE
-from controller.kafka.messages.message import Feature, Listener
 from events.names import shard_key
+from tests.brokers.kraft.follower import ENTRY, LOGIN, change, config, level, partition, registered
 
 NAMES = ("a", "b", "a.b", "a_b", "pay.orders")
 BROKERS = (1, 2, 3, 4)
@@ -49,7 +49,7 @@ class KafkaWalk:
     def first(self) -> Batch:
         """The first batch of a log."""
         self.level = self.chance.choice((27, CORDONED_SINCE))
-        record = kinds.FeatureLevelRecord(name="metadata.version", feature_level=self.level)
+        record = level("metadata.version", self.level)
         self.image.apply(record)
         self.offset += 1
         return (record,)
@@ -72,12 +72,9 @@ class KafkaWalk:
 
     def register(self) -> Iterator[MetadataRecord]:
         broker_id = self.chance.choice(BROKERS)
-        yield kinds.RegisterBrokerRecord(
-            broker_id=broker_id,
+        yield replace(
+            registered(broker_id, self.offset),
             incarnation_id=self._id("incarnation"),
-            broker_epoch=self.offset,
-            end_points=(Listener(name="PLAINTEXT", host=f"host{broker_id}", port=9092),),
-            features=(Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),),
             rack=self.chance.choice((None, "a", "b")),
             fenced=self.chance.random() < 0.8,
             in_controlled_shutdown=self.chance.random() < 0.1,
@@ -117,22 +114,14 @@ class KafkaWalk:
         topic_id = self._id("topic")
         yield kinds.TopicRecord(name=name, topic_id=topic_id)
         if self.chance.random() < 0.5:
-            yield kinds.ConfigRecord(resource_type=2, resource_name=name, name=self.chance.choice(KEYS), value="1")
+            yield config(2, name, self.chance.choice(KEYS), "1")
         yield from self._placed(topic_id, range(self.chance.randint(1, 3)))
 
     def _placed(self, topic_id: bytes, indexes: range) -> Iterator[MetadataRecord]:
         for index in self.chance.sample(indexes, len(indexes)):
             replicas = self._replicas()
-            yield PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=replicas,
-                isr=replicas,
-                leader=replicas[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=tuple(self.chance.choice(DIRECTORIES) for _ in replicas),
-            )
+            directories = tuple(self.chance.choice(DIRECTORIES) for _ in replicas)
+            yield replace(partition(topic_id, index, *replicas), directories=directories)
 
     def delete(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.TopicRecord):
@@ -166,7 +155,7 @@ class KafkaWalk:
             changes["leader"] = self.chance.choice((-1, *BROKERS))
         if self.chance.random() < 0.1:
             changes["leader_recovery_state"] = self.chance.choice((0, 1))
-        return PartitionChangeRecord(topic_id=topic_id, partition_id=index, **changes)
+        return change(topic_id, index, **changes)
 
     def place_anew(self) -> Iterator[MetadataRecord]:
         """A batch that Kafka's controllers never write and readers accept."""
@@ -185,7 +174,7 @@ class KafkaWalk:
         resources = [*RESOURCES, *((2, each.name) for each in self.image.all(kinds.TopicRecord))]
         kind, name = self.chance.choice(resources)
         value = self.chance.choice((None, "1", "2"))
-        yield kinds.ConfigRecord(resource_type=kind, resource_name=name, name=self.chance.choice(KEYS), value=value)
+        yield config(kind, name, self.chance.choice(KEYS), value)
 
     def limit(self) -> Iterator[MetadataRecord]:
         parts = self.chance.choice(((("user", "bob"),), (("client-id", None), ("user", None)), (("ip", "10.0.0.1"),)))
@@ -198,14 +187,8 @@ class KafkaWalk:
         )
 
     def set_login(self) -> Iterator[MetadataRecord]:
-        yield kinds.UserScramCredentialRecord(
-            name=self.chance.choice(("alice", "bob")),
-            mechanism=self.chance.choice((1, 2)),
-            salt=b"salt",
-            stored_key=self._id("key"),
-            server_key=b"server",
-            iterations=4096,
-        )
+        user, mechanism = self.chance.choice(("alice", "bob")), self.chance.choice((1, 2))
+        yield replace(LOGIN, name=user, mechanism=mechanism, stored_key=self._id("key"))
 
     def remove_login(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.UserScramCredentialRecord):
@@ -215,16 +198,7 @@ class KafkaWalk:
         held = {(each.principal, each.operation) for each in self.image.all(kinds.AccessControlEntryRecord)}
         one = (f"User:{self.chance.choice(('alice', 'bob'))}", self.chance.randint(3, 8))
         if one not in held:
-            yield kinds.AccessControlEntryRecord(
-                id=self._id("entry"),
-                resource_type=2,
-                resource_name="a",
-                pattern_type=3,
-                principal=one[0],
-                host="*",
-                operation=one[1],
-                permission_type=3,
-            )
+            yield replace(ENTRY, id=self._id("entry"), principal=one[0], operation=one[1])
 
     def permit_no_more(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.AccessControlEntryRecord):
@@ -234,7 +208,7 @@ class KafkaWalk:
 
     def set_feature(self) -> Iterator[MetadataRecord]:
         name = self.chance.choice(("group.version", "eligible.leader.replicas.version"))
-        yield kinds.FeatureLevelRecord(name=name, feature_level=self.chance.choice((0, 1)))
+        yield level(name, self.chance.choice((0, 1)))
 
     def give_producer_ids(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.RegisterBrokerRecord):
