@@ -11,7 +11,7 @@ This module neither reads nor writes files: it gets what was read and returns wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
@@ -27,8 +27,6 @@ from controller.brokers.kraft.log.projector import MARK, MetadataMark, ProtocolI
 from controller.brokers.kraft.quorum.folder import FolderError
 from events import catalog
 from events.names import BrokerId, RequestId
-
-C = TypeVar("C", bound=kinds.ControlMessage)
 
 COMMAND = "AdoptMetadata"
 """The command that causes all these events."""
@@ -79,14 +77,14 @@ def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpoch
     """The newest known epoch with its voter. Raises FolderError for more than one voter."""
     epoch = max(folder.epoch, folder.quorum_state.epoch)
     pair = image.quorum.get(batches.KRAFT_VERSION)
-    kraft_version = 0 if pair is None else _read(folder, kinds.KRaftVersion, pair).k_raft_version
+    kraft_version = 0 if pair is None else decode_control(kinds.KRaftVersion, pair[1]).k_raft_version
     if kraft_version == 0:
         leader = _leader(folder)
         return catalog.QuorumEpochBegun(
             epoch, leader, 0, "", 0, folder.directory_id if leader == folder.node_id else bytes(16)
         )
     record = image.quorum.get(batches.KRAFT_VOTERS)
-    voters = () if record is None else _read(folder, kinds.Voters, record).voters
+    voters = () if record is None else decode_control(kinds.Voters, record[1]).voters
     _check_one_voter(folder, [each.voter_id for each in voters])
     voter = voters[0]
     places = {each.name: each for each in voter.endpoints}
@@ -104,7 +102,7 @@ def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpoch
 def _leader(folder: KafkaFolder) -> int:
     for batch in reversed(folder.batches):
         if batch.is_control and batches.control_type(batch.records[0][0]) == batches.LEADER_CHANGE:
-            change = _read(folder, kinds.LeaderChangeMessage, batch.records[0])
+            change = decode_control(kinds.LeaderChangeMessage, batch.records[0][1])
             _check_one_voter(folder, [each.voter_id for each in change.voters])
             return change.leader_id
     known = folder.quorum_state.leader_id
@@ -116,13 +114,6 @@ def _check_one_voter(folder: KafkaFolder, voters: list[int]) -> None:
         raise FolderError(
             f"{folder.path}: the quorum has the voters {voters}; only a cluster with one controller can be adopted"
         )
-
-
-def _read(folder: KafkaFolder, kind: type[C], pair: batches.Pair) -> C:
-    try:
-        return decode_control(kind, pair[1])
-    except MalformedRecord as error:
-        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
 
 
 # --- logs that cannot be continued

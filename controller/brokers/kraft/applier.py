@@ -273,9 +273,8 @@ class BatchApplier:
         if page is not None and slices[-1].unsupported is None and sum(len(each.events) for each in slices) == 1:
             slices[0] = replace(slices[0], events=())  # nothing is skipped
         recorded: list[Recorded] = []
-        for number, each in enumerate(slices, 1):
-            is_last = number == len(slices)
-            end = snapshot.end_offset if is_last else self.applied
+        for each in slices:
+            end = snapshot.end_offset if each is slices[-1] else self.applied
             records = self._record_imported(recorder, at_ms, decided, each.events, end, each)
             recorded += records
             self._commit_import(recorder, records)

@@ -80,32 +80,22 @@ class EventPages:
         part = request.topics[0].partitions[0]
         first, below = part.position, part.snapshot_id.end_offset
         data = None
-        if below < 0 and 0 <= first <= self._log.next_offset:
-            data = await asyncio.get_running_loop().run_in_executor(None, self._root, first)
-        elif self._files.start <= below <= applied and 0 <= first <= self._log.next_offset:
-            parts, end = self._files.parts(below, applied), self._log.next_offset
+        if 0 <= first <= self._log.next_offset and (below < 0 or self._files.start <= below <= applied):
+            parts = self._files.parts(below, applied) if below >= 0 else ()
             async with self._turn:  # one at a time: each occupies a thread
-                loop = asyncio.get_running_loop()
-                data = await loop.run_in_executor(None, self._page, parts, first, below, end)
+                data = await asyncio.to_thread(self._page, parts, first, below, self._log.next_offset)
         answer = quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
         if data is not None:
             answer = quorum.ResponsePartitionSnapshot(position=first, size=len(data), unaligned_records=data)
         topic = quorum.ResponseTopicSnapshot(name=EVENTS_TOPIC, partitions=(answer,))
         return quorum.FetchSnapshotResponse(topics=(topic,))
 
-    def _root(self, size: int) -> bytes | None:
-        """Runs in a thread. A page with only the root."""
-        try:
-            return msgspec.msgpack.encode(Page(_FORM, size, size, head_of(self._log, size)[1], ()))
-        except LogError:
-            return None
-
     def _page(self, parts: Sequence[FilePart], first: int, below: int, end: int) -> bytes | None:
         """Runs in a thread. None if these events are missing here."""
         try:
-            if self._ends[0] != below:
+            if below >= 0 and self._ends[0] != below:
                 self._ends = below, self._end_below(parts, below, end)
-            end = self._ends[1]
+            end = first if below < 0 else self._ends[1]
             if end < first:
                 return None
             values = tuple(_bounded(value for _, value in self._log.read(first, end)))
