@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import COMMAND, adopted
 from controller.brokers.kraft.kafka_folder import HAND_BACK, Checkpoint, KafkaFolder
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, encode_batch
+from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, embedded_events, encode_batch
 from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
+from controller.brokers.kraft.log.metadata_codec import decode_record
 from controller.brokers.kraft.log.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -152,6 +153,11 @@ class LogRig:
 
     def decoded(self) -> list[RecordBatch]:
         return list(decode_batches(self.data()))
+
+    def records(self) -> list[Any]:
+        """The metadata records, without those that carry events."""
+        batches = [batch for batch in self.decoded() if not batch.is_control]
+        return [decode_record(one) for batch in batches for _, one in batch.records if embedded_events(one) is None]
 
     def image(self) -> MetadataImage:
         image = MetadataImage()

@@ -17,7 +17,7 @@ from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.log import metadata_records as kinds
 from controller.brokers.kraft.log.batches import decode_batches, encode_batch, snapshot_footer
 from controller.brokers.kraft.log.image import MetadataImage, Transactions
-from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
+from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.brokers.kraft.log.projection import CORDONED_SINCE, topic_records
 from controller.brokers.kraft.log.record_kinds import ACLS, CONFIGS, CREDENTIALS, FEATURES, QUOTAS, Kind
@@ -39,7 +39,7 @@ from tests.brokers.kraft.follower import (
     through_bytes,
 )
 from tests.brokers.kraft.kafka_walks import Batch, walk, walks
-from tests.brokers.kraft.logs import LogRig, access_history, log_of, snapshot_bytes
+from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
@@ -133,20 +133,15 @@ def test_a_topic_that_waits_here_goes_on_waiting_when_others_change_it() -> None
     assert follower.state.waiting.keys() == {"t"}
 
 
-def records_of(log: LogRig) -> list[MetadataRecord]:
-    batches = (batch for batch in decode_batches(log.data()) if not batch.is_control)
-    return [decode_record(value) for batch in batches for _, value in batch.records]
-
-
 def test_equal_projections_do_not_differ() -> None:
     history = access_history()
-    ours, theirs = (records_of(log_of(history, commits, is_kafkas=True)) for commits in (40, 1000))
+    ours, theirs = (log_of(history, commits, is_kafkas=True).records() for commits in (40, 1000))
     assert len(ours) > 35
     assert first_difference(ours, [kinds.NoOpRecord(), *theirs]) is None
 
 
 def test_the_first_record_that_differs_is_named() -> None:
-    records = records_of(log_of(access_history(), is_kafkas=True))
+    records = log_of(access_history(), is_kafkas=True).records()
     place = next(n for n, each in enumerate(records) if isinstance(each, kinds.PartitionRecord))
     one = records[place]
     assert isinstance(one, kinds.PartitionRecord)

@@ -212,15 +212,9 @@ def test_a_last_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyP
     assert log.projector.mark.applied == log.end
 
 
-def _records(log: LogRig) -> list[Any]:
-    """Without NoOpRecords."""
-    batches = [batch for batch in log.decoded() if not batch.is_control]
-    return [decode_record(value) for batch in batches for _, value in batch.records if embedded_events(value) is None]
-
-
 def test_a_recreated_acl_gets_a_new_id() -> None:
     """A broker that applies removal and creation in one step would add an id that it has."""
-    records = _records(log_of(HISTORY))
+    records = log_of(HISTORY).records()
     created = [record for record in records if isinstance(record, AccessControlEntryRecord)]
     removed = {record.id for record in records if isinstance(record, RemoveAccessControlEntryRecord)}
     ids = [record.id for record in created]
@@ -237,7 +231,7 @@ def test_existing_state_is_written_after_the_first_features() -> None:
     shifted = [replace(record, offset=Offset(record.offset + len(earlier))) for record in later]
     log = log_of([*earlier, *shifted], 1)
     assert differences(log.image(), log.state) == []
-    records = _records(log)
+    records = log.records()
     assert isinstance(records[0], FeatureLevelRecord)
     assert records[0].name == "metadata.version"
     assert any(isinstance(record, AccessControlEntryRecord) for record in records)
