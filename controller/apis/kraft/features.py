@@ -91,7 +91,8 @@ class UpdateFeaturesHandler:
         known = SUPPORTED.get(name)
         if known is None:
             return (
-                f"Invalid update version {level} for feature {name}. Local controller 0 does not support this feature."
+                f"Invalid update version {level} for feature {name}. "
+                f"Local controller {self._node.quorum.me.id} does not support this feature."
             )
         if name == KRAFT_VERSION:
             return self._kraft_refusal(level) or self._unsupported(name, level, registered)
@@ -113,7 +114,10 @@ class UpdateFeaturesHandler:
         current = self._node.quorum.kraft_version
         if current <= level <= KRAFT_VERSION_MAX:
             return None
-        return f"Invalid update version {level} for feature {KRAFT_VERSION}: current version {current}; allowed is 1."
+        return (
+            f"Invalid update version {level} for feature {KRAFT_VERSION}. It is {current}, cannot be lowered, and "
+            f"{KRAFT_VERSION_MAX} is the highest supported version."
+        )
 
     async def _raise_kraft_version(self) -> UpdateFeaturesResponse | None:
         """Raise kraft.version from 0 to 1 (KIP-853). Returns the response if that fails."""
