@@ -201,9 +201,7 @@ COMMANDS: dict[str, _Command] = {
         _of_compare,
         without_at="the live state is as it is now",
     ),
-    "invariants": _Command(
-        "checks.invariants", "check the log against the built-in invariants, and your own", _of_invariants
-    ),
+    "invariants": _Command("checks.invariants", "check the log against the invariants, and your own", _of_invariants),
     "watch": _Command(
         "watch.watch",
         "check the same rules while events are written, until interrupted",
