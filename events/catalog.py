@@ -144,7 +144,7 @@ class CreateRequested(Fact, frozen=True, tag=True):
 
 
 class CreateRejected(Fact, frozen=True, tag=True):
-    """A create request was rejected.
+    """A create request was rejected here, before anything was done.
 
     The event has Kafka's error code, the client's message and the deciding rule (`validation:…`, `policy:…`,
     `authorizer`, `quota`).
@@ -166,7 +166,7 @@ class TopicCreated(Fact, frozen=True, tag=True):
     topic_id: TopicId
     partitions: tuple[Partition, ...]
     replication_factor: int
-    """The resolved factor, placeholders included."""
+    """The resolved factor, placeholders included (negative ids for replicas that have no broker yet, KIP-409)."""
     configs: Configs
     verdict: Verdict | None
     """None without a policy."""

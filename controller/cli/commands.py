@@ -26,9 +26,9 @@ class Command(NamedTuple):
 GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     "run": {
         "serve": Command("serve", "run a controller with its log in one process"),
-        "gateway": Command("worker", "answer clients, while workers decide"),
+        "gateway": Command("worker", "serve Kafka clients and HTTP; workers decide the changes"),
         "worker": Command(
-            "worker", "decide commands, with the log in Kafka; any number of workers share the partitions"
+            "worker", "decide the requests of gateways, with the log in Kafka; workers share its partitions"
         ),
         "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
         "demo": Command("flags", "see it all in a minute: create, refuse, dry-run, explain"),
@@ -56,8 +56,8 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
     },
     "verify": {
         "prove": Command("flags", "write a proof that events are in the log"),
-        "verify": Command("flags", "verify a proof, or a whole log against its signed heads"),
-        "replay": Command("replay", "rebuild, check and query the history, with Spark or --local"),
+        "verify": Command("flags", "verify a proof, or a whole log against its signed tree heads"),
+        "replay": Command("replay", "repeat the decisions of the log, check and query it, with Spark or --local"),
         "check": Command("serve", "validate settings and rules files without a server, for example in CI"),
     },
     "set up": {

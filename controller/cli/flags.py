@@ -129,8 +129,9 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         metavar="HOST:PORT",
         help=f"listen here for controllers and brokers; default {serve.DEFAULT_LISTEN}",
     )
-    leaving = commands.add_parser("leave", description=_summary("leave"))
-    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the voter that leaves")
+    order = "Stop a Kafka controller before it leaves, a Topicwright voter afterwards."
+    leaving = commands.add_parser("leave", description=f"{_summary('leave')} {order}")
+    leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it stays as it is")
     leaving.add_argument(
         "--id",
         type=int,

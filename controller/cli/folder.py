@@ -167,7 +167,10 @@ def partitions_in(folder: Path) -> list[Path]:
     folders = sorted(folder.glob("partition-[0-9]*"))
     missing = [number for number, one in enumerate(folders) if int(one.name.partition("-")[2]) != number]
     if missing:
-        raise BackendError(f"{folder} lacks partition {missing[0]}: name the folder of a gateway")
+        raise BackendError(
+            f"{folder} lacks partition {missing[0]}: a worker has only partitions that it owned; name the folder of a "
+            "gateway"
+        )
     return folders
 
 

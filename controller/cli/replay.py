@@ -99,7 +99,8 @@ def _register_all(parser: _Parser) -> None:
 
 
 def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> None:
-    parser = subcommands.add_parser(name, help=command.help, description=command.help)
+    headline = f"{command.help[:1].upper()}{command.help[1:]}."
+    parser = subcommands.add_parser(name, help=command.help, description=headline)
     what = "data folder of a service, running or not, or a copy of it; or kafka://HOST:PORT/TOPIC"
     parser.add_argument("log", metavar="LOG", help=what)
     properties = "for a log in Kafka: file with librdkafka properties, one KEY=VALUE per line"
@@ -146,7 +147,7 @@ def _from_scratch(parser: _Parser) -> None:
 
 
 def _of_invariants(parser: _Parser) -> None:
-    what = "bring the export in this folder up to date, then check it"
+    what = "bring the Parquet export in this folder (see `replay export`) up to date, then check it"
     parser.add_argument("--export", dest="output", metavar="DIR", help=what)
     of_checks = "check these too: queries whose rows are violations, each after a comment `-- NAME: REQUIREMENT`"
     parser.add_argument("--checks", type=Path, metavar="FILE.sql", help=of_checks)
@@ -200,7 +201,7 @@ COMMANDS: dict[str, _Command] = {
         _of_compare,
         without_at="the live state is as it is now",
     ),
-    "invariants": _Command("checks.invariants", "check that the history obeys every rule", _of_invariants),
+    "invariants": _Command("checks.invariants", "check the log against the invariants, and your own", _of_invariants),
     "watch": _Command(
         "watch.watch",
         "check the same rules while events are written, until interrupted",

@@ -45,8 +45,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         type=_brokers,
         default="simulated:3",
         metavar="BROKERS",
-        help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a target "
-        "cluster; default %(default)s",
+        help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a Kafka "
+        "cluster behind this controller, which carries out its decisions; default %(default)s",
     )
     parser.add_argument(
         "--metadata-version",

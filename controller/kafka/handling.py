@@ -138,5 +138,5 @@ class ApiHandler(msgspec.Struct, frozen=True):
     passes: bool = False
     """Requests are not decoded: the handler gets a `ForwardedRequest`."""
     alone: bool = False
-    """The connection starts no other request meanwhile, as Kafka does for all APIs: a list of everything is a small
-    request with a large response."""
+    """The connection starts no other request until this one is answered, as in Kafka for all APIs. For small requests
+    with large responses."""

@@ -1,6 +1,7 @@
 """Decides on observations of the target cluster: its topics, and changes that it carried out or refused.
 
-With `has.target.cluster` another controller elects the leaders and owns the truth. Observed differences become events,
+In front of a target cluster (recorded in the log as `has.target.cluster`, not a setting of users) that cluster's
+controller elects the leaders and owns the truth. Observed differences become events,
 so that the state follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
 
 An observation may be stale when it is decided on. So it carries what was known of the topic at the time (`known`), and

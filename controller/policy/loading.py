@@ -148,7 +148,8 @@ def _method(name: str, policy: object, method: _Method) -> Callable[..., object]
     if not callable(bound):
         raise PolicyLoadError(name, f"its '{method.name}' is of type {type(bound).__name__}, not a method", _methods())
     if inspect.iscoroutinefunction(bound) or inspect.isgeneratorfunction(bound) or inspect.isasyncgenfunction(bound):
-        raise PolicyLoadError(name, f"its '{method.name}' is async or a generator", f"{method.call} is a plain method")
+        why = f"its '{method.name}' is async or a generator"
+        raise PolicyLoadError(name, why, f"{method.call} must be a plain method")
     if not _accepts(bound, method.parameters):
         signature = f"{method.name}{inspect.signature(bound)}"
         raise PolicyLoadError(name, f"its '{signature}' cannot be called as {method.call}", _methods())

@@ -53,7 +53,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
     try:
         return _read_rules(path, file)
     except RecursionError:
-        raise RulesError("is nested too deep", "tables in [[rule]] tables", file=file) from None
+        raise RulesError("is nested too deep", "[[rule]] tables with one level of tables in them", file=file) from None
     except ValueError as error:
         raise RulesError(f"has a number that is too long: {error}", "a 64-bit number", file=file) from None
 

@@ -240,7 +240,7 @@ def archiving(
         return None
     if is_inside(store, log.path):
         raise SettingsError(
-            f"setting log.archive.url is not allowed: {store.url} is in the data folder; name a place outside it"
+            f"setting log.archive.url is invalid: {store.url} is in the data folder; name a place outside it"
         )
     writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=clock_ms()), signer)
     return Archiving(log, settings, clock_ms, store, Retention.of(settings), writer)
@@ -262,7 +262,7 @@ def archive_store(settings: ServeSettings, partition: int | None = None) -> Arch
         open_store(url)
         return open_store(url if partition is None else within(url, f"partition-{partition:05}"))
     except BadArchiveUrl as error:
-        raise SettingsError(f"setting log.archive.url is not allowed: {error}") from None
+        raise SettingsError(f"setting log.archive.url is invalid: {error}") from None
 
 
 class LogSnapshots:
@@ -337,7 +337,7 @@ def head_signer(settings: ServeSettings) -> HeadSigner | None:
     try:
         return HeadSigner.read(Path(path))
     except BadKey as error:
-        raise SettingsError(f"setting log.signing.key.location={path} is not allowed: {error}") from None
+        raise SettingsError(f"setting log.signing.key.location={path} is invalid: {error}") from None
 
 
 async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, every_s: float) -> None:

@@ -159,7 +159,7 @@ def _read(file: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
-        raise SettingsError(f"{file}: {error}; without the file brokers get new ports") from None
+        raise SettingsError(f"{file}: {error}; repair or delete it (without it brokers get new ports)") from None
 
 
 def _write(file: Path, ports: Mapping[str, int]) -> None:

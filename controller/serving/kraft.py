@@ -64,9 +64,9 @@ def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metada
 def _refuse_if_handed_back(quorum: QuorumLeader | None) -> None:
     if quorum is not None and quorum.handed_back_to:
         raise SettingsError(
-            f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: two would lead the "
-            "same brokers. To lead again, stop that controller, `topicwright adopt --from` its folder `--data` a new "
-            "one, and serve the new one"
+            f"the data folder was handed back to Kafka's controller, in {quorum.handed_back_to}: served, it would be a "
+            "second controller of the same brokers. To take the cluster back, stop that controller, run "
+            f"`topicwright adopt --from {quorum.handed_back_to} --data NEW`, and serve NEW"
         )
 
 
@@ -74,7 +74,7 @@ def refuse_other_brokers(log: EventLog) -> None:
     """Raise SettingsError for a log that KRaft brokers follow: other brokers' changes would not reach them."""
     if TopicStore(log).durable_cluster.quorum is not None:
         raise SettingsError(
-            "the data folder belongs to KRaft brokers: serve it with --brokers kraft, or choose another"
+            "the data folder has the log of a KRaft controller: serve it with --brokers kraft, or choose another --data"
         )
 
 

@@ -1,4 +1,4 @@
-"""`topicwright serve`: one process with an event log, brokers, Kafka's wire and HTTP.
+"""`topicwright serve`: one process with an event log, brokers, the Kafka protocol and HTTP.
 
 Puts the parts together and stops them in order: stop accepting, answer decided requests, flush, close.
 """
@@ -183,7 +183,7 @@ class Service:
         await self._clients.open(self.api, partial(kraft_broker_listener, brokers, name, priority=priority))
         member.start(controller.background)
         try:
-            async with asyncio.TaskGroup() as both:  # no vote waits for pages
+            async with asyncio.TaskGroup() as both:  # votes must not wait for the HTTP server
                 both.create_task(self._start_http())
                 both.create_task(self._become_voter(member))
         except ExceptionGroup as failed:

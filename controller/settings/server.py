@@ -119,8 +119,9 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     )
     log_signing_key_location: str | None = setting(
         None,
-        "The private key that signs tree heads of the log, so that clients with the public key can verify its "
-        "contents: see docs/history.md. Without it tree heads are not signed.",
+        "The private key that signs tree heads of the log (the number of events and the Merkle root over them, "
+        "RFC 9162), so that clients with the public key can verify its contents: see docs/history.md. Without it tree "
+        "heads are not signed.",
         form="the path of a PEM file with an Ed25519 private key that is not encrypted",
     )
     log_signing_interval_ms: int = setting(

@@ -4,13 +4,14 @@ The audit reads and hashes every event. It compares the result with
 - the subtrees and the head stored with the log, which locate a change;
 - the signed tree heads that are events of the log;
 - tree heads stored elsewhere: whoever can write the disk can forge everything else, but not these;
-- the few local copies of events whose range is in the archive;
+- the copies of events that stayed in the data folder although their segment is archived;
 - the indexes by topic and by request, as an order-independent sum over their entries. The sum has a key that an
   attacker does not know.
 
 `wrong_snapshots` compares snapshots with snapshots rebuilt from all events.
 
-What it does not do: it repeats no decision and folds no state; `replay redecide` and `replay compare` do.
+What it does not do: it repeats no decision and rebuilds no state from the events; `replay redecide` and `replay
+compare` do.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from projections.store.snapshotting import Refold
 from projections.store.tree import STORED_LEVEL, TreeReader, stored_head, stored_subtree
 
 FINDINGS_MAX = 100
-NONE_SIGNED = "no event of the log holds a signed tree head, so a public key proves nothing"
+NONE_SIGNED = "no signed tree head is in the log, so the public key checks nothing (see log.signing.key.location)"
 _EVENTS_AT_ONCE = 1024
 
 
@@ -64,7 +65,7 @@ def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Ca
     elif old.size > size:
         findings.found(f"the log was truncated: it has {size} events, and the tree head covers {old.size}")
     elif root_at(old.size) != old.root:
-        findings.found(f"the first {old.size} events are not those of the tree head")
+        findings.found(f"the first {old.size} events were changed: their root is not that of the tree head")
 
 
 def audit(

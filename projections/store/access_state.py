@@ -1,5 +1,5 @@
-"""Credentials, ACLs and quotas in the log's state keys: one key for each, so that a commit writes only the changed
-ones.
+"""Credentials, ACLs and quotas in the state that is stored next to the events: one key for each, so that a commit
+writes only the changed ones.
 
     u USER NUL MECHANISM   the SCRAM credential of a user
     a ENTRY                an ACL entry (MessagePack of `events.access.Acl`); empty value

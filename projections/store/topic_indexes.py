@@ -27,7 +27,7 @@ UNHEALTHY, TALLIES, CREATED, REPLICAS, CREATED_IN = b"x", b"y", b"z", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
 RANGE_SIZE = 1 << 16
-"""A page of a list of the past reads the entries of each range between the snapshot and its point in time."""
+"""A page of a list of topics as of the past reads the entries of each range from the snapshot up to that time."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -63,16 +63,16 @@ def _same_brokers(before: Topic, after: Topic) -> bool:
     if len(before.partitions) != len(after.partitions):
         return False
     changes = list(differing(before.partitions, after.partitions))
-    return _kraft_brokers([before.partitions[index] for index, _ in changes]) == _kraft_brokers(
+    return _indexed_brokers([before.partitions[index] for index, _ in changes]) == _indexed_brokers(
         [one for _, one in changes]
     )
 
 
 def _brokers(topic: Topic | None) -> set[BrokerId]:
-    return set() if topic is None else _kraft_brokers(topic.partitions)
+    return set() if topic is None else _indexed_brokers(topic.partitions)
 
 
-def _kraft_brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
+def _indexed_brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
     """The replicas of partitions of KRaft brokers; simulated brokers are not indexed."""
     return {replica for one in partitions if one.replica_metadata is not None for replica in one.replicas}
 

@@ -106,7 +106,8 @@ TopicChange = Literal["created", "deleted", "recreated", "changed"]
 
 class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that differs between two points in time. `recreated` is another topic of the same name. Counts are null
-    without a topic; `other_…` count the partitions of both whose replicas, leader or ISR differ."""
+    without a topic; `other_…` are the numbers of partitions, of those in
+    both, whose replicas, leader or ISR differ."""
 
     name: str
     change: TopicChange

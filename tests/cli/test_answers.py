@@ -119,7 +119,7 @@ async def test_an_answer_that_never_ends_is_an_error(
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("worker", "Decide commands, with the log in Kafka"),
+        ("worker", "Decide the requests of gateways, with the log in Kafka"),
         ("join", "of a Kafka cluster"),
         ("adopt", "from Kafka's controller"),
         ("handback", "to Kafka's controller"),

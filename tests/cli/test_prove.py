@@ -312,7 +312,7 @@ def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: St
         (backup, stopped.public, 0, "1 signed heads"),
         (backup, stranger, 1, "was not signed by that key"),
         (stopped.folder, stranger, 1, "was not signed by the expected key"),
-        (tmp_path / "empty", stranger, 1, "no event of the log holds a signed tree head"),
+        (tmp_path / "empty", stranger, 1, "no signed tree head is in the log"),
     ):
         outcome = run("verify", what, "--key", key)
         assert (outcome.code, says in outcome.out) == (code, True), outcome
@@ -369,7 +369,7 @@ def test_a_service_with_another_log_is_not_believed_about_an_old_head(
         finally:
             server.shutdown()
     assert outcome.code == 1
-    assert f"the first {size} events are not those of the tree head" in outcome.out
+    assert f"the first {size} events were changed: their root is not that of the tree head" in outcome.out
 
 
 @pytest.fixture(scope="module")
@@ -396,7 +396,7 @@ def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicw
     assert "match the saved head; root " in outcome.out
     head = json.loads(kept.read_text())
     for change, says in (
-        ({"root": "0" * 64}, "are not those of the tree head"),
+        ({"root": "0" * 64}, "were changed: their root is not that of the tree head"),
         ({"size": 10**9}, "the log was truncated: it has "),
         ({"log": "other"}, "the tree head belongs to log other"),
     ):
@@ -417,5 +417,5 @@ def test_a_key_of_the_wrong_kind_stops_the_start(tmp_path: Path) -> None:
     ]  # fmt: skip
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == 2
-    assert f"setting log.signing.key.location={public} is not allowed: {public} holds no key" in ended.stderr
+    assert f"setting log.signing.key.location={public} is invalid: {public} holds no key" in ended.stderr
     assert "Ed25519 private key in PEM" in ended.stderr

@@ -221,7 +221,7 @@ def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, run: Run)
     state.close()
     (folder / "partition-00001").rename(folder / "elsewhere")
     code, _, err = run("topics", "--data", folder)
-    assert (code, "lacks partition 1: name the folder of a gateway" in err) == (2, True)
+    assert (code, "lacks partition 1: a worker has only partitions that it owned" in err) == (2, True)
 
 
 def test_each_partition_has_a_tree_of_its_own(folder: Path, run: Run, tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_a_log_made_anew_is_found_by_who_kept_a_head(
     assert audited(folder, public_key=None).findings == (), "the log alone is as good as any"
     (finding,) = audited(folder, head, public_key=None).findings
     cut_off = f"the log was truncated: it has {HALF - 1} events, and the tree head covers {HALF}"
-    other = f"the first {HALF} events are not those of the tree head"
+    other = f"the first {HALF} events were changed: their root is not that of the tree head"
     assert finding == (cut_off if change is cut_short else other)
 
 

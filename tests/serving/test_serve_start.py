@@ -146,7 +146,7 @@ def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
         process.wait_for_line("^ready", within_s=240)
         assert process.stop() == 0
     rejected = {
-        (): "the data folder belongs to KRaft brokers",
+        (): "the data folder has the log of a KRaft controller",
         kraft: "kraft.version=0: the cluster has 1, which cannot be lowered",
         (*kraft, *level, "24"): "--metadata-version 24: the cluster has 25, which cannot be lowered",
     }

@@ -1,6 +1,8 @@
 """AlterPartition (KIP-497), AssignReplicasToDirs (KIP-858) and AllocateProducerIds (KIP-730) of Kafka brokers.
 
-Broker epochs on the wire are offsets in the metadata log; the machine counts registrations."""
+Broker epochs on the wire are offsets in the metadata log (KIP-631). The state machine (`controller.machine`) numbers
+registrations instead; these handlers convert.
+"""
 
 from __future__ import annotations
 

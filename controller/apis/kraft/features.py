@@ -95,11 +95,12 @@ class UpdateFeaturesHandler:
         name, level, current = update.feature, update.max_version_level, levels.get(update.feature, 0)
         known = SUPPORTED.get(name)
         if known is None:
-            return f"{name}. Local controller 0 does not support this feature."
+            return f"{name}. Local controller {self._node.quorum.me.id} does not support this feature."
         if name == KRAFT_VERSION:
             current = self._node.quorum.kraft_version
             if not current <= level <= KRAFT_VERSION_MAX:
-                return f"{name}: current version {current}; allowed is 1."
+                highest = f"{KRAFT_VERSION_MAX} is the highest supported version"
+                return f"{name}. It is {current}, cannot be lowered, and {highest}."
         elif level != 0 and not known.lowest <= level <= known.highest:
             return f"{name}: {known.lowest} to {known.highest} are supported."
         elif level < current and _kind(version, update) == UPGRADE:

@@ -4,6 +4,8 @@ Topicwright and Kafka store the log in the same files. A controller needs the ba
 checkpoints of everything before it, and `meta.properties` with the directory id of the voter; with kraft.version 1 a
 controller with another id waits forever without a message. Indexes are rebuilt from the log. The next controller begins
 the epoch after the last one in the log.
+
+Handback: a Kafka controller continues the log that Topicwright wrote.
 """
 
 from __future__ import annotations
@@ -213,8 +215,8 @@ def write_folder(
 
 
 def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
-    """Clear the feature limits of controllers that left, so that they do not block upgrades. For the log of the only
-    voter. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
+    """Clear the supported feature ranges that removed controllers registered, so that they do not block upgrades. For
+    the log of the only voter. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
     registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
     left = {node_id: found for node_id, each in registered.items() if node_id != me and (found := limits(each, ()))}
     if left:

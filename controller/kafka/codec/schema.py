@@ -85,8 +85,9 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """An entity in one version: the message that holds it (`Message` itself if none is declared), and its fields in the
-    order of the wire. Tagged fields that are not used are left out: readers skip unknown tags."""
+    """An entity in one version: the message class that it is decoded to (the base class `Message` if Topicwright
+    declares none), and its fields in the order of the wire. Tagged fields that are not used are left out: readers skip
+    unknown tags."""
 
     message: type[Message]
     flexible: bool
@@ -123,7 +124,7 @@ def _without(*names: str) -> Changes:
     return dict.fromkeys(names, ())
 
 
-_VERSION_5: Final[Changes] = {
+_API_VERSIONS_5: Final[Changes] = {
     "client_software_version": (
         Field("client_software_version", "string"),
         Field("cluster_id", "string", nullable=True),
@@ -146,7 +147,7 @@ OWN: Final[Mapping[tuple[int, int], tuple[ApiKey, int, Changes, Changes]]] = {
         _without("include_synonyms"),
         {"config_source": (Field("is_default", "bool"),), "synonyms": ()},
     ),
-    (ApiKey.API_VERSIONS, 5): (ApiKey.API_VERSIONS, 4, _VERSION_5, {}),
+    (ApiKey.API_VERSIONS, 5): (ApiKey.API_VERSIONS, 4, _API_VERSIONS_5, {}),
     (ApiKey.UNREGISTER_CONTROLLER, 0): (
         ApiKey.UNREGISTER_BROKER,
         0,

@@ -268,7 +268,8 @@ def _refused(command: AlterResourceConfigs, cluster: Cluster) -> Rejection | Non
     if command.kind == BROKERS:
         return _unknown_broker(command.name, cluster) or check_ops(command.ops)
     if not command.name:
-        return Rejection(ErrorCode.INVALID_REQUEST, "Default resources of this type are not allowed.", _RULE)
+        kind = "group" if command.kind == GROUPS else "client metrics"
+        return Rejection(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.", _RULE)
     return check_ops(command.ops)
 
 

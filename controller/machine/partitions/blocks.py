@@ -37,6 +37,8 @@ class Blocks(Sequence[Partition]):
     @overload
     def __getitem__(self, index: slice) -> Block: ...
     def __getitem__(self, index: int | slice) -> Partition | Block:
+        if isinstance(index, int) and index >= 0:
+            return self.blocks[index // BLOCK][index % BLOCK]
         places = range(len(self))[index]
         if isinstance(places, range):
             return tuple(self.blocks[place // BLOCK][place % BLOCK] for place in places)

@@ -12,14 +12,13 @@ It does not move leadership back to the preferred replica, which `balance` does,
 from __future__ import annotations
 
 from controller.machine.partitions.blocks import Span, numbered
-from controller.machine.partitions.changes import Election, Target, TopicChanges, effective_min_isr
+from controller.machine.partitions.changes import Election, Target, TopicChanges, effective_min_isr, without
 from controller.machine.partitions.placement import (
     UNASSIGNED,
     Ids,
     directories_of,
     filled,
     is_filled,
-    replica_metadata_of,
     serves,
 )
 from controller.machine.state import ELIGIBLE_REPLICAS, Cluster, Topic
@@ -31,15 +30,15 @@ def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = N
     """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some partitions."""
     changes, min_isr = TopicChanges(topic, cluster), effective_min_isr(topic, cluster)
     for index, partition in numbered(topic.partitions, span):
-        if partition.leader != NO_LEADER and _is_reconciled(partition, min_isr, cluster):
+        unavailable = _unavailable_members(partition, cluster)
+        if partition.leader != NO_LEADER and _is_reconciled(partition, unavailable, min_isr, cluster):
             continue
         replicas = filled(topic.name, index, partition.replicas, cluster)
         if cluster.settings.has_target_cluster:
             target = Target(replicas=replicas, election=None)
         else:
             unclean = _unclean_members(partition, cluster)
-            gone = {*_unavailable_members(partition, cluster), *unclean}
-            isr = tuple(member for member in partition.isr if member not in gone)
+            isr = without(partition.isr, unavailable + unclean)
             target = Target(replicas=replicas, isr=isr, unclean=unclean, election=changes.election)
         changes.change(index, target, reason)
     return changes.topic, changes.events
@@ -48,10 +47,13 @@ def reconcile(topic: Topic, cluster: Cluster, reason: str, span: Span | None = N
 def is_reconciled(topic: Topic, cluster: Cluster, span: Span | None = None) -> bool:
     """True if `reconcile` would change nothing. May return False although nothing would change."""
     min_isr = effective_min_isr(topic, cluster)
-    return all(_is_reconciled(partition, min_isr, cluster) for _, partition in numbered(topic.partitions, span))
+    return all(
+        _is_reconciled(partition, _unavailable_members(partition, cluster), min_isr, cluster)
+        for _, partition in numbered(topic.partitions, span)
+    )
 
 
-def _is_reconciled(partition: Partition, min_isr: int, cluster: Cluster) -> bool:
+def _is_reconciled(partition: Partition, unavailable: Ids, min_isr: int, cluster: Cluster) -> bool:
     """Fast, because that is the case for most partitions when a broker comes or goes."""
     if not is_filled(partition, cluster):
         return False
@@ -65,20 +67,22 @@ def _is_reconciled(partition: Partition, min_isr: int, cluster: Cluster) -> bool
             return False  # min.insync.replicas was lowered: they miss records acknowledged from now on
     if partition.leader == NO_LEADER:
         return not any(replica in cluster.live for replica in partition.replicas)
-    return not _unavailable_members(partition, cluster)
+    return not unavailable
 
 
 def _unavailable_members(partition: Partition, cluster: Cluster) -> Ids:
     """The ISR members that cannot serve."""
     if partition.replica_metadata is None:
-        return tuple(member for member in partition.isr if member not in cluster.live)
+        return without(partition.isr, cluster.live)
     directories = directories_of(partition)
     return tuple(member for member in partition.isr if not serves(cluster, member, directories.get(member, UNASSIGNED)))
 
 
 def _unclean_members(partition: Partition, cluster: Cluster) -> Ids:
     """The in-sync or eligible replicas on brokers that started after an unclean shutdown, so records may be missing."""
-    members = (*partition.isr, *replica_metadata_of(partition).elr)
+    if partition.replica_metadata is None:
+        return ()  # only KRaft brokers report it
+    members = (*partition.isr, *partition.replica_metadata.elr)
     return tuple(member for member in members if member in cluster.brokers and cluster.brokers[member].unclean)
 
 

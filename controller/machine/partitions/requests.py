@@ -2,8 +2,8 @@
 
 Brokers send AlterPartition, directories of replicas and requests for producer ids. Clients request elections (KIP-460)
 and reassignments (KIP-455). Checks, their order, codes and messages are those of Kafka 4.3's ReplicationControlManager.
-Each partition is answered separately. Refused requests of clients change nothing and are not recorded; the reason of a
-change names the requester.
+Each partition is answered separately. Refused requests of clients change nothing and are not recorded. The `reason` of
+a PartitionChanged names the principal.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ _RULE = "validation:partition"
 
 
 def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
+    """Elects preferred leaders (auto.leader.rebalance.enable). `command.span` limits it to some partitions."""
     events: list[Event] = []
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)

@@ -1,7 +1,8 @@
-"""Brokers as a gateway handles them: the workers' simulated brokers, or the target cluster.
+"""Brokers as a gateway handles them: the workers' simulated brokers, or the target cluster. A gateway answers Kafka
+clients, and workers decide.
 
 Simulated brokers. HTTP starts and stops them by commands to every partition, and the workers follow the log. A command
-carries no delay, so a gateway cannot set one.
+carries no response delay of a broker, so a gateway cannot set one.
 
 Target cluster. The events name its brokers, so nobody configures them here. Requests that are not about topics are
 forwarded to them. The gateway polls them, so that its health shows when nothing can be carried out.
@@ -129,7 +130,7 @@ class GatewayCluster:
     async def _reach(self) -> ReachedCluster:
         addresses = addresses_of(self._cluster())
         if not addresses:
-            raise ClusterUnreachable("no worker has registered its brokers yet")
+            raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
         return await reach_as(self._security, ",".join(addresses), self._log, within_s=0)
 
     async def _poll(self) -> None:

@@ -1,7 +1,8 @@
 """Commands and answers as bytes: the values of the commands topic, and the answers in a decision's record.
 
 A command's value is one byte, the version in which it is written, and the MessagePack map of the command with its type.
-The key is the shard key of its topic, empty for a command that concerns no topic or every one. The partition is
+The key is the shard key of its topic (its name with `.` as `_`: names that collide in Kafka share it), empty for a
+command that concerns no topic or every one. The partition is
 `partition_of` that key, `CLUSTER_PARTITION` for commands of clients about the cluster, and each partition for brokers
 and settings. Offsets are contiguous: the topic is neither compacted nor written in transactions.
 
@@ -11,10 +12,10 @@ all the same. A topic that results from the events is not repeated: the reader h
 Duplicates. Kafka may store a command twice although an idempotent producer sent it once (when brokers are killed), and
 a program may resubmit a command whose fate it does not know. Deciding a duplicate does harm: a create that waits for
 its topic would be answered that the topic exists, and a deletion could hit a topic that was created since. A command is
-identified by its kind, request id and topic; each request needs a unique id. The memory follows from the events alone,
-so the next owner of the partition detects the same duplicates: a command is recent while its last event is among the
-partition's newest `RECENT_EVENTS`. Commands without events (dry runs, changes without effect, undecidable commands)
-may be decided again, with the same reply, and the client gets the first one.
+identified by its kind, request id and topic; each request needs a unique id. The set of recent requests is rebuilt from
+the events, so the next owner of the partition detects the same duplicates: a command is recent while its last event is
+among the partition's newest `RECENT_EVENTS`. Commands without events (dry runs, changes without effect, undecidable
+commands) may be decided again, with the same reply, and the client gets the first one.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ _OF_A_TOPIC = (
 )
 _OF_THE_CLUSTER = (ClusterCommand, AlterResourceConfigs)
 CLUSTER_PARTITION = 0
-"""The partition that decides ACLs, quotas, credentials and dynamic configs, and records counted refusals. One partition
-gives one order, whichever gateway submits."""
+"""The partition that decides ACLs, quotas, credentials and dynamic configs, and records refusals that are only counted.
+One partition gives one order, whichever gateway submits."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)

@@ -240,8 +240,8 @@ class ManifestWriter:
         content = msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
         if len(content) > MANIFEST_BYTES_MAX:
             raise ArchiveError(
-                f"{self.store.url} is full: its manifest has no room for more segments; name another place, and "
-                "archive larger segments (log.archive.interval.events)"
+                f"{self.store.url} is full: its manifest has no room for more segments. Set log.archive.url to a new "
+                "place, and raise log.archive.interval.events"
             )
         self.store.write(MANIFEST, content)
         return manifest

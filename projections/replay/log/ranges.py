@@ -17,7 +17,8 @@ from projections.replay.log.secondary import FrozenLog, frozen_log
 class Range:
     """Offsets from `start` up to `end` (exclusive) of a log partition.
 
-    Of a log in Kafka, reading begins at the fold's `position`, and ends before the record `kafka_end`.
+    Of a log in Kafka, reading begins at `position` (the next record and event, and the writer's epoch there), and ends
+    before the record `kafka_end`.
     """
 
     def __init__(
@@ -45,8 +46,8 @@ def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Ra
 
 
 def kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
-    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole stretches, and
-    have at most `events_max` events unless a single stretch has more."""
+    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole stretches (runs
+    of records that the scan noted), and have at most `events_max` events unless a single stretch has more."""
     made: list[Range] = []
     for one in scan.partitions:
         end = min(ends.get(one.partition, 0), one.end)

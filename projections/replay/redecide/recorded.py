@@ -1,6 +1,7 @@
 """The recorded requests of a log, each with the state that it was decided on and its recorded events.
 
-One pass over the events, sorted by shard and offset, yields every request, once for each of its topics. Topics are
+One pass over the events, sorted by shard (all topics of one name, of which at most one exists at a time) and offset,
+yields every request, once for each of its topics. Topics are
 folded with the machine's `apply`. Brokers and settings come from a timeline that all shards share. Only one topic is in
 memory at a time.
 

@@ -379,7 +379,7 @@ def _handed_back_to(data: Path) -> str:
         quorum = TopicStore(log).durable_cluster.quorum
         assert quorum is not None, "it was adopted"
         refused = (
-            pytest.raises(SettingsError, match="two would lead the same brokers") if quorum.handed_back_to else None
+            pytest.raises(SettingsError, match="it would be a second controller") if quorum.handed_back_to else None
         )
         with refused or nullcontext():
             asyncio.run(_served_of(data, log))

@@ -31,10 +31,10 @@ def _any_incarnation(membership: Membership, broker_id: Any, epoch: int) -> Any:
     return membership.cluster.brokers.get(broker_id)
 
 
-def _reconciled_without_leader(partition: Any, min_isr: int, cluster: Any) -> bool:
+def _reconciled_without_leader(partition: Any, unavailable: Any, min_isr: int, cluster: Any) -> bool:
     if partition.leader == NO_LEADER:
         return not any(replica in cluster.live for replica in partition.replicas)
-    return _is_reconciled(partition, min_isr, cluster)
+    return _is_reconciled(partition, unavailable, min_isr, cluster)
 
 
 _is_reconciled = reconciling._is_reconciled

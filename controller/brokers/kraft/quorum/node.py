@@ -43,8 +43,8 @@ FULL_S: Final = 0.2
 
 
 class QuorumNode:
-    """A voter or an observer. `ended` is done when it cannot continue, because of an OSError of its disk (a full disk
-    is none), CommittedLost, or a bug.
+    """A voter or an observer. `ended` is done when it cannot continue, because of an I/O error of its disk (a full
+    disk is retried), CommittedLost, or a bug.
 
     The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. `on_log` reports that the log
     was truncated or replaced, so that records read beyond the high watermark are void. On the leader, `on_fetched`

@@ -171,7 +171,7 @@ def test_a_voter_needs_an_endpoint_for_the_controllers_listener() -> None:
     other = Listener(name="OTHER", host="elsewhere", port=1)
     refused = answer(leader_of(world), add(gone, listeners=(other,)))
     assert refused.error_code == ErrorCode.INVALID_REQUEST
-    assert refused.error_message == "a voter has an endpoint for the controllers' listener CONTROLLER"
+    assert refused.error_message == "the endpoints must include one for the controllers' listener CONTROLLER"
     assert outcome(world, add(gone, listeners=(other, *add(gone).listeners))) == ErrorCode.NONE
 
 

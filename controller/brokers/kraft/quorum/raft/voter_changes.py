@@ -109,7 +109,8 @@ class VoterChanges:
         if self._leader.watermark < 0:
             return int(ErrorCode.REQUEST_TIMED_OUT), "the leader has not committed a record of its epoch yet"
         if replica.kraft_version == 0 and not isinstance(request, UpdateRaftVoterRequest):
-            return int(ErrorCode.UNSUPPORTED_VERSION), "kraft.version is 0: controller.quorum.voters names the voters"
+            how = "with kraft.version 0 controller.quorum.voters names the voters; raise it to 1 to change them"
+            return int(ErrorCode.UNSUPPORTED_VERSION), how
         is_pending = self._pending is not None or replica.history.changed_at >= replica.high_watermark
         if replica.kraft_version > 0 and is_pending:
             return int(ErrorCode.REQUEST_TIMED_OUT), "another change of the voters is not committed yet"
@@ -130,12 +131,12 @@ class VoterChanges:
     def _invalid(self, request: Change) -> str | None:
         """The reason why a request is invalid in every state of the quorum."""
         if isinstance(request, UpdateRaftVoterRequest):
-            return None if request.listeners else "a voter has a listener"
+            return None if request.listeners else "the request must name at least one endpoint of the voter"
         if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
-            return "a voter has an id of 0 or more and a directory id"
+            return "the voter id must be 0 or more, and the directory id must not be zero"
         name = self._replica.me.listeners[0].name
         if isinstance(request, AddRaftVoterRequest) and name not in [each.name for each in request.listeners]:
-            return f"a voter has an endpoint for the controllers' listener {name}"
+            return f"the endpoints must include one for the controllers' listener {name}"
         return None
 
     def replied(self, now: float, context: Any, response: ApiVersionsResponse | None) -> None:
