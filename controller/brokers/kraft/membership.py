@@ -119,8 +119,8 @@ class Membership:
         If this process was stopped or starved meanwhile, all sessions are extended by that time: heartbeats may lie
         unread.
         """
-        held_up = self._clock() - self._checked - self._session_timeout_s / 4
-        self._checked = self._clock()
+        now = self._clock()
+        held_up, self._checked = now - self._checked - self._session_timeout_s / 4, now
         if held_up > 0:
             self._since += held_up
             self._seen = {broker_id: seen + held_up for broker_id, seen in self._seen.items()}
