@@ -37,14 +37,7 @@ from controller.brokers.kraft.quorum.folder import (
     sync_folder,
     write_quorum_state,
 )
-from controller.brokers.kraft.quorum.raft.log import (
-    Diverging,
-    EpochEnd,
-    NeedsSnapshot,
-    QuorumState,
-    SnapshotId,
-    Valid,
-)
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from controller.brokers.kraft.quorum.segment import Epochs, FilePart, Segment, in_order
 from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
 
@@ -151,17 +144,17 @@ class QuorumFiles:
             return EpochEnd(*found)
         return EpochEnd(self.last_epoch, self.end) if epoch >= self.last_epoch else EpochEnd(epoch, self.start)
 
-    def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
+    def mismatch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
         if (self.start, offset, epoch) == (0, 0, 0):
-            return Valid()
+            return None
         if self.start > 0:
             # Kafka also sends a snapshot if the epoch is older than its oldest snapshot's and the log has the offset.
             before = next((each.epoch for each in self._snapshots.known if each.end_offset == self.start), None)
             is_old = epoch < (self._epochs.first if before is None else before)
             if offset < self.start or is_old or (offset == self.start and epoch != before):
-                return NeedsSnapshot(self._snapshots.known[-1])
+                return self._snapshots.known[-1]
         found = self.end_of_epoch(epoch)
-        return Valid() if found.epoch == epoch and offset <= found.offset else Diverging(found.epoch, found.offset)
+        return None if found.epoch == epoch and offset <= found.offset else found
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         if not self.start <= offset < self.end:

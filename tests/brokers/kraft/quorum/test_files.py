@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.log import Diverging, QuorumLog, Valid
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, QuorumLog
 from tests.brokers.kraft.quorum.logs import Model, led, opened, some
 
 STEPS = st.lists(
@@ -77,7 +77,7 @@ def _is_same(log: QuorumLog, model: Model) -> None:
         assert (log.end_of_epoch(epoch).epoch, log.end_of_epoch(epoch).offset) == ends, f"the end of epoch {epoch}"
         for offset in {0, ends[1], ends[1] + 1}:
             fits = (offset, epoch) == (0, 0) or (ends[0] == epoch and offset <= ends[1])
-            assert log.validate(offset, epoch) == (Valid() if fits else Diverging(*ends)), f"{offset} of {epoch}"
+            assert log.mismatch(offset, epoch) == (None if fits else EpochEnd(*ends)), f"{offset} of {epoch}"
     for offset in range(0, model.end + 1, 3):
         for limit in (0, 150, 1 << 20):
             read, wanted = log.read(offset, limit), model.read(offset)

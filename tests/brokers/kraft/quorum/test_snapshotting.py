@@ -19,7 +19,7 @@ from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Options
-from controller.brokers.kraft.quorum.raft.log import NeedsSnapshot, SnapshotId, Valid
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
@@ -125,8 +125,8 @@ async def test_two_snapshots_are_retained_and_the_log_is_cleaned(tmp_path: Path)
             rig = Rig(tmp_path, every_bytes=600)
         assert (rig.log.start, rig.log.end) == (ends[2], ends[3])
         assert rig.names() == [f"{end:020d}-0000000001.checkpoint" for end in ends[2:]]
-        assert rig.log.validate(ends[1], 1) == NeedsSnapshot(SnapshotId(ends[3], 1))
-        assert rig.log.validate(ends[2], 1) == Valid()
+        assert rig.log.mismatch(ends[1], 1) == SnapshotId(ends[3], 1)
+        assert rig.log.mismatch(ends[2], 1) is None
         assert sum(each.stat().st_size for each in (tmp_path / PARTITION).glob("*.log")) < 3 * 600
     assert rig.quorum.high_watermark == ends[3]
     rig.commit_records(NO_OP)

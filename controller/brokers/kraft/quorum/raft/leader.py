@@ -11,7 +11,7 @@ import msgspec
 from controller.brokers.kraft.log.batches import METADATA_TOPIC, Pair, below
 from controller.brokers.kraft.quorum.raft.effects import BEGIN, Fetched, Role
 from controller.brokers.kraft.quorum.raft.follower import FETCH_BYTES_MAX
-from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, SnapshotId
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
 from controller.brokers.kraft.quorum.raft.replica import Replica
 from controller.brokers.kraft.quorum.raft.role import (
@@ -274,11 +274,11 @@ class Leader(RoleState):
 
     def _mismatch(self, part: quorum.FetchPartition) -> quorum.FetchPartitionData | None:
         """The answer to a fetch from an offset that this log never had, or no longer has."""
-        match self._replica.log.validate(part.fetch_offset, part.last_fetched_epoch):
-            case Diverging(epoch, offset):
+        match self._replica.log.mismatch(part.fetch_offset, part.last_fetched_epoch):
+            case EpochEnd(epoch, offset):
                 return quorum.FetchPartitionData(diverging_epoch=quorum.EpochEndOffset(epoch=epoch, end_offset=offset))
-            case NeedsSnapshot(snapshot):
-                needed = quorum.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+            case SnapshotId(end_offset, epoch):
+                needed = quorum.FetchSnapshotId(end_offset=end_offset, epoch=epoch)
                 return quorum.FetchPartitionData(snapshot_id=needed)
             case _:
                 return None
