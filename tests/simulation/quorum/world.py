@@ -28,11 +28,12 @@ from controller.brokers.kraft.quorum.raft.effects import (
     Truncated,
 )
 from controller.brokers.kraft.quorum.raft.replica import CannotRemember
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from controller.kafka.messages.message import Listener
 from controller.kafka.messages.quorum import UpdateRaftVoterRequest
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.witness import Witness
@@ -67,7 +68,7 @@ class Replica:
 
     @property
     def voter(self) -> Voter:
-        return Voter(self.id, self.disk.directory, (Listener("CONTROLLER", "node", self.id),))
+        return Voter(self.id, self.disk.directory, (Listener(name="CONTROLLER", host="node", port=self.id),))
 
     def now(self) -> float:
         return self.world.now * self.rate + self.shift

@@ -14,17 +14,10 @@ import msgspec
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import KRAFT_VERSION, Features, priority_of
-from controller.brokers.kraft.log.batches import (
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    BrokenBatch,
-    RecordBatch,
-    decode_batches,
-    scan_batches,
-    whole_batches,
-)
+from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
 from controller.brokers.kraft.quorum.peers import Peers
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.brokers.kraft.quorum.raft.voters import Address, Voter
 from controller.brokers.kraft.quorum.registered import Registered, fold, limits, without_limits
 from controller.kafka.messages import Message
@@ -38,7 +31,6 @@ from controller.kafka.messages.cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from controller.kafka.messages.message import Listener
 from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
@@ -96,17 +88,13 @@ class QuorumClient:
 
     def __init__(self, bootstrap: Sequence[Address], security: Security) -> None:
         self._bootstrap = tuple(bootstrap)
-        self._peers = Peers(security, on_failure=self._on_failure)
-        self._failures: dict[Address, str] = {}
+        self._peers = Peers(security)
 
     def close(self) -> None:
         self._peers.close()
 
-    def _on_failure(self, address: Address, reason: str | None) -> None:
-        self._failures[address] = reason or ""
-
     def _failure(self, address: Address) -> str:
-        return self._failures.get(address) or f"{address[0]}:{address[1]} does not respond"
+        return self._peers.failing.get(address, f"{address[0]}:{address[1]} does not respond")
 
     async def find(self, within_s: float = 0.0) -> QuorumInfo:
         """Describe the quorum, by the first controller that responds; retry for `within_s`. Raises QuorumError."""
@@ -140,9 +128,7 @@ class QuorumClient:
 
     async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
         """The leader's description of the quorum. Raises QuorumError."""
-        partition = quorum_messages.DescribeQuorumPartition()
-        topic = quorum_messages.DescribeQuorumTopic(topic_name=METADATA_TOPIC, partitions=(partition,))
-        request = quorum_messages.DescribeQuorumRequest(topics=(topic,))
+        request = quorum_messages.DescribeQuorumRequest(topics=topics_of(quorum_messages.DescribeQuorumPartition()))
         response = await self._at_leader(
             request,
             quorum_messages.DescribeQuorumResponse,
@@ -205,8 +191,8 @@ class QuorumClient:
         part = quorum_messages.FetchPartition(
             current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch
         )
-        topic = quorum_messages.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        request = quorum_messages.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=(topic,))
+        topics = topics_of(part)
+        request = quorum_messages.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=topics)
         response = await self._read(found, request, quorum_messages.FetchResponse)
         answer = response.responses[0].partitions[0] if response.responses else None
         code = response.error_code or (answer.error_code if answer is not None else 0)
@@ -226,9 +212,8 @@ class QuorumClient:
                 snapshot_id=quorum_messages.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
                 position=position,
             )
-            topic = quorum_messages.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
             request = quorum_messages.FetchSnapshotRequest(
-                cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=(topic,)
+                cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=topics_of(part)
             )
             response = await self._read(found, request, quorum_messages.FetchSnapshotResponse)
             answer = response.topics[0].partitions[0] if response.topics else None
@@ -256,7 +241,7 @@ class QuorumClient:
             timeout_ms=int(CHANGE_S * 1000),
             voter_id=voter.id,
             voter_directory_id=voter.directory,
-            listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
+            listeners=voter.listeners,
         )
         await self._change(request, quorum_messages.AddRaftVoterResponse, votes=True)
 

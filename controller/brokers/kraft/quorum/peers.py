@@ -48,7 +48,8 @@ class Peers:
         self._on_versions = on_versions
         self._on_failure = on_failure
         self._connections: dict[tuple[Address, str], _Connection] = {}
-        self._failing: set[Address] = set()
+        self.failing: dict[Address, str] = {}
+        """Why each peer that fails began to."""
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
         """Send a request in the newest common version; returns its response, None if there is none in time."""
@@ -67,8 +68,8 @@ class Peers:
         except (ClusterUnreachable, NotAuthenticated, BadCredentials) as error:
             self._failure(address, str(error))
             return None
-        if address in self._failing:
-            self._failing.remove(address)
+        if address in self.failing:
+            del self.failing[address]
             self._on_failure(address, None)
         return response
 
@@ -79,11 +80,11 @@ class Peers:
 
     def _end(self, key: tuple[Address, str]) -> None:
         self._connections.pop(key).end()
-        self._failing.discard(key[0])
+        self.failing.pop(key[0], None)
 
     def _failure(self, address: Address, reason: str) -> None:
-        if address not in self._failing:
-            self._failing.add(address)
+        if address not in self.failing:
+            self.failing[address] = reason
             self._on_failure(address, reason)
 
 

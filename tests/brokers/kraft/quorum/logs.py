@@ -18,13 +18,13 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.voters import (
-    Listener,
     Voter,
     VoterSet,
     kraft_version_record,
     leader_change_record,
     voters_record,
 )
+from controller.kafka.messages.message import Listener
 from controller.machine.state import QuorumLeader
 
 QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
@@ -32,7 +32,7 @@ QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
 
 def epoch_begun(quorum: QuorumLeader) -> list[Pair]:
     """The control records with which a leader that is the only voter begins its epoch."""
-    place = Listener(CONTROLLER_LISTENER, quorum.host, quorum.port)
+    place = Listener(name=CONTROLLER_LISTENER, host=quorum.host, port=quorum.port)
     voters = VoterSet.of([Voter(quorum.node_id, quorum.directory_id, (place,))])
     pairs = [leader_change_record(quorum.node_id, voters, [quorum.node_id])]
     if quorum.kraft_version:

@@ -14,9 +14,10 @@ from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import Options, Role
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Message
+from controller.kafka.messages.message import Listener
 from controller.kafka.server.server import KafkaServer
 from tests.brokers.kraft.quorum.logs import opened
 from tests.kafka.server.listener import table, until
@@ -53,7 +54,9 @@ class Seat:
 
     @property
     def voter(self) -> Voter:
-        return Voter(self.id, bytes([self.id]) * 16, (Listener("CONTROLLER", "127.0.0.1", self.server.port),))
+        return Voter(
+            self.id, bytes([self.id]) * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=self.server.port),)
+        )
 
     def boot(self, seats: list[Seat]) -> None:
         self.log = opened(self.folder)

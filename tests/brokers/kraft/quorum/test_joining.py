@@ -9,7 +9,7 @@ import pytest
 from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages import quorum as quorum_messages
@@ -19,6 +19,7 @@ from controller.kafka.messages.cluster import (
     DescribeClusterResponse,
     FinalizedFeatureKey,
 )
+from controller.kafka.messages.message import Listener
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse
 from controller.machine.errors import ErrorCode
 from controller.serving.quorum_member import Joining, Member
@@ -80,7 +81,7 @@ async def test_a_voter_that_was_added_without_a_response_is_a_voter(is_same: boo
         client = QuorumClient((("127.0.0.1", server.port),), Security())
         if not is_same:
             leader.voters[OURS] = b"o" * 16
-        voter = Voter(OURS, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 9093),))
+        voter = Voter(OURS, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=9093),))
         if is_same:
             await client.add("c", voter)
         else:

@@ -25,14 +25,15 @@ from controller.brokers.kraft.log.batches import (
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost, Options, Send, StartFlush, Warned
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, leader_change_record
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from controller.kafka.messages import ZERO_UUID, Message, quorum
-from controller.kafka.messages.message import LeaderIdAndEpoch
-from controller.kafka.messages.message import Listener as ListenerMessage
+from controller.kafka.messages.message import LeaderIdAndEpoch, Listener
 from tests.brokers.kraft.quorum.logs import opened, snapshot, some
 
 ME, LIAR, THIRD = 1, 2, 3
-VOTERS = tuple(Voter(each, ZERO_UUID, (Listener("CONTROLLER", "node", each),)) for each in (ME, LIAR, THIRD))
+VOTERS = tuple(
+    Voter(each, ZERO_UUID, (Listener(name="CONTROLLER", host="node", port=each),)) for each in (ME, LIAR, THIRD)
+)
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
 STEPS, SEEDS = 150, 12
 
@@ -101,7 +102,7 @@ class Follower:
         """The liar leads the next epoch."""
         part = quorum.BeginEpochPartition(leader_id=LIAR, leader_epoch=self.core.epoch + 1)
         topics = (quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),)
-        place = ListenerMessage(name="CONTROLLER", host="node", port=LIAR)
+        place = Listener(name="CONTROLLER", host="node", port=LIAR)
         self.request(quorum.BeginQuorumEpochRequest(topics=topics, leader_endpoints=(place,)))
         assert self.core.leader_id == LIAR
 
@@ -259,7 +260,7 @@ class Liar:
             case 0:
                 part = quorum.BeginEpochPartition(leader_id=node_id, leader_epoch=epoch)
                 topics = (quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),)
-                place = ListenerMessage(name="CONTROLLER", host="node", port=2)
+                place = Listener(name="CONTROLLER", host="node", port=2)
                 return quorum.BeginQuorumEpochRequest(
                     topics=topics, leader_endpoints=(place,) * self._random.randrange(2)
                 )

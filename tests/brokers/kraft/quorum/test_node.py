@@ -13,7 +13,6 @@ import pytest
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.message import Listener
-from controller.kafka.messages.message import Listener as Moved
 from controller.kafka.messages.quorum import (
     AddRaftVoterRequest,
     DescribeQuorumRequest,
@@ -206,7 +205,7 @@ def test_a_voter_sends_update_raft_voter_until_the_voter_set_has_its_listeners()
         current_leader_epoch=quorum_of(leader).epoch,
         voter_id=replica.id,
         voter_directory_id=replica.disk.directory,
-        listeners=(Moved(name="CONTROLLER", host="elsewhere", port=replica.id),),
+        listeners=(Listener(name="CONTROLLER", host="elsewhere", port=replica.id),),
         k_raft_version_feature=KRaftVersionFeature(max_supported_version=1),
     )
     leader.does(lambda quorum: quorum.request(leader.now(), ("admin", 1), request))

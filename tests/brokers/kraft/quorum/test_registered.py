@@ -23,7 +23,7 @@ from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.brokers.kraft.quorum.registered import (
     LEVEL_MAX,
     Registered,
@@ -43,7 +43,7 @@ from controller.kafka.messages.cluster import (
     UnregisterControllerResponse,
     UpdateFeaturesRequest,
 )
-from controller.kafka.messages.message import Feature
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
@@ -59,7 +59,7 @@ OLD = "metadata.version"
 
 def registration(node_id: int = LEFT, highest: int = 21) -> ControllerRegistrationRequest:
     """Of a controller that supports metadata.version up to a level, and nothing else."""
-    voter = Voter(node_id, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+    voter = Voter(node_id, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
     request = controller_registration(voter, b"i" * 16, 0)
     feature = Feature(name=OLD, min_supported_version=17, max_supported_version=highest)
     return msgspec.structs.replace(request, features=(feature,))

@@ -20,9 +20,10 @@ from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Options
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.kafka.messages.message import Listener
 from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.brokers.kraft.quorum.logs import opened, snapshot
 from tests.kafka.server.listener import until
@@ -39,7 +40,7 @@ class Rig:
     def __init__(self, folder: Path, every_bytes: int = 1, every_s: float = 0.0) -> None:
         self.folder = folder
         self.log = opened(folder)
-        me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+        me = Voter(3009, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
         self.quorum = Consensus(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
         self.applied: int | None = None
         self.now = 100.0

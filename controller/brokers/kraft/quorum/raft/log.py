@@ -81,7 +81,7 @@ class QuorumLog(Protocol):
         """The newest snapshot."""
 
     def remember(self, state: QuorumState) -> None:
-        """Store the quorum state durably."""
+        """Store the quorum state durably. After an OSError the previous state remains."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The newest epoch up to `epoch`, and its end. For an epoch older than the log: `epoch` itself and `start`."""
@@ -98,11 +98,12 @@ class QuorumLog(Protocol):
     def append(self, data: bytes) -> Sequence[RecordBatch]:
         """Append batches; they are durable after `flush`.
 
-        Raises BrokenBatch, and changes nothing, unless `data` is whole, valid batches that continue the log."""
+        Raises BrokenBatch unless `data` is whole, valid batches that continue the log, and OSError if the disk fails.
+        Both leave the log unchanged."""
 
     def flush(self) -> int:
         """Make appended batches durable; returns the new `durable_end`. Blocks; may run in a thread, concurrently with
-        `append` and `read`."""
+        `append` and `read`. After an OSError the log rejects writes until `truncate`."""
 
     def truncate(self, offset: int) -> int:
         """Durably remove all batches that reach beyond `offset`; returns the new end. Callers must not truncate below
