@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from controller.brokers.kraft.features import SUPPORTED
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.kafka.messages import ApiKey, Message, cluster, quorum
 from controller.kafka.messages.message import Feature, Listener
 from tests.simulation.brokers.controller import CLUSTER
@@ -141,12 +141,11 @@ class Broker:
             replica_directory_id=self.machine.directories[0],
             high_watermark=view.end,
         )
-        topic = quorum.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
         return quorum.FetchRequest(
             cluster_id=CLUSTER,
             max_wait_ms=FETCH_WAIT_MS,
             max_bytes=1 << 20,
-            topics=(topic,),
+            topics=topics_of(part),
             replica_state=quorum.ReplicaState(replica_id=self.id),
         )
 

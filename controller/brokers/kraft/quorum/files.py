@@ -34,12 +34,12 @@ from controller.brokers.kraft.quorum.folder import (
     QUORUM_STATE,
     read_quorum_state,
     refuse_the_last_epoch,
-    sync_folder,
     write_quorum_state,
 )
 from controller.brokers.kraft.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from controller.brokers.kraft.quorum.segment import Epochs, FilePart, Segment, in_order
 from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
+from events.files import sync_folder
 
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
 SEGMENT_BYTES: Final = 1 << 30

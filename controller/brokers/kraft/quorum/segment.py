@@ -95,9 +95,9 @@ class Segment:
         """Whole batches from the one with `offset`, up to `max_bytes` but at least one."""
         position = self.position(offset)
         data = os.pread(self._file, min(max(max_bytes, INDEX_BYTES), self.size - position), position)
-        whole = _whole_bytes(data, max_bytes)
+        whole = whole_batches(data[: max(max_bytes, 0)])
         if whole:
-            return data[:whole]
+            return whole
         first = LENGTH_END + int.from_bytes(data[_OFFSET_BYTES:LENGTH_END], "big")
         return os.pread(self._file, first, position)
 
@@ -211,14 +211,3 @@ def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) ->
             )
         offset, epoch = head.last_offset + 1, head.epoch
         yield head
-
-
-def _whole_bytes(data: bytes, limit: int) -> int:
-    """The end of the last whole batch in `data`, within `limit` bytes."""
-    at = 0
-    while len(data) - at >= LENGTH_END:
-        end = at + LENGTH_END + int.from_bytes(data[at + _OFFSET_BYTES : at + LENGTH_END], "big")
-        if end > min(len(data), limit):
-            break
-        at = end
-    return at

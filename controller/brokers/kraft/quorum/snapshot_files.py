@@ -23,9 +23,9 @@ from controller.brokers.kraft.log.batches import (
     decode_batches,
     scan_batches,
 )
-from controller.brokers.kraft.quorum.folder import sync_folder
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.segment import FilePart, in_order
+from events.files import sync_folder
 
 CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"

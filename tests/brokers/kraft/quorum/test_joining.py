@@ -9,6 +9,7 @@ import pytest
 from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
@@ -53,9 +54,7 @@ class Leader:
             quorum_messages.QuorumReplica(replica_id=one, replica_directory_id=at) for one, at in self.voters.items()
         )
         part = quorum_messages.DescribeQuorumPartitionResult(leader_id=LEADER, current_voters=voters)
-        return quorum_messages.DescribeQuorumResponse(
-            topics=(quorum_messages.DescribeQuorumTopicResult(partitions=(part,)),)
-        )
+        return quorum_messages.DescribeQuorumResponse(topics=topics_of(part))
 
     async def _add(self, context: RequestContext, request: AddRaftVoterRequest) -> Answer:
         if request.voter_id in self.voters:

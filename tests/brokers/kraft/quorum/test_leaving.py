@@ -13,6 +13,7 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import BrokerFeature, RegisterControllerRecord
 from controller.brokers.kraft.quorum import client as client_module
 from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.registration import controller_record
 from controller.cli.work import quorum as cli_quorum
@@ -71,7 +72,7 @@ class Leader:
             current_voters=states(self.voters),
             observers=states(self.observers),
         )
-        return quorum.DescribeQuorumResponse(topics=(quorum.DescribeQuorumTopicResult(partitions=(part,)),))
+        return quorum.DescribeQuorumResponse(topics=topics_of(part))
 
     async def _fetch(self, context: RequestContext, request: quorum.FetchRequest) -> Answer:
         wanted = request.topics[0].partitions[0]
@@ -79,7 +80,7 @@ class Leader:
         part = quorum.FetchPartitionData(error_code=self.code, records=self.batches.get(wanted.fetch_offset))
         if wanted.fetch_offset < 100:
             part = quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=3))
-        return quorum.FetchResponse(responses=(quorum.FetchableTopicResponse(partitions=(part,)),))
+        return quorum.FetchResponse(responses=topics_of(part))
 
     async def _remove(self, context: RequestContext, request: quorum.RemoveRaftVoterRequest) -> Answer:
         self.missed -= 1
@@ -91,7 +92,7 @@ class Leader:
         at = request.topics[0].partitions[0].position
         piece = self.snapshot[at : at + 50]
         part = quorum.ResponsePartitionSnapshot(size=len(self.snapshot), position=at, unaligned_records=piece)
-        return quorum.FetchSnapshotResponse(topics=(quorum.ResponseTopicSnapshot(partitions=(part,)),))
+        return quorum.FetchSnapshotResponse(topics=topics_of(part))
 
 
 @asynccontextmanager
