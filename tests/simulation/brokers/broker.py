@@ -106,7 +106,7 @@ class Broker:
         await asyncio.sleep(self.world.rng.random() * self.machine.slow_s)
         answer = await self._lines[line].call(api_key, version, request)
         await self._runs.wait()
-        self.world.requests += 1
+        self.world.counts["requests"] += 1
         return answer
 
     @property

@@ -46,7 +46,7 @@ class LifeClient(Client):
         request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
         answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         for result in answer.responses:
-            self._answers["IncrementalAlterConfigs", result.error_code] += 1
+            self._world.counts[f"IncrementalAlterConfigs {result.error_code}"] += 1
 
     async def _elect(self) -> None:
         rng = self._rng
@@ -56,10 +56,10 @@ class LifeClient(Client):
             topic_partitions=None if everything else (wanted,), election_type=int(rng.random() < 0.2)
         )
         answer: topics.ElectLeadersResponse = await self._call(ApiKey.ELECT_LEADERS, 2, request)
-        self._answers["ElectLeaders", answer.error_code] += 1
+        self._world.counts[f"ElectLeaders {answer.error_code}"] += 1
         for result in answer.replica_election_results:
             for one in result.partition_result:
-                self._answers["ElectLeaders", one.error_code] += 1
+                self._world.counts[f"ElectLeaders {one.error_code}"] += 1
 
     async def _move(self) -> None:
         rng = self._rng
@@ -73,11 +73,11 @@ class LifeClient(Client):
         answer: topics.AlterPartitionReassignmentsResponse = await self._call(api, 0, request)
         for topic in answer.responses:
             for each in topic.partitions:
-                self._answers["AlterPartitionReassignments", each.error_code] += 1
+                self._world.counts[f"AlterPartitionReassignments {each.error_code}"] += 1
 
     async def unregister(self, broker_id: int) -> int:
         """UnregisterBroker, and the error that it is answered with."""
         request = cluster.UnregisterBrokerRequest(broker_id=broker_id)
         answer: cluster.UnregisterBrokerResponse = await self._call(ApiKey.UNREGISTER_BROKER, 0, request)
-        self._answers["UnregisterBroker", answer.error_code] += 1
+        self._world.counts[f"UnregisterBroker {answer.error_code}"] += 1
         return answer.error_code

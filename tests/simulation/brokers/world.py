@@ -38,7 +38,6 @@ class World:
 
     def __init__(self, rng: random.Random, plan: Plan) -> None:
         self.rng, self.plan = rng, plan
-        self.requests = 0
         self.counts: Counter[str] = Counter()
         self.disk = Disk(rng, CLUSTER)
         self.quorum_disk = QuorumDisk(rng.randbytes(16), lambda *_: None)
