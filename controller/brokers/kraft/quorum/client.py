@@ -16,7 +16,7 @@ from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import KRAFT_VERSION, Features, priority_of
 from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.quorum.peers import Peers
+from controller.brokers.kraft.quorum.peers import API_VERSIONS, Peers
 from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.brokers.kraft.quorum.raft.voters import Address, Voter
 from controller.brokers.kraft.quorum.registered import Registered, fold, limits, without_limits
@@ -24,7 +24,6 @@ from controller.kafka.messages import Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import (
     CONTROLLER_ENDPOINTS,
-    ApiVersionsRequest,
     ApiVersionsResponse,
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -33,7 +32,6 @@ from controller.kafka.messages.cluster import (
 )
 from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
-from controller.release import RELEASE
 
 PURPOSE: Final = "join"
 REPLY_S: Final = 10.0
@@ -113,7 +111,7 @@ class QuorumClient:
             # In this order: a controller that starts shows no finalized features before it describes the cluster.
             request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
             cluster = await self._send(address, request, DescribeClusterResponse)
-            versions = None if cluster is None else await self._send(address, _api_versions(), ApiVersionsResponse)
+            versions = None if cluster is None else await self._send(address, API_VERSIONS, ApiVersionsResponse)
             if versions is None or cluster is None:
                 failures.append(self._failure(address))
             elif cluster.error_code:
@@ -141,7 +139,7 @@ class QuorumClient:
         quorum, found = await self.describe(), await self.find()
         voters = [each.replica_id for each in quorum.current_voters if each.replica_id in found.controllers]
         responses = await asyncio.gather(
-            *(self._send(found.controllers[each], _api_versions(), ApiVersionsResponse, READ_S) for each in voters)
+            *(self._send(found.controllers[each], API_VERSIONS, ApiVersionsResponse, READ_S) for each in voters)
         )
         priorities = {
             voter: priority_of(each.supported_features)
@@ -301,7 +299,7 @@ class QuorumClient:
         """The names of the features that the leader supports; empty if it does not respond. Without `leader` it is
         looked up, which may raise QuorumError."""
         leader = leader or (await self.find()).leader
-        versions = None if leader is None else await self._send(leader, _api_versions(), ApiVersionsResponse, READ_S)
+        versions = None if leader is None else await self._send(leader, API_VERSIONS, ApiVersionsResponse, READ_S)
         return () if versions is None else tuple(each.name for each in versions.supported_features)
 
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
@@ -338,10 +336,6 @@ class QuorumClient:
         response = await self._peers.send(address, PURPOSE, request, within_s)
         assert response is None or isinstance(response, kind), "the codec returns the response of the API"
         return response
-
-
-def _api_versions() -> ApiVersionsRequest:
-    return ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
 
 
 def _error_text(code: int, message: str | None) -> str:

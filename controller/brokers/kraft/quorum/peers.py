@@ -27,6 +27,7 @@ RESPONSE_BYTES_MAX: Final = 64 << 20
 CONNECTIONS_MAX: Final = 64
 """The least recently used connection is closed first. Voters are few, but over years they change."""
 _API_VERSIONS_VERSION: Final = 3
+API_VERSIONS: Final = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
 OnVersions = Callable[[Address, Mapping[int, int], tuple[SupportedFeatureKey, ...]], None]
 _API_OF: Final[Mapping[type[Message], Api]] = {api.request: api for api in APIS.values()}
 
@@ -144,9 +145,8 @@ class _Connection:
     async def _open(self) -> BrokerConnection:
         connection = await BrokerConnection.open(self._address, self._security, RESPONSE_BYTES_MAX)
         try:
-            request = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
             key, version = ApiKey.API_VERSIONS, _API_VERSIONS_VERSION
-            response = await connection.call(key, version, request, ApiVersionsResponse)
+            response = await connection.call(key, version, API_VERSIONS, ApiVersionsResponse)
             self._versions = {
                 each.api_key: newest for each in response.api_keys if (newest := _newest(each)) is not None
             }
