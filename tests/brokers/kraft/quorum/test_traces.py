@@ -23,8 +23,6 @@ import pytest
 
 from controller.brokers.kraft.log.batches import decode_batches
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, RoleChanged, SnapshotInstalled, Truncated
-from controller.kafka.messages import quorum as messages
-from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     answer,
@@ -178,23 +176,13 @@ class Trace:
         return ErrorCode(answer(self._replica(node_id), request).topics[0].partitions[0].error_code).name
 
     def _add(self, node_id: str) -> None:
-        voter = self._replica(node_id)
-        self._change(
-            messages.AddRaftVoterRequest(
-                timeout_ms=1000,
-                voter_id=voter.id,
-                voter_directory_id=voter.disk.directory,
-                listeners=(Listener(name="CONTROLLER", host="node", port=voter.id),),
-            )
-        )
+        self._change(self._replica(node_id).add_request())
 
     def _remove(self, node_id: str) -> None:
-        voter = self._replica(node_id)
-        self._change(messages.RemoveRaftVoterRequest(voter_id=voter.id, voter_directory_id=voter.disk.directory))
+        self._change(self._replica(node_id).remove_request())
 
     def _change(self, request: Any) -> None:
-        leader = leader_of(self._world)
-        leader.does(lambda quorum: quorum.request(leader.now(), ("admin", self._world.steps), request))
+        leader_of(self._world).administer(request)
         self._run("3")
 
 
