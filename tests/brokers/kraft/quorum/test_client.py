@@ -214,13 +214,13 @@ async def test_a_voter_that_was_added_without_a_response_is_a_voter(is_same: boo
     ("level", "why"), [(34, "level 34, which is not supported; allowed: 17 to 33"), (16, "metadata.version is 16")]
 )
 async def test_a_cluster_with_an_unsupported_feature_level_is_not_joined(tmp_path: Path, level: int, why: str) -> None:
-    leader, finalized = (
-        Leader(),
-        FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level),
-    )
+    leader = Leader()
+    finalized = FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level)
     async with serving({}) as server:
         leader.port = server.port
-        spoken = {key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()}
+        spoken: dict[int, ApiHandler] = {
+            key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()
+        }
         server.handlers = with_api_versions(spoken, finalized=lambda: (1, (finalized,)))
         joining = Joining((("127.0.0.1", server.port),), Security())
         member = Member(tmp_path / "voter", load_settings(overrides=["node.id=9"]), joining, "PLAINTEXT")
