@@ -101,6 +101,8 @@ class Disk:
         self.state = state
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
+        if epoch >= self.last_epoch:
+            return EpochEnd(self.last_epoch, self.end)
         for batch in reversed(self.kept):
             if batch.leader_epoch <= epoch:
                 return EpochEnd(batch.leader_epoch, batch.last_offset + 1)
