@@ -40,7 +40,7 @@ class Seat:
     def __init__(self, node_id: int, folder: Path) -> None:
         self.id, self.folder = node_id, folder
         self.node: QuorumNode | None = None
-        self.log: QuorumFiles | None = None
+        self.log: QuorumFiles
         self.pages: Callable[[Any], Awaitable[Message]] | None = None
         """What responds to those who missed events."""
         self.server = KafkaServer("127.0.0.1", 0, table(dict.fromkeys(SERVED, self._handle)))
@@ -51,6 +51,11 @@ class Seat:
         if self.pages is not None and EventPages.takes(request):
             return await self.pages(request)
         return await self.node.request(request)
+
+    @property
+    def running(self) -> QuorumNode:
+        assert self.node is not None, "it runs"
+        return self.node
 
     @property
     def voter(self) -> Voter:
@@ -75,7 +80,7 @@ class Seat:
 
     async def stop(self) -> None:
         node, self.node = self.node, None
-        if node is not None and self.log is not None:
+        if node is not None:
             await node.stop()
             self.log.close()
 

@@ -53,7 +53,7 @@ async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_pa
         last = await commit(seats, b"of the next leader")
         seat.boot(seats)
         await until(lambda: are_alike(seats, last + 1))
-        logs = {each.log.read(0, 1 << 20) for each in seats if each.log is not None}
+        logs = {each.log.read(0, 1 << 20) for each in seats}
         assert len(logs) == 1, "byte for byte"
 
 
@@ -82,9 +82,8 @@ async def test_a_leader_without_followers_commits_nothing(tmp_path: Path) -> Non
 
 async def test_one_voter_is_its_own_majority(tmp_path: Path) -> None:
     async with quorum(tmp_path, 1) as (seat,):
-        assert seat.node is not None
-        offset = seat.node.append([(None, b"x")])
-        await asyncio.wait_for(seat.node.committed(offset), PATIENCE_S)
+        offset = seat.running.append([(None, b"x")])
+        await asyncio.wait_for(seat.running.committed(offset), PATIENCE_S)
 
 
 async def test_kraft_version_is_raised(tmp_path: Path) -> None:
@@ -94,13 +93,12 @@ async def test_kraft_version_is_raised(tmp_path: Path) -> None:
         assert changes is not None
         await until(lambda: len(changes.changes._reported) == 2)
         leader.raise_kraft_version()
-        await until(lambda: all(each.node is not None and each.node.quorum.kraft_version == 1 for each in seats))
+        await until(lambda: all(each.running.quorum.kraft_version == 1 for each in seats))
 
 
 async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with quorum(tmp_path, 1) as (seat,):
-        node = seat.node
-        assert node is not None
+        node = seat.running
 
         def failing() -> int:
             raise OSError("the disk is gone")

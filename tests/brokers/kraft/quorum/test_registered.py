@@ -170,15 +170,12 @@ NEVER = 3010
 
 
 async def registered(seat: Seat, *node_ids: int) -> None:
-    assert seat.node is not None
     records = [(None, encode_record(kinds.RegisterControllerRecord(controller_id=each))) for each in node_ids]
-    await asyncio.wait_for(seat.node.committed(seat.node.append(records)), PATIENCE_S)
+    await asyncio.wait_for(seat.running.committed(seat.running.append(records)), PATIENCE_S)
 
 
 def handler(seat: Seat, level: int = 33) -> UnregisterControllerHandler:
-    assert seat.node is not None
-    assert seat.log is not None
-    return UnregisterControllerHandler(seat.node, RegisteredControllers(seat.log), lambda: level)
+    return UnregisterControllerHandler(seat.running, RegisteredControllers(seat.log), lambda: level)
 
 
 async def unregister(handle: UnregisterControllerHandler, node_id: int) -> UnregisterControllerResponse:
@@ -187,7 +184,6 @@ async def unregister(handle: UnregisterControllerHandler, node_id: int) -> Unreg
 
 
 def removals(seat: Seat) -> list[int]:
-    assert seat.log is not None
     records = (decode_record(v) for batch in seat.log.batches() if not batch.is_control for _, v in batch.records)
     return [each.controller_id for each in records if isinstance(each, kinds.UnregisterControllerRecord)]
 
@@ -206,7 +202,6 @@ async def test_a_registration_is_removed_once(tmp_path: Path) -> None:
         assert (await unregister(handle, LEFT)).error_code == 0
         assert removals(seat) == [LEFT, LEFT]
         image = MetadataImage()
-        assert seat.log is not None
         image.fold(seat.log.batches())
         left = [each.controller_id for each in image.all(kinds.RegisterControllerRecord)]
         assert left == [LEFT + 10], "a snapshot has no other"
@@ -233,7 +228,6 @@ async def test_a_rejected_request_writes_nothing(
 async def test_a_registration_in_a_snapshot_counts(tmp_path: Path) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         await registered(seat, LEFT)
-        assert seat.log is not None
         image = MetadataImage()
         image.fold(seat.log.batches())
         seat.log.flush()
