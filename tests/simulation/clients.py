@@ -153,12 +153,16 @@ class Client:
             self._world.counts[f"CreatePartitions {result.error_code}"] += 1
 
     async def _alter_configs(self) -> None:
-        change = configs.AlterableConfig(name="retention.ms", value=str(self._rng.randint(1, 10**6)))
+        name, value = self._config()
+        change = configs.AlterableConfig(name=name, value=value)
         resource = configs.AlterConfigsResource(resource_type=2, resource_name=self._name(), configs=(change,))
         request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
         answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         for result in answer.responses:
             self._world.counts[f"IncrementalAlterConfigs {result.error_code}"] += 1
+
+    def _config(self) -> tuple[str, str]:
+        return "retention.ms", str(self._rng.randint(1, 10**6))
 
     async def _list_all(self) -> None:
         self._witness.look()

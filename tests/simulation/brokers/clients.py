@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from controller.kafka.messages import ApiKey, cluster, configs, topics
+from controller.kafka.messages import ApiKey, cluster, topics
 from tests.simulation.brokers.machine import MIN_ISR
 from tests.simulation.brokers.witness import UNCLEAN
 from tests.simulation.clients import Client, Habit
@@ -36,17 +36,10 @@ class LifeClient(Client):
         alive = sorted(self._witness.alive)
         return self._rng.choice(alive) if alive and self._rng.random() < 0.5 else super()._name()
 
-    async def _alter_configs(self) -> None:
-        rng = self._rng
-        name, value = rng.choice(
+    def _config(self) -> tuple[str, str]:
+        return self._rng.choice(
             ((MIN_ISR, "1"), (MIN_ISR, "2"), (UNCLEAN, "false"), (UNCLEAN, "true"), ("retention.ms", "1000"))
         )
-        change = configs.AlterableConfig(name=name, value=value)
-        resource = configs.AlterConfigsResource(resource_type=2, resource_name=self._name(), configs=(change,))
-        request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
-        answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
-        for result in answer.responses:
-            self._world.counts[f"IncrementalAlterConfigs {result.error_code}"] += 1
 
     async def _elect(self) -> None:
         rng = self._rng
