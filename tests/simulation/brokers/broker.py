@@ -15,7 +15,7 @@ from controller.kafka.messages import ApiKey, Message, cluster, quorum
 from controller.kafka.messages.message import Feature, Listener
 from tests.simulation.brokers.controller import CLUSTER
 from tests.simulation.brokers.door import Line
-from tests.simulation.brokers.machine import PORT, Machine
+from tests.simulation.brokers.machine import PORT, Machine, decoded
 from tests.simulation.brokers.replicas import Replicas
 from tests.simulation.virtual_time import context_of, virtual_loop
 from tests.simulation.world import ConnectionLost
@@ -151,7 +151,7 @@ class Broker:
 
     def _apply(self, part: quorum.FetchPartitionData) -> None:
         view = self.view
-        for batch, records in self.world.decoded(bytes(part.records or b"")):
+        for batch, records in decoded(bytes(part.records or b"")):
             if batch.last_offset < view.end:
                 continue
             assert batch.base_offset == view.end, f"a batch begins at {batch.base_offset}, not at {view.end}"

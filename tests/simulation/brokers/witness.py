@@ -16,7 +16,7 @@ from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord
 from events import catalog
 from events.catalog import Recorded
 from events.codec import decode_event
-from tests.simulation.brokers.machine import BROKERS, MIN_ISR, Key
+from tests.simulation.brokers.machine import BROKERS, MIN_ISR, Key, decoded
 from tests.simulation.witness import Witness
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class LifeWitness(Witness):
 
     def _look_at_metadata(self) -> None:
         for batch in self._world.quorum_disk.batches(self._metadata_end):
-            for _, records in self._world.decoded(batch.data):
+            for _, records in decoded(batch.data):
                 for at, record in enumerate(records, batch.base_offset):
                     if isinstance(record, RegisterBrokerRecord):
                         assert record.broker_epoch == at, f"{record} is at offset {at}"
