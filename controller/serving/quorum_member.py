@@ -31,13 +31,14 @@ from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError,
 from controller.brokers.kraft.quorum.node import QuorumNode, quorum_view
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
-from controller.brokers.kraft.quorum.raft.voters import Address, Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Address, Voter
 from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
+from controller.kafka.messages.message import Listener
 from controller.release import RELEASE
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
@@ -119,13 +120,16 @@ class Member:
         folder = self._folder = NodeFolder.open(self._data, log.cluster_id, settings.node_id, lambda: os.urandom(16))
         files = QuorumFiles(folder.partition, retention_bytes=settings.metadata_max_retention_bytes)
         name = CONTROLLER_LISTENER if joining is None else at.name
-        me = Voter(settings.node_id, folder.directory_id, (Listener(name, at.host, at.port),))
+        me = Voter(settings.node_id, folder.directory_id, (Listener(name=name, host=at.host, port=at.port),))
         named = settings.controller_quorum_voters or ({} if joining else {settings.node_id: (at.host, at.port)})
         options = Options(
             cluster_id=log.cluster_id,
             me=me,
             bootstrap=() if joining is None else tuple(joining.controllers),
-            static=tuple(Voter(each, ZERO_UUID, (Listener(name, *place),)) for each, place in named.items()),
+            static=tuple(
+                Voter(each, ZERO_UUID, (Listener(name=name, host=host, port=port),))
+                for each, (host, port) in named.items()
+            ),
             fetch_timeout_s=settings.controller_quorum_fetch_timeout_ms / 1000,
             election_timeout_s=settings.controller_quorum_election_timeout_ms / 1000,
             priority=settings.quorum_priority,

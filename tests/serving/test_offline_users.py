@@ -13,8 +13,9 @@ from controller.brokers.kraft.log.metadata_records import NoOpRecord, UserScramC
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION, FolderError
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.cli.main import main
+from controller.kafka.messages.message import Listener
 from controller.release import RELEASE
 from controller.serving.offline_users import mechanisms, offline_users
 from controller.settings.load import load_settings
@@ -77,7 +78,7 @@ def test_what_is_in_the_metadata_log_alone_stands_in_nobodys_way(data: Path) -> 
 
 
 def _three(data: Path) -> None:
-    three = VoterSet.of(Voter(each, b"d" * 16, (Listener("C", "h", 1),)) for each in (3000, 3001, 3002))
+    three = VoterSet.of(Voter(each, b"d" * 16, (Listener(name="C", host="h", port=1),)) for each in (3000, 3001, 3002))
     append(data, [kraft_version_record(1), voters_record(three)], is_control=True)
 
 

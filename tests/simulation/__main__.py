@@ -7,9 +7,9 @@ import argparse
 import sys
 import time
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
-from tests.simulation.lives import SHRINK_TRIES, live_through
+from tests.simulation.lives import SHRINK_TRIES, Outcome, live_through
 from tests.simulation.plan import from_words
 from tests.simulation.planting import seeds_to_find
 from tests.simulation.simulators import SIMULATORS
@@ -20,16 +20,16 @@ SEEDS_MAX: Final = 400
 
 def run(name: str, options: argparse.Namespace) -> bool:
     """Run a simulator and print what happened; True if no seed failed."""
-    simulate, counted, *_ = SIMULATORS[name]
+    simulate = SIMULATORS[name].simulate
     began, done = time.process_time(), Counter[str]()
 
     def shown() -> str:
         rate = f"{done['requests'] / (time.process_time() - began):.0f} requests/s of a core"
         return f"{done['seeds']} seeds, {done['failed']} failed, {rate}; {dict(sorted(done.items()))}"
 
-    def lived(outcome: Any) -> None:
+    def lived(outcome: Outcome | None) -> None:
         done.update(seeds=1, failed=int(outcome is None))
-        done.update(counted(outcome) if outcome is not None else ())
+        done.update(outcome.counts if outcome is not None else ())
         if done["seeds"] % SHOWN_EVERY == 0:
             print(shown(), flush=True)
 
@@ -43,7 +43,7 @@ def planted() -> bool:
     """Print the table; True if every bug was found."""
     found = []
     print("| planted bug | simulator | seeds that it took |\n|---|---|---|")
-    for simulate, _, bugs, title in SIMULATORS.values():
+    for simulate, bugs, title in SIMULATORS.values():
         for bug in bugs:
             found.append(seeds_to_find(bugs, bug, simulate, SEEDS_MAX))
             print(f"| {bug} | {title} | {found[-1] or f'not found in {SEEDS_MAX}'} |", flush=True)

@@ -13,7 +13,7 @@ from tests.simulation.planting import Bugs
 
 
 async def _answered_before_the_sync(log: FaultyLog) -> int:
-    return log.next_offset
+    return int(log.next_offset)
 
 
 def _forget_who_waits(deadlines: Deadlines, waiting: Iterable[ShardKey]) -> None:

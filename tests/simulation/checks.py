@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from controller.engine.group_commit import Controller
 from controller.machine.state import DictTopics, State, Topic
+from events.catalog import Recorded
 from events.logs.memory_log import InMemoryLog
-from events.names import Offset, ShardKey, shard_key
+from events.names import shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from projections.store.stored_topics import TOPIC
-from tests.machine.audit.auditor import audit
+from tests.machine.audit.auditor import Auditor, audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
@@ -21,9 +21,9 @@ def check_with_brokers_down(world: World, witness: Witness) -> None:
     """Everybody had time, but some brokers are down."""
     witness.look()
     witness.check_kept()
-    check_log(world)
-    check_state(world)
-    check_keys(world)
+    records = world.records()
+    check_log(records)
+    check_state(fold(records), world.process.controller, world.disk.kept)
     check_nobody_waits(world)
     check_replicas(world)
 
@@ -35,10 +35,9 @@ def check_at_rest(world: World, witness: Witness) -> None:
     assert not waiting, f"never complete: {sorted(waiting)}"
 
 
-def check_log(world: World) -> None:
+def check_log(records: list[Recorded], of: type[Auditor] = Auditor) -> None:
     """The log passes the auditor and the life cycles, and its time never goes back."""
-    records = world.records()
-    violations = audit(records, settled=True)
+    violations = audit(records, settled=True, of=of)
     assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
     Lives().see_all(records)
     times = [record.at_ms for record in records]
@@ -46,27 +45,17 @@ def check_log(world: World) -> None:
     assert not late, f"the log's time goes back at offset {late[0]}"
 
 
-def check_state(world: World) -> None:
-    """The live state, the stored state, and the fold of the log are one."""
-    folded = fold(world.records())
-    controller = world.process.controller
+def check_state(folded: State, controller: Controller, kept: InMemoryLog) -> None:
+    """The live state, the stored state, and the fold of the log are one, and nothing is stored for topics that are no
+    more."""
     check_same(folded, controller.store, controller.state, "the live state")
-    stored = TopicStore(world.disk.kept)
+    stored = TopicStore(kept)
     check_same(folded, stored, stored.state(), "the stored state")
-
-
-def check_keys(world: World) -> None:
-    """Nothing is stored for topics that are no more."""
-    check_keys_of(world.disk.kept, world.process.controller.state.waiting)
-
-
-def check_keys_of(kept: InMemoryLog, waiting: Mapping[ShardKey, Offset]) -> None:
-    """The same of a log, with the topics that wait."""
     topics = {key[1:].partition(b"\0")[0] for key, _ in kept.scan(TOPIC)}
     named = {value.replace(b".", b"_") for _, value in kept.scan(TOPIC_ID)}
     assert named == topics, f"ids are kept for {named - topics}, and none for {topics - named}"
     assert len(list(kept.scan(TOPIC_ID))) == len(topics), "each topic has one id"
-    assert {key[1:].decode() for key, _ in kept.scan(WAITING)} == set(waiting), "what waits is marked"
+    assert {key[1:].decode() for key, _ in kept.scan(WAITING)} == set(controller.state.waiting), "what waits is marked"
 
 
 def check_same(folded: State, store: TopicStore, state: State, what: str) -> None:

@@ -36,21 +36,20 @@ class Served(Protocol):
 
     rng: random.Random
     plan: Plan
-    requests: int
-    """How many were answered."""
+    counts: Counter[str]
+    """What happened: requests that were answered, answers by API and code, faults."""
 
     @property
     def process(self) -> Answers: ...
 
 
 class Client:
-    """One client that sends requests and thinks in between. `answers` counts all clients' answers, by API and code."""
+    """One client that sends requests and thinks in between."""
 
-    def __init__(self, name: str, world: Served, witness: Witness, answers: Counter[tuple[str, int]]) -> None:
+    def __init__(self, name: str, world: Served, witness: Witness) -> None:
         self.name = name
         self._world = world
         self._witness = witness
-        self._answers = answers
         self._rng = random.Random(world.rng.getrandbits(64))
         self._made = 0
 
@@ -67,9 +66,9 @@ class Client:
             try:
                 await asyncio.wait_for(habit(), patience)
             except TimeoutError:
-                self._answers["gave up", 0] += 1
+                self._world.counts["gave up 0"] += 1
             except ConnectionLost:
-                self._answers["connection lost", 0] += 1
+                self._world.counts["connection lost 0"] += 1
 
     def habits(self) -> tuple[Habit, ...]:
         """What it does, as often as it is there."""
@@ -84,7 +83,7 @@ class Client:
 
     async def _call(self, api: ApiKey, version: int, request: Message) -> Any:
         answer = await self._world.process.call(self.name, api, version, request)
-        self._world.requests += 1
+        self._world.counts["requests"] += 1
         return answer
 
     def _name(self) -> str:
@@ -110,7 +109,7 @@ class Client:
             "an answer for each topic, in the order requested"
         )
         for topic in answer.topics:
-            self._answers["CreateTopics", topic.error_code] += 1
+            self._world.counts[f"CreateTopics {topic.error_code}"] += 1
             if topic.error_code == 0 and not request.validate_only:
                 self._witness.check_created(topic.name, topic.topic_id)
 
@@ -142,7 +141,7 @@ class Client:
             ApiKey.DELETE_TOPICS, 6, topics.DeleteTopicsRequest(topics=(state,), timeout_ms=1000)
         )
         for result in answer.responses:
-            self._answers["DeleteTopics", result.error_code] += 1
+            self._world.counts[f"DeleteTopics {result.error_code}"] += 1
             if result.error_code == 0:
                 self._witness.check_deleted(name, result.topic_id)
 
@@ -151,15 +150,19 @@ class Client:
         request = topics.CreatePartitionsRequest(topics=(topic,), validate_only=self._rng.random() < 0.2)
         answer: topics.CreatePartitionsResponse = await self._call(ApiKey.CREATE_PARTITIONS, 3, request)
         for result in answer.results:
-            self._answers["CreatePartitions", result.error_code] += 1
+            self._world.counts[f"CreatePartitions {result.error_code}"] += 1
 
     async def _alter_configs(self) -> None:
-        change = configs.AlterableConfig(name="retention.ms", value=str(self._rng.randint(1, 10**6)))
+        name, value = self._config()
+        change = configs.AlterableConfig(name=name, value=value)
         resource = configs.AlterConfigsResource(resource_type=2, resource_name=self._name(), configs=(change,))
         request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
         answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
         for result in answer.responses:
-            self._answers["IncrementalAlterConfigs", result.error_code] += 1
+            self._world.counts[f"IncrementalAlterConfigs {result.error_code}"] += 1
+
+    def _config(self) -> tuple[str, str]:
+        return "retention.ms", str(self._rng.randint(1, 10**6))
 
     async def _list_all(self) -> None:
         self._witness.look()
@@ -181,7 +184,7 @@ class Client:
         assert isinstance(read, topics.MetadataResponse), "what was encoded is read"
         shown: dict[str, bytes] = {}
         for topic in read.topics:
-            self._answers["Metadata", topic.error_code] += 1
+            self._world.counts[f"Metadata {topic.error_code}"] += 1
             if topic.error_code == 0 and topic.name is not None:
                 self._witness.check_shown(topic.name, topic.topic_id)
                 shown[topic.name] = topic.topic_id

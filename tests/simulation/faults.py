@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 
 from tests.simulation.plan import Deed
 from tests.simulation.world import POLICY, World
@@ -15,12 +14,11 @@ POLICY_S = ((0.0, 0.0), (0.0, 0.01), (0.3, 2.0))
 
 
 class Faults:
-    """Does one thing after another to a world until it is to be healed. `done` counts what was done."""
+    """Does one thing after another to a world until it is to be healed."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = random.Random(world.rng.getrandbits(64))
-        self.done: Counter[str] = Counter()
 
     async def go_on(self, until: float, pause_s: float) -> None:
         """Do things until the end."""
@@ -30,7 +28,7 @@ class Faults:
             self.fill_disk, self.fail_syncs, self.slow_syncs, self.slow_policies, self.set_clock,
             self.kill, self.cut_power, self.restart,
         )  # fmt: skip
-        await self._world.plan.go_on(self._rng, deeds, self.done, until, pause_s)
+        await self._world.plan.go_on(self._rng, deeds, self._world.counts, until, pause_s)
 
     def heal_all_but_brokers(self) -> None:
         """All is well again, and brokers are prompt; but those that are down stay down."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
 
 from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
 from events.logs.memory_log import InMemoryLog
@@ -32,8 +34,27 @@ class Disk:
         self.kept.drop_unflushed(self.rng.choice((0, 1)) if power else 1 << 30)
 
 
+def _reader(name: str) -> Callable[..., Any]:
+    """A method that reads from the log, unless that is closed."""
+
+    def read(log: FaultyLog, *args: Any, **fields: Any) -> Any:
+        if log._dark:
+            raise LogClosed("closed until it has recovered")
+        return getattr(log._log, name)(*args, **fields)
+
+    return read
+
+
 class FaultyLog:
     """One process's view of the disk; see `EventLog` for what each method promises."""
+
+    path = None
+    cluster_id: Any = property(attrgetter("_log.cluster_id"))
+    start_offset: Any = property(attrgetter("_log.start_offset"))
+    next_offset: Any = property(attrgetter("_log.next_offset"))
+    durable_offset: Any = property(attrgetter("_log.durable_offset"))
+    read, read_many, runs = _reader("read"), _reader("read_many"), _reader("runs")
+    shard_keys, get, scan = _reader("shard_keys"), _reader("get"), _reader("scan")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -41,26 +62,6 @@ class FaultyLog:
         self._log.flush()  # what an opening finds is durable from then on
         self._failed = False
         self._dark = False
-
-    @property
-    def cluster_id(self) -> str:
-        return self._log.cluster_id
-
-    @property
-    def path(self) -> None:
-        return None
-
-    @property
-    def next_offset(self) -> int:
-        return self._log.next_offset
-
-    @property
-    def durable_offset(self) -> int:
-        return self._log.durable_offset
-
-    @property
-    def start_offset(self) -> int:
-        return self._log.start_offset
 
     def write(self, commit: Commit) -> int:
         self._check_writable()
@@ -95,30 +96,6 @@ class FaultyLog:
         self._failed = self._dark = False
         return self._log.next_offset
 
-    def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        self._check_readable()
-        return self._log.read(start, end)
-
-    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        self._check_readable()
-        return self._log.read_many(offsets)
-
-    def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
-        self._check_readable()
-        return self._log.runs(index, name, start, end)
-
-    def shard_keys(self, after: str = "") -> Iterator[str]:
-        self._check_readable()
-        return self._log.shard_keys(after)
-
-    def get(self, key: bytes) -> bytes | None:
-        self._check_readable()
-        return self._log.get(key)
-
-    def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        self._check_readable()
-        return self._log.scan(prefix, start_after)
-
     def close(self) -> None:
         if not self._failed:
             self._log.flush()
@@ -131,7 +108,3 @@ class FaultyLog:
     def _check_writable(self) -> None:
         if self._failed:
             raise LogWriteError("rejects writes until it has recovered")
-
-    def _check_readable(self) -> None:
-        if self._dark:
-            raise LogClosed("closed until it has recovered")

@@ -6,22 +6,31 @@ from __future__ import annotations
 import re
 import subprocess
 import traceback
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 from tests.simulation.plan import FAULTS, Item, Plan, in_words, plan_of, shrink
 
-T = TypeVar("T")
-Simulate = Callable[[int, Plan], T]
+
+class Outcome(NamedTuple):
+    """What happened in a life, and a hash of the log that it left."""
+
+    counts: Counter[str]
+    digest: str = ""
+
+
+Simulate = Callable[[int, Plan], Outcome]
 
 SHRINK_TRIES = 120
 
 
 def live_through(
     seeds: Iterable[int],
-    simulate: Simulate[T],
-    lived: Callable[[T | None], None],
+    simulate: Simulate,
+    lived: Callable[[Outcome | None], None],
     *,
     module: str,
     only: Plan | None = None,
@@ -39,7 +48,7 @@ def live_through(
             lived(outcome)
 
 
-def failure(module: str, seed: int, items: list[Item], simulate: Simulate[object], error: Exception, tries: int) -> str:
+def failure(module: str, seed: int, items: list[Item], simulate: Simulate, error: Exception, tries: int) -> str:
     """What is shown of a seed that failed."""
     notes = getattr(error, "__notes__", ())
     where = "".join(traceback.format_exception(error))
@@ -66,6 +75,16 @@ def _kind(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {re.sub(r'[0-9]+', 'N', str(error))[:60]}"
+
+
+@contextmanager
+def named(simulator: str, seed: int) -> Iterator[None]:
+    """A failure inside names its seed."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"to see it again: python -m tests.simulation {simulator} {seed}")
+        raise
 
 
 def _commit() -> str:

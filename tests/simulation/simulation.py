@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
-
-import msgspec
 
 from tests.simulation import virtual_time
 from tests.simulation.checks import check_at_rest, check_with_brokers_down
 from tests.simulation.clients import Client
 from tests.simulation.faults import POLICY_S, Faults
+from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan
 from tests.simulation.witness import Witness
 from tests.simulation.world import POLICY, World, chance_from
@@ -21,54 +19,40 @@ REST_S = 120.0
 """Longer than any timeout that a client asks for, with the slowest policies before it."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What came of a seed: the hash of the log's bytes, its length, and what clients were answered."""
-
-    seed: int
-    requests: int
-    digest: str
-    events: int
-    answers: dict[tuple[str, int], int]
-    faults: dict[str, int]
-
-
-def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed."""
     rng = random.Random(seed)
-    try:
-        with chance_from(rng):
-            return virtual_time.run(_live(seed, rng, plan or Plan(), life_s))
-    except BaseException as error:
-        error.add_note(f"to see it again: python -m tests.simulation process {seed}")
-        raise
+    with named("process", seed), chance_from(rng):
+        return virtual_time.run(_live(rng, plan or Plan()))
 
 
-async def _live(seed: int, rng: random.Random, plan: Plan, life_s: float) -> Outcome:
+async def _live(rng: random.Random, plan: Plan) -> Outcome:
     world = World(rng, _settings(rng), brokers=rng.choice((1, 3, 3, 4)), plan=plan)
     world.policy_s = rng.choice(POLICY_S)
     world.partitions_cached = rng.choice((3, 20, 10_000))
-    witness, answers = Witness(world.disk.kept), Counter[tuple[str, int]]()
+    witness = Witness(world.disk.kept)
     await world.boot()
     faults = Faults(world)
-    clients = [Client(f"c{number}", world, witness, answers) for number in range(rng.randint(1, 5))]
+    clients = [Client(f"c{number}", world, witness) for number in range(rng.randint(1, 5))]
     think_s = rng.choice((0.02, 0.05, 0.3))
     async with asyncio.TaskGroup() as group:
         for client in clients:
-            group.create_task(client.live(life_s, think_s))
-        group.create_task(_go_wrong(faults, life_s, rng.choice((0.2, 0.5, 1.5))))
+            group.create_task(client.live(LIFE_S, think_s))
+        group.create_task(_go_wrong(faults, rng.choice((0.2, 0.5, 1.5))))
     await asyncio.sleep(REST_S)
     check_with_brokers_down(world, witness)
     faults.heal_brokers()
     await asyncio.sleep(REST_S)
     check_at_rest(world, witness)
-    digest, events = world.digest(), len(witness.seen)
+    world.counts["events"] = len(witness.seen)
+    digest = world.digest()
     await world.process.stop()
-    return Outcome(seed, world.requests, digest, events, dict(answers), dict(faults.done))
+    return Outcome(world.counts, digest)
 
 
-async def _go_wrong(faults: Faults, life_s: float, pause_s: float) -> None:
+async def _go_wrong(faults: Faults, pause_s: float) -> None:
     """And come right at last: clients that still wait at the end of their life are answered only then."""
-    await faults.go_on(life_s, pause_s)
+    await faults.go_on(LIFE_S, pause_s)
     faults.heal_all_but_brokers()
 
 

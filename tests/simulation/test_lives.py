@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import combinations
 
 import pytest
 
-from tests.simulation.lives import live_through
+from tests.simulation.lives import Outcome, live_through
 from tests.simulation.plan import FAULTS, Item, Plan, from_words, in_words, plan_of, shrink
 
 ALL: list[Item] = [(FAULTS, number) for number in range(30)] + [("c0", number) for number in range(50)]
@@ -47,16 +48,16 @@ def test_a_plan_is_read_as_it_was_written(words: str) -> None:
 def test_a_failing_seed_shows_how_to_see_it_again_with_less(capsys: pytest.CaptureFixture[str]) -> None:
     """The fault with number 5 fails where a request with number 2 was made before."""
 
-    def simulate(seed: int, plan: Plan) -> int:
+    def simulate(seed: int, plan: Plan) -> Outcome:
         requests = {number for number in range(20) if plan.happens("c0")}
         faults = {number for number in range(10) if plan.happens(FAULTS)}
         if seed == 7 and 5 in faults and 2 in requests:
             raise AssertionError(f"broken with {len(faults)} faults")
-        return seed
+        return Outcome(Counter(seed=seed))
 
-    lived: list[int | None] = []
+    lived: list[Outcome | None] = []
     live_through(range(6, 9), simulate, lived.append, module="tests.simulation.this")
-    assert lived == [6, None, 8]
+    assert [None if each is None else each.counts["seed"] for each in lived] == [6, None, 8]
     shown = capsys.readouterr().out
     assert re.search(r"seed 7, commit \S+: AssertionError: broken with N faults", shown), shown
     assert "with 1 of 10 faults and 1 of 20 requests: python -m tests.simulation.this 7 --only 'c0:2 faults:5'" in shown

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -148,7 +149,7 @@ class World:
     ) -> None:
         self.rng = rng
         self.plan = plan or Plan()
-        self.requests = 0
+        self.counts: Counter[str] = Counter()
         self.disk = Disk(rng)
         self.settings = settings or {}
         self.brokers = brokers

@@ -41,7 +41,6 @@ from controller.brokers.kraft.quorum.folder import (
     read_properties,
     read_quorum_state,
     replace_file,
-    sync_folder,
     uuid_of,
     write_quorum_state,
 )
@@ -51,6 +50,7 @@ from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
 from controller.brokers.kraft.registration import controller_record
 from controller.machine.state import QuorumLeader
 from events.catalog import QuorumEpochBegun
+from events.files import sync_folder
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -33,10 +33,11 @@ from controller.brokers.kraft.log.metadata_records import (
 )
 from controller.brokers.kraft.log.projector import MetadataProjector, acl_ids
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.brokers.kraft.quorum.registered import limits, read_registered
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.cli.main import main
+from controller.kafka.messages.message import Listener
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, QuorumLeader, State
 from controller.serving.kraft import kraft_brokers
@@ -182,7 +183,7 @@ def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, run: Run) ->
 
 def test_a_handback_clears_the_limits_of_departed_controllers(tmp_path: Path, run: Run) -> None:
     log, back = kafkas_log(), tmp_path / "back"
-    voter = Voter(3000, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+    voter = Voter(3000, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
     own = controller_record(controller_registration(voter, b"i" * 16, 0))
     gone = msgspec.structs.replace(own, controller_id=3009)
     run("adopt", "--from", write(tmp_path / "kafka", log.data() + batch_after(log, *map(encode_record, (own, gone)))))

@@ -4,7 +4,7 @@ moment between the request and its answer."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from controller.kafka.messages import cluster
 from controller.machine.errors import ErrorCode as Code
@@ -126,17 +126,10 @@ class Answers:
         for key, report in requested.items():
             one = given[key]
 
-            def fits(
-                end: int,
-                key: Key = key,
-                report: cluster.AlterPartitionData = report,
-                one: cluster.AlterPartitionResult = one,
-            ) -> bool:
-                code = self._code(key, me, report, end)
-                if code == Code.NONE and self._leads_no_more(key, me, report, end):
-                    code = int(Code.NEW_LEADER_ELECTED)
-                is_mine = code == Code.UNKNOWN_TOPIC_ID or self._epoch(me, end) == request.broker_epoch
-                return is_mine and code == one.error_code
+            def fits(end: int, key: Key = key, report: Any = report, code: int = one.error_code) -> bool:
+                right = self._code(key, me, report, end)
+                is_mine = right == Code.UNKNOWN_TOPIC_ID or self._epoch(me, end) == request.broker_epoch
+                return is_mine and code == right
 
             assert self._was(since, fits), f"{report} of {me} was answered {one}; {self._witness.part(key)}"
             if one.error_code == Code.NONE:
@@ -161,19 +154,12 @@ class Answers:
             known = self._witness.broker(member, end)
             if known is None or not known.lives or epoch not in (ANY, known.epoch):
                 return int(Code.INELIGIBLE_REPLICA)
-        return int(Code.NONE)
+        return int(Code.NEW_LEADER_ELECTED if self._leads_no_more(key, me, report) else Code.NONE)
 
-    def _leads_no_more(self, key: Key, me: int, report: cluster.AlterPartitionData, end: int) -> bool:
+    def _leads_no_more(self, key: Key, me: int, report: cluster.AlterPartitionData) -> bool:
         """Whether the report ended a reassignment, and with it that its sender leads."""
-        after = next(
-            (
-                part
-                for part in self._witness.parts[key].values
-                if part is not None and part.partition_epoch == report.partition_epoch + 1
-            ),
-            None,
-        )
-        return after is not None and after.leader != me
+        parts = [part for part in self._witness.parts[key].values if part is not None]
+        return any(part.leader != me for part in parts if part.partition_epoch == report.partition_epoch + 1)
 
     def _check_taken(
         self, since: int, key: Key, report: cluster.AlterPartitionData, one: cluster.AlterPartitionResult

@@ -10,12 +10,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from controller.brokers.kraft.features import SUPPORTED
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.kafka.messages import ApiKey, Message, cluster, quorum
 from controller.kafka.messages.message import Feature, Listener
 from tests.simulation.brokers.controller import CLUSTER
 from tests.simulation.brokers.door import Line
-from tests.simulation.brokers.machine import PORT, Machine
+from tests.simulation.brokers.machine import PORT, Machine, decoded
 from tests.simulation.brokers.replicas import Replicas
 from tests.simulation.virtual_time import context_of, virtual_loop
 from tests.simulation.world import ConnectionLost
@@ -106,7 +106,7 @@ class Broker:
         await asyncio.sleep(self.world.rng.random() * self.machine.slow_s)
         answer = await self._lines[line].call(api_key, version, request)
         await self._runs.wait()
-        self.world.requests += 1
+        self.world.counts["requests"] += 1
         return answer
 
     @property
@@ -141,18 +141,17 @@ class Broker:
             replica_directory_id=self.machine.directories[0],
             high_watermark=view.end,
         )
-        topic = quorum.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
         return quorum.FetchRequest(
             cluster_id=CLUSTER,
             max_wait_ms=FETCH_WAIT_MS,
             max_bytes=1 << 20,
-            topics=(topic,),
+            topics=topics_of(part),
             replica_state=quorum.ReplicaState(replica_id=self.id),
         )
 
     def _apply(self, part: quorum.FetchPartitionData) -> None:
         view = self.view
-        for batch, records in self.world.decoded(bytes(part.records or b"")):
+        for batch, records in decoded(bytes(part.records or b"")):
             if batch.last_offset < view.end:
                 continue
             assert batch.base_offset == view.end, f"a batch begins at {batch.base_offset}, not at {view.end}"

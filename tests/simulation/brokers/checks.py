@@ -10,14 +10,11 @@ from events.names import shard_key
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.redecide import differences as decided_otherwise
 from projections.replay.redecide.redecide import this_release
-from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
-from tests.machine.audit.auditor import audit
-from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
 from tests.simulation.brokers.world import World
-from tests.simulation.checks import check_keys_of, check_same
+from tests.simulation.checks import check_log, check_state
 
 
 async def check_at_rest(world: World) -> None:
@@ -39,22 +36,15 @@ async def check_at_rest(world: World) -> None:
     records = world.records()
     _check_log(records)
     folded = fold(records)
-    check_same(folded, controller.store, controller.state, "the live state")
-    stored = TopicStore(world.disk.kept)
-    check_same(folded, stored, stored.state(), "the stored state")
-    check_keys_of(world.disk.kept, controller.state.waiting)
+    check_state(folded, controller, world.disk.kept)
     waiting = {key for key, topic in folded.topics.by_key.items() if topic.pending_create is not None}  # type: ignore[attr-defined]
     assert not waiting, f"the creates of {waiting} were never answered in the log"
     _check_metadata(world, records, folded)
 
 
 def _check_log(records: list[Recorded]) -> None:
-    """The log passes the auditor and the life cycles, its time never goes back, and it is decided so again."""
-    violations = audit(records, settled=True, of=RealAuditor)
-    assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
-    Lives().see_all(records)
-    times = [record.at_ms for record in records]
-    assert times == sorted(times), "the log's time goes back"
+    """The log passes all checks of any log, and it is decided so again."""
+    check_log(records, of=RealAuditor)
     of_topics = [
         (shard_key(record.event.topic), record)  # type: ignore[union-attr]
         for record in records

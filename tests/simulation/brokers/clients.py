@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from controller.kafka.messages import ApiKey, cluster, configs, topics
+from controller.kafka.messages import ApiKey, cluster, topics
 from tests.simulation.brokers.machine import MIN_ISR
 from tests.simulation.brokers.witness import UNCLEAN
 from tests.simulation.clients import Client, Habit
@@ -36,17 +36,10 @@ class LifeClient(Client):
         alive = sorted(self._witness.alive)
         return self._rng.choice(alive) if alive and self._rng.random() < 0.5 else super()._name()
 
-    async def _alter_configs(self) -> None:
-        rng = self._rng
-        name, value = rng.choice(
+    def _config(self) -> tuple[str, str]:
+        return self._rng.choice(
             ((MIN_ISR, "1"), (MIN_ISR, "2"), (UNCLEAN, "false"), (UNCLEAN, "true"), ("retention.ms", "1000"))
         )
-        change = configs.AlterableConfig(name=name, value=value)
-        resource = configs.AlterConfigsResource(resource_type=2, resource_name=self._name(), configs=(change,))
-        request = configs.IncrementalAlterConfigsRequest(resources=(resource,))
-        answer: configs.IncrementalAlterConfigsResponse = await self._call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
-        for result in answer.responses:
-            self._answers["IncrementalAlterConfigs", result.error_code] += 1
 
     async def _elect(self) -> None:
         rng = self._rng
@@ -56,10 +49,10 @@ class LifeClient(Client):
             topic_partitions=None if everything else (wanted,), election_type=int(rng.random() < 0.2)
         )
         answer: topics.ElectLeadersResponse = await self._call(ApiKey.ELECT_LEADERS, 2, request)
-        self._answers["ElectLeaders", answer.error_code] += 1
+        self._world.counts[f"ElectLeaders {answer.error_code}"] += 1
         for result in answer.replica_election_results:
             for one in result.partition_result:
-                self._answers["ElectLeaders", one.error_code] += 1
+                self._world.counts[f"ElectLeaders {one.error_code}"] += 1
 
     async def _move(self) -> None:
         rng = self._rng
@@ -73,11 +66,11 @@ class LifeClient(Client):
         answer: topics.AlterPartitionReassignmentsResponse = await self._call(api, 0, request)
         for topic in answer.responses:
             for each in topic.partitions:
-                self._answers["AlterPartitionReassignments", each.error_code] += 1
+                self._world.counts[f"AlterPartitionReassignments {each.error_code}"] += 1
 
     async def unregister(self, broker_id: int) -> int:
         """UnregisterBroker, and the error that it is answered with."""
         request = cluster.UnregisterBrokerRequest(broker_id=broker_id)
         answer: cluster.UnregisterBrokerResponse = await self._call(ApiKey.UNREGISTER_BROKER, 0, request)
-        self._answers["UnregisterBroker", answer.error_code] += 1
+        self._world.counts[f"UnregisterBroker {answer.error_code}"] += 1
         return answer.error_code

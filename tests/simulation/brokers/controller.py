@@ -14,13 +14,14 @@ from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.message import Listener
 from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint, SettingsChanged
 from tests.simulation.brokers.door import Door
@@ -79,7 +80,9 @@ class ControllerProcess(Serving):
     def _make(self, world: World) -> None:
         disk: Any = world.quorum_disk  # as QuorumFiles, without snapshots
         loop, settings = virtual_loop(), tuple(sorted(world.settings.items()))
-        me = Voter(NODE, world.quorum_disk.directory, (Listener(CONTROLLER_LISTENER, "controller", 9093),))
+        me = Voter(
+            NODE, world.quorum_disk.directory, (Listener(name=CONTROLLER_LISTENER, host="controller", port=9093),)
+        )
         options = Options(
             cluster_id=CLUSTER,
             me=me,

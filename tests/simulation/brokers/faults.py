@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
@@ -21,12 +20,11 @@ GHOST_S = 3.0
 
 
 class Faults:
-    """Does one thing after another to a world until it is to be healed. `done` counts what was done."""
+    """Does one thing after another to a world until it is to be healed."""
 
     def __init__(self, world: World, operator: LifeClient) -> None:
         self._world, self._operator = world, operator
         self._rng = random.Random(world.rng.getrandbits(64))
-        self.done: Counter[str] = Counter()
         self._later: set[asyncio.Task[None]] = set()
         self._replaced: list[Broker] = []
 
@@ -39,7 +37,7 @@ class Faults:
             self.kill, self.cut_power, self.restart, self.fill_disk, self.fill_quorum_disk, self.fail_syncs,
             self.slow_syncs, self.set_clock,
         )  # fmt: skip
-        await self._world.plan.go_on(self._rng, deeds, self.done, until, pause_s)
+        await self._world.plan.go_on(self._rng, deeds, self._world.counts, until, pause_s)
 
     async def heal(self) -> None:
         """All is well again, and all brokers run."""
@@ -122,7 +120,7 @@ class Faults:
         machine = self._any(up=False)
         if machine is not None:
             if self._world.loses and self._rng.random() < 0.15:
-                self.done["replace_disk"] += 1
+                self._world.counts["replace_disk"] += 1
                 machine.replace_disk()
             self._start(machine, repaired=self._rng.random() < 0.5)
 

@@ -7,10 +7,18 @@ shutdown leaves a file with the broker's epoch in each directory, and one that i
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from controller.brokers.kraft.log.batches import RecordBatch, decode_batches
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_records import PartitionRecord, RegisterBrokerRecord, TopicRecord
+from controller.brokers.kraft.log.metadata_codec import decode_record
+from controller.brokers.kraft.log.metadata_records import (
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 from controller.kafka.messages import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -25,6 +33,18 @@ TOPICS, BROKERS = 2, 4
 
 Key = tuple[bytes, int]
 """A partition: the id of its topic, and its index."""
+
+
+Decoded = tuple[tuple[RecordBatch, tuple[MetadataRecord, ...]], ...]
+
+
+@lru_cache(maxsize=4096)
+def decoded(data: bytes) -> Decoded:
+    """Batches with their records; those of control batches are left out. Brokers all read the same."""
+    return tuple(
+        (batch, () if batch.is_control else tuple(decode_record(value) for _, value in batch.records))
+        for batch in decode_batches(data)
+    )
 
 
 class Replica:

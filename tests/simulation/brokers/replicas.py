@@ -203,20 +203,14 @@ class Replicas:
     def _report(self, key: Key, led: Led) -> cluster.AlterPartitionData:
         assert led.pending is not None, "there is something to report"
         led.is_sent = True
-        if self._machine.isr_version < 3:
-            return cluster.AlterPartitionData(
-                partition_index=key[1],
-                leader_epoch=led.epoch,
-                partition_epoch=led.partition_epoch,
-                new_isr=led.pending,
-            )
+        states = [cluster.BrokerState(broker_id=each, broker_epoch=self._epoch_of(led, each)) for each in led.pending]
+        has_epochs = self._machine.isr_version >= 3
         return cluster.AlterPartitionData(
             partition_index=key[1],
             leader_epoch=led.epoch,
             partition_epoch=led.partition_epoch,
-            new_isr_with_epochs=tuple(
-                cluster.BrokerState(broker_id=each, broker_epoch=self._epoch_of(led, each)) for each in led.pending
-            ),
+            new_isr=() if has_epochs else led.pending,
+            new_isr_with_epochs=tuple(states) if has_epochs else (),
         )
 
     def _epoch_of(self, led: Led, broker_id: int) -> int:

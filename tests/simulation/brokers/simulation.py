@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
-
-import msgspec
 
 from tests.simulation import virtual_time
 from tests.simulation.brokers.broker import Broker
@@ -14,6 +11,7 @@ from tests.simulation.brokers.checks import check_at_rest
 from tests.simulation.brokers.clients import LifeClient
 from tests.simulation.brokers.faults import Faults
 from tests.simulation.brokers.world import World, probed
+from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan
 from tests.simulation.world import chance_from
 
@@ -23,54 +21,39 @@ REST_S = 25.0
 WATCH_S = 0.1
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What came of a seed."""
-
-    seed: int
-    requests: int
-    events: int
-    answers: dict[tuple[str, int], int]
-    counts: dict[str, int]
-    faults: dict[str, int]
-
-
-def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed."""
     rng = random.Random(seed)
     worlds: list[World] = []
-    try:
-        with chance_from(rng), probed(worlds):
-            return virtual_time.run(_live(seed, rng, plan or Plan(), worlds, life_s))
-    except BaseException as error:
-        error.add_note(f"to see it again: python -m tests.simulation brokers {seed}")
-        raise
+    with named("brokers", seed), chance_from(rng), probed(worlds):
+        return virtual_time.run(_live(rng, plan or Plan(), worlds))
 
 
-async def _live(seed: int, rng: random.Random, plan: Plan, worlds: list[World], life_s: float) -> Outcome:
+async def _live(rng: random.Random, plan: Plan, worlds: list[World]) -> Outcome:
     world = World(rng, plan)
     worlds.append(world)
     virtual_time.virtual_loop().thread_s = lambda: world.sync_s * (0.5 + rng.random())
     await world.boot()
     for machine in world.machines.values():
         Broker(machine).start()
-    answers = Counter[tuple[str, int]]()
-    clients = [LifeClient(f"c{number}", world, world.witness, answers) for number in range(rng.randint(1, 4))]
-    faults = Faults(world, LifeClient("operator", world, world.witness, answers))
+    clients = [LifeClient(f"c{number}", world, world.witness) for number in range(rng.randint(1, 4))]
+    faults = Faults(world, LifeClient("operator", world, world.witness))
     watching = asyncio.ensure_future(_watch(world))
     async with asyncio.TaskGroup() as group:
         for client in clients:
-            group.create_task(client.live(life_s, rng.choice((0.1, 0.3, 1.0))))
-        group.create_task(_go_wrong(faults, life_s, rng.choice((0.5, 1.0, 3.0))))
+            group.create_task(client.live(LIFE_S, rng.choice((0.1, 0.3, 1.0))))
+        group.create_task(_go_wrong(faults, rng.choice((0.5, 1.0, 3.0))))
     await asyncio.sleep(REST_S)
     watching.cancel()
     _raise_failures(world)
     await check_at_rest(world)
-    return Outcome(seed, world.requests, world.witness.end, dict(answers), dict(world.counts), dict(faults.done))
+    world.counts["events"] = world.witness.end
+    return Outcome(world.counts)
 
 
-async def _go_wrong(faults: Faults, life_s: float, pause_s: float) -> None:
+async def _go_wrong(faults: Faults, pause_s: float) -> None:
     """And come right at last."""
-    await faults.go_on(life_s, pause_s)
+    await faults.go_on(LIFE_S, pause_s)
     await faults.heal()
 
 

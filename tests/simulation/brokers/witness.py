@@ -8,13 +8,15 @@ unless the topic, or whoever requested it, allows that; who is eligible is not i
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord
 from events import catalog
 from events.catalog import Recorded
 from events.codec import decode_event
-from tests.simulation.brokers.machine import BROKERS, MIN_ISR, Key
+from tests.simulation.brokers.machine import BROKERS, MIN_ISR, Key, decoded
 from tests.simulation.witness import Witness
 
 if TYPE_CHECKING:
@@ -141,7 +143,7 @@ class LifeWitness(Witness):
 
     def _look_at_metadata(self) -> None:
         for batch in self._world.quorum_disk.batches(self._metadata_end):
-            for _, records in self._world.decoded(batch.data):
+            for _, records in decoded(batch.data):
                 for at, record in enumerate(records, batch.base_offset):
                     if isinstance(record, RegisterBrokerRecord):
                         assert record.broker_epoch == at, f"{record} is at offset {at}"
@@ -314,11 +316,16 @@ class LifeWitness(Witness):
 
     def check_settled(self) -> None:
         """Every topic was looked at since the last broker came or went."""
+        for topic, (_, index), part in self._parts():
+            self._check_settled(f"{topic}-{index}", topic, part)
+
+    def _parts(self) -> Iterator[tuple[str, Key, Part]]:
         for topic, topic_id in self.names.items():
-            index = 0
-            while (part := self.part((topic_id, index))) is not None:
-                self._check_settled(f"{topic}-{index}", topic, part)
-                index += 1
+            for index in count():
+                part = self.part((topic_id, index))
+                if part is None:
+                    break
+                yield topic, (topic_id, index), part
 
     def _check_settled(self, name: str, topic: str, part: Part) -> None:
         dead = [each for each in part.isr if not self._lives(each, part)]
@@ -339,17 +346,10 @@ class LifeWitness(Witness):
     def check_led(self) -> None:
         """All brokers are back for a while: every partition that can be is led by one who has all acknowledged, and
         all its replicas are in sync."""
-        for topic, topic_id in self.names.items():
-            index = 0
-            while (part := self.part((topic_id, index))) is not None:
-                name, index = f"{topic}-{index}", index + 1
-                self._check_led(name, (topic_id, index - 1), part)
-
-    def _check_led(self, name: str, key: Key, part: Part) -> None:
-        lives = [each for each in part.replicas if self._lives(each, part)]
-        if part.leader == NOBODY:
-            return
-        acked, held = self.acked.get(key, set()), self._holds(part.leader, key)
-        assert acked <= held, f"{name}: {sorted(acked - held)} were acknowledged, {part.leader} leads without"
-        missing = set(lives) - set(part.isr)
-        assert not missing, f"{name}: {sorted(missing)} never came in sync: {part}"
+        for topic, key, part in self._parts():
+            if part.leader == NOBODY:
+                continue
+            name, acked, held = f"{topic}-{key[1]}", self.acked.get(key, set()), self._holds(part.leader, key)
+            assert acked <= held, f"{name}: {sorted(acked - held)} were acknowledged, {part.leader} leads without"
+            missing = {each for each in part.replicas if self._lives(each, part)} - set(part.isr)
+            assert not missing, f"{name}: {sorted(missing)} never came in sync: {part}"

@@ -7,15 +7,11 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 from unittest import mock
 
 from controller.brokers.kraft import readiness
 from controller.brokers.kraft.kraft_brokers import KraftOptions
-from controller.brokers.kraft.log.batches import RecordBatch, decode_batches
-from controller.brokers.kraft.log.metadata_codec import decode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
 from controller.kafka.messages import Message
 from events.catalog import Endpoint, Recorded
 from events.codec import decode_event
@@ -38,7 +34,6 @@ class World:
 
     def __init__(self, rng: random.Random, plan: Plan) -> None:
         self.rng, self.plan = rng, plan
-        self.requests = 0
         self.counts: Counter[str] = Counter()
         self.disk = Disk(rng, CLUSTER)
         self.quorum_disk = QuorumDisk(rng.randbytes(16), lambda *_: None)
@@ -125,28 +120,9 @@ class World:
         self._numbers += 1
         return self._numbers
 
-    # --- the logs
-
-    @staticmethod
-    def decoded(data: bytes) -> Decoded:
-        """See `decoded`."""
-        return decoded(data)
-
     def records(self) -> list[Recorded]:
         """The events on the disk."""
         return [decode_event(offset, value) for offset, value in self.disk.kept.read()]
-
-
-Decoded = tuple[tuple[RecordBatch, tuple[MetadataRecord, ...]], ...]
-
-
-@lru_cache(maxsize=4096)
-def decoded(data: bytes) -> Decoded:
-    """Batches with their records; those of control batches are left out. Brokers all read the same."""
-    return tuple(
-        (batch, () if batch.is_control else tuple(decode_record(value) for _, value in batch.records))
-        for batch in decode_batches(data)
-    )
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, encode_batch
-from controller.brokers.kraft.quorum.raft.log import Diverging, EpochEnd, NeedsSnapshot, QuorumState, SnapshotId, Valid
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from controller.brokers.kraft.quorum.raft.voters import VoterSet, kraft_version_record, voters_record
 
 Vote = tuple[int, bytes]
@@ -101,24 +101,24 @@ class Disk:
         self.state = state
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
+        if epoch >= self.last_epoch:
+            return EpochEnd(self.last_epoch, self.end)
         for batch in reversed(self.kept):
             if batch.leader_epoch <= epoch:
                 return EpochEnd(batch.leader_epoch, batch.last_offset + 1)
         before = [each for each in self.snapshots if each.end_offset <= self.start and each.epoch <= epoch]
         return EpochEnd(max(before).epoch, self.start) if before else EpochEnd(epoch, self.start)
 
-    def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
+    def mismatch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
         if (self.start, offset, epoch) == (0, 0, 0):
-            return Valid()
+            return None
         if self.start > 0:
             before = next((each.epoch for each in self.snapshots if each.end_offset == self.start), None)
             oldest = self.kept[0].leader_epoch if before is None else before
             if offset < self.start or epoch < oldest or (offset == self.start and epoch != before):
-                return NeedsSnapshot(max(self.snapshots))
+                return max(self.snapshots)
         end = self.end_of_epoch(epoch)
-        if end.epoch != epoch or end.offset < offset:
-            return Diverging(end.epoch, end.offset)
-        return Valid()
+        return end if end.epoch != epoch or end.offset < offset else None
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         parts: list[bytes] = []

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from controller.brokers.kraft.quorum.raft.effects import Refused, Role
 from controller.brokers.kraft.quorum.raft.voters import VoterSet
-from controller.kafka.messages.message import Listener
-from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest
 from tests.simulation.plan import FAULTS, Plan
-from tests.simulation.quorum.world import CLUSTER, Replica, World
+from tests.simulation.quorum.world import Replica, World
 
 VOTERS_MAX = 5
 
@@ -204,7 +202,7 @@ class Faults:
         if outside and len(voters) < VOTERS_MAX and world.rng.random() < 0.6:
             self._add(leader, world.rng.choice(outside))
         elif len(voters) > 1:
-            self._remove(leader, world.rng.choice(voters.ids))
+            self._remove(leader, voters, world.rng.choice(voters.ids))
 
     def _administer(self) -> None:
         """Whose disk was lost is taken out, and comes back with the new one."""
@@ -217,7 +215,7 @@ class Faults:
             if node_id not in voters.ids:
                 self._add(leader, replica)
             elif not voters.has(node_id, replica.disk.directory):
-                self._remove(leader, node_id)
+                self._remove(leader, voters, node_id)
             elif self._is_settled(voters):
                 self._lost.discard(node_id)
 
@@ -230,24 +228,7 @@ class Faults:
         return not self._lost
 
     def _add(self, leader: Replica, replica: Replica) -> None:
-        request = AddRaftVoterRequest(
-            cluster_id=CLUSTER,
-            timeout_ms=1000,
-            voter_id=replica.id,
-            voter_directory_id=replica.disk.directory,
-            listeners=(Listener(name="CONTROLLER", host="node", port=replica.id),),
-            ack_when_committed=self._world.rng.random() < 0.5,
-        )
-        self._request(leader, request)
+        leader.administer(replica.add_request(ack_when_committed=self._world.rng.random() < 0.5))
 
-    def _remove(self, leader: Replica, node_id: int) -> None:
-        assert leader.quorum is not None
-        directory = leader.quorum.voters.by_id[node_id].directory
-        self._request(
-            leader, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node_id, voter_directory_id=directory)
-        )
-
-    def _request(self, leader: Replica, request: AddRaftVoterRequest | RemoveRaftVoterRequest) -> None:
-        self._number += 1
-        token = ("admin", self._number)
-        leader.does(lambda quorum: quorum.request(leader.now(), token, request))
+    def _remove(self, leader: Replica, voters: VoterSet, node_id: int) -> None:
+        leader.administer(self._world.replicas[node_id].remove_request(voters.by_id[node_id].directory))

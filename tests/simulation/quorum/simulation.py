@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from controller.brokers.kraft.quorum.raft.effects import Role
+from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan
 from tests.simulation.quorum.faults import Faults
 from tests.simulation.quorum.witness import Broken
@@ -14,45 +13,27 @@ LIFE_S = 12.0
 CALM_S = 60.0
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What came of a seed."""
-
-    seed: int
-    steps: int
-    epochs: int
-    committed: int
-    answered: int
-    counts: dict[str, int]
-    recovered_s: float
-
-
-def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed and the step."""
     world = World(seed)
-    try:
-        for replica in world.replicas.values():
-            replica.boot()
-        faults = Faults(world, plan or Plan())
-        faults.begin()
-        world.run_until(life_s)
-        faults.calm()
-        recovered_s = _recover(world, faults)
-    except BaseException as error:
-        error.add_note(f"step {world.steps}, {world.now:.3f} s; again: python -m tests.simulation quorum {seed}")
-        raise
-    witness = world.witness
-    return Outcome(
-        seed,
-        world.steps,
-        max(witness.leaders, default=0),
-        witness.committed_end,
-        witness.answered,
-        dict(world.counts),
-        recovered_s,
-    )
+    with named("quorum", seed):
+        try:
+            for replica in world.replicas.values():
+                replica.boot()
+            faults = Faults(world, plan or Plan())
+            faults.begin()
+            world.run_until(LIFE_S)
+            faults.calm()
+            _recover(world, faults)
+        except BaseException as error:
+            error.add_note(f"step {world.steps}, {world.now:.3f} s")
+            raise
+    epochs = max(world.witness.leaders, default=0)
+    world.counts.update(steps=world.steps, epochs=epochs, requests=world.witness.answered)
+    return Outcome(world.counts)
 
 
-def _recover(world: World, faults: Faults) -> float:
+def _recover(world: World, faults: Faults) -> None:
     began = world.now
     while world.now < began + CALM_S:
         world.run_until(world.now + 0.5)
@@ -60,7 +41,6 @@ def _recover(world: World, faults: Faults) -> float:
             break
     else:
         raise Broken(f"not alike after {CALM_S} s of calm: {_shown(world)}")
-    recovered_s = world.now - began
     leader, answered = world.leader, world.witness.answered
     assert leader is not None
     faults.append_to(leader)
@@ -71,7 +51,6 @@ def _recover(world: World, faults: Faults) -> float:
             break
     else:
         raise Broken(f"a leader does not commit: {_shown(world)}")
-    return recovered_s
 
 
 def _is_alike(world: World) -> bool:

@@ -28,12 +28,13 @@ from controller.brokers.kraft.quorum.raft.effects import (
     Truncated,
 )
 from controller.brokers.kraft.quorum.raft.replica import CannotRemember
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.codec import codec
 from controller.kafka.messages import APIS, ZERO_UUID, Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from controller.kafka.messages.quorum import UpdateRaftVoterRequest
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.witness import Witness
 
@@ -67,7 +68,26 @@ class Replica:
 
     @property
     def voter(self) -> Voter:
-        return Voter(self.id, self.disk.directory, (Listener("CONTROLLER", "node", self.id),))
+        return Voter(self.id, self.disk.directory, (Listener(name="CONTROLLER", host="node", port=self.id),))
+
+    def add_request(self, **fields: Any) -> AddRaftVoterRequest:
+        """The request that makes it a voter; `fields` replace those of the request."""
+        request = AddRaftVoterRequest(
+            cluster_id=CLUSTER,
+            timeout_ms=1000,
+            voter_id=self.id,
+            voter_directory_id=self.disk.directory,
+            listeners=self.voter.listeners,
+        )
+        return msgspec.structs.replace(request, **fields)
+
+    def remove_request(self, directory: bytes | None = None) -> RemoveRaftVoterRequest:
+        directory = directory or self.disk.directory
+        return RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=self.id, voter_directory_id=directory)
+
+    def administer(self, request: Message) -> None:
+        """An administrator's request; `World.counts` gets the error code of the response."""
+        self.does(lambda quorum: quorum.request(self.now(), ("admin",), request))
 
     def now(self) -> float:
         return self.world.now * self.rate + self.shift

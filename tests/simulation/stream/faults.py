@@ -42,7 +42,7 @@ class Faults:
             await asyncio.sleep(self._rng.expovariate(1 / pause_s))
             kind = self._rng.choice(kinds)
             if self._world.plan.happens(FAULTS):
-                self._world.done.update([kind.__name__, FAULTS])
+                self._world.counts.update([kind.__name__, FAULTS])
                 self._going.add(asyncio.ensure_future(kind()))
         await asyncio.gather(*self._going)
         self._world.kafka.mend()

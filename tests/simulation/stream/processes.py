@@ -110,19 +110,19 @@ class WorkerProcess:
     # --- reported by the engine
 
     def claimed(self, partition: int, epoch: int, read: int, seconds: float) -> None:
-        self.world.done["claimed"] += 1
+        self.world.counts["claimed"] += 1
 
     def committed(self, commands: int, records: Sequence[Recorded], seconds: float) -> None:
-        self.world.done["decided"] += commands
+        self.world.counts["decided"] += commands
 
     def skipped(self, fault: Fault) -> None:
         self.world.failures.append(fault.error or AssertionError(f"passed over: {fault.why}"))
 
     def duplicate(self, sourced: Sourced, command: RequestCommand) -> None:
-        self.world.done["copies"] += 1
+        self.world.counts["copies"] += 1
 
     def lost(self, why: str) -> None:
-        self.world.done["lost"] += 1
+        self.world.counts["lost"] += 1
 
 
 class GatewayProcess(Serving):

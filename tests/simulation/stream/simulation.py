@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-import msgspec
-
 from controller.stream.worker.owner_tasks import PartitionBrokers
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
@@ -19,6 +17,7 @@ from events.logs.log import EventLog
 from tests.machine.audit.lifecycle import Lives
 from tests.simulation import virtual_time
 from tests.simulation.clients import Client
+from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan
 from tests.simulation.stream.caches import copy_of, in_memory, kept_on_disk
 from tests.simulation.stream.faults import Faults
@@ -41,16 +40,6 @@ IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Caches need no disk: nothing is said of power cuts here."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What came of a seed."""
-
-    seed: int
-    requests: int
-    events: int
-    answers: dict[tuple[str, int], int]
-    done: dict[str, int]
-
-
 class GatewaysClient(Client):
     """A client of any gateway: one may know later than another what there is."""
 
@@ -58,40 +47,37 @@ class GatewaysClient(Client):
         await self._look_up()
 
 
-def simulate(seed: int, plan: Plan | None = None, *, life_s: float = LIFE_S) -> Outcome:
+def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     """Live through a seed and check. Raises AssertionError, which names the seed."""
     rng = random.Random(seed)
     worlds: list[StreamWorld] = []
-    try:
-        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder, chance_from(rng), kafka_of(worlds):
-            world = StreamWorld(
-                rng,
-                Path(folder),
-                plan or Plan(),
-                is_faust=seed % FAUST_EVERY == FAUST_EVERY - 1,
-                brokers_of=LaterBrokers if seed // FAUST_EVERY % 2 else PartitionBrokers,
-            )
-            with nullcontext() if world.is_on_disk else in_memory(world.kept):
-                return virtual_time.run(_live(seed, world, worlds, life_s))
-    except BaseException as error:
-        error.add_note(f"to see it again: python -m tests.simulation stream {seed}")
-        raise
+    folder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
+    with named("stream", seed), folder as path, chance_from(rng), kafka_of(worlds):
+        world = StreamWorld(
+            rng,
+            Path(path),
+            plan or Plan(),
+            is_faust=seed % FAUST_EVERY == FAUST_EVERY - 1,
+            brokers_of=LaterBrokers if seed // FAUST_EVERY % 2 else PartitionBrokers,
+        )
+        worlds.append(world)
+        with nullcontext() if world.is_on_disk else in_memory(world.kept):
+            return virtual_time.run(_live(world))
 
 
-async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s: float) -> Outcome:
-    worlds.append(world)
-    rng, answers = world.rng, Counter[tuple[str, int]]()
+async def _live(world: StreamWorld) -> Outcome:
+    rng = world.rng
     for number in range(rng.choice((1, 2, 3))):
         world.start_worker(f"worker-{number}")
     for number in range(rng.choice((1, 2))):
         world.start_gateway(f"gateway-{number}")
     count = rng.randint(*rng.choice((FEW, MANY)))
-    clients = [GatewaysClient(f"c{number}", world, world.witness, answers) for number in range(count)]
+    clients = [GatewaysClient(f"c{number}", world, world.witness) for number in range(count)]
     faults, think_s = Faults(world), rng.choice((0.01, 0.02, 0.1))
     async with asyncio.TaskGroup() as group:
         for client in clients:
-            group.create_task(client.live(life_s, think_s))
-        group.create_task(faults.go_on(life_s, rng.choice((0.2, 0.5, 1.5))))
+            group.create_task(client.live(LIFE_S, think_s))
+        group.create_task(faults.go_on(LIFE_S, rng.choice((0.2, 0.5, 1.5))))
     await _come_to_rest(world)
     _check(world)
     for gateway in world.gateways.values():
@@ -104,7 +90,8 @@ async def _live(seed: int, world: StreamWorld, worlds: list[StreamWorld], life_s
     await _until(lambda: not world.workers)
     assert not world.workers, "workers end in order"
     _check_topics(world)
-    return Outcome(seed, world.requests, world.witness.events, dict(answers), dict(world.done))
+    world.counts["events"] = world.witness.events
+    return Outcome(world.counts)
 
 
 async def _come_to_rest(world: StreamWorld) -> None:

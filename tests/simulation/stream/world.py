@@ -63,7 +63,6 @@ class StreamWorld:
         self.is_faust = is_faust
         self.brokers_of = brokers_of
         self.plan = plan
-        self.requests = 0
         self.folder = folder
         self.is_on_disk = rng.random() < ON_DISK
         self.kept: Kept = {}
@@ -74,7 +73,7 @@ class StreamWorld:
         self.partitions_cached = rng.choice((3, 10_000))
         self.witness = StreamWitness(self.kafka)
         self.failures: list[BaseException] = []
-        self.done: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.workers: dict[str, WorkerProcess] = {}
         self.gateways: dict[str, GatewayProcess] = {}
         self.signs = True

@@ -14,34 +14,24 @@ import msgspec
 
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import KRAFT_VERSION, Features, priority_of
-from controller.brokers.kraft.log.batches import (
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    BrokenBatch,
-    RecordBatch,
-    decode_batches,
-    scan_batches,
-    whole_batches,
-)
+from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches
 from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.quorum.peers import Peers
+from controller.brokers.kraft.quorum.peers import API_VERSIONS, Peers
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.brokers.kraft.quorum.raft.voters import Address, Voter
 from controller.brokers.kraft.quorum.registered import Registered, fold, limits, without_limits
 from controller.kafka.messages import Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import (
     CONTROLLER_ENDPOINTS,
-    ApiVersionsRequest,
     ApiVersionsResponse,
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from controller.kafka.messages.message import Listener
 from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.machine.errors import ErrorCode
-from controller.release import RELEASE
 
 PURPOSE: Final = "join"
 REPLY_S: Final = 10.0
@@ -96,17 +86,13 @@ class QuorumClient:
 
     def __init__(self, bootstrap: Sequence[Address], security: Security) -> None:
         self._bootstrap = tuple(bootstrap)
-        self._peers = Peers(security, on_failure=self._on_failure)
-        self._failures: dict[Address, str] = {}
+        self._peers = Peers(security)
 
     def close(self) -> None:
         self._peers.close()
 
-    def _on_failure(self, address: Address, reason: str | None) -> None:
-        self._failures[address] = reason or ""
-
     def _failure(self, address: Address) -> str:
-        return self._failures.get(address) or f"{address[0]}:{address[1]} does not respond"
+        return self._peers.failing.get(address, f"{address[0]}:{address[1]} does not respond")
 
     async def find(self, within_s: float = 0.0) -> QuorumInfo:
         """Describe the quorum, by the first controller that responds; retry for `within_s`. Raises QuorumError."""
@@ -125,7 +111,7 @@ class QuorumClient:
             # In this order: a controller that starts shows no finalized features before it describes the cluster.
             request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
             cluster = await self._send(address, request, DescribeClusterResponse)
-            versions = None if cluster is None else await self._send(address, _api_versions(), ApiVersionsResponse)
+            versions = None if cluster is None else await self._send(address, API_VERSIONS, ApiVersionsResponse)
             if versions is None or cluster is None:
                 failures.append(self._failure(address))
             elif cluster.error_code:
@@ -140,9 +126,7 @@ class QuorumClient:
 
     async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
         """The leader's description of the quorum. Raises QuorumError."""
-        partition = quorum_messages.DescribeQuorumPartition()
-        topic = quorum_messages.DescribeQuorumTopic(topic_name=METADATA_TOPIC, partitions=(partition,))
-        request = quorum_messages.DescribeQuorumRequest(topics=(topic,))
+        request = quorum_messages.DescribeQuorumRequest(topics=topics_of(quorum_messages.DescribeQuorumPartition()))
         response = await self._at_leader(
             request,
             quorum_messages.DescribeQuorumResponse,
@@ -155,7 +139,7 @@ class QuorumClient:
         quorum, found = await self.describe(), await self.find()
         voters = [each.replica_id for each in quorum.current_voters if each.replica_id in found.controllers]
         responses = await asyncio.gather(
-            *(self._send(found.controllers[each], _api_versions(), ApiVersionsResponse, READ_S) for each in voters)
+            *(self._send(found.controllers[each], API_VERSIONS, ApiVersionsResponse, READ_S) for each in voters)
         )
         priorities = {
             voter: priority_of(each.supported_features)
@@ -205,8 +189,8 @@ class QuorumClient:
         part = quorum_messages.FetchPartition(
             current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch
         )
-        topic = quorum_messages.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        request = quorum_messages.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=(topic,))
+        topics = topics_of(part)
+        request = quorum_messages.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=topics)
         response = await self._read(found, request, quorum_messages.FetchResponse)
         answer = response.responses[0].partitions[0] if response.responses else None
         code = response.error_code or (answer.error_code if answer is not None else 0)
@@ -226,9 +210,8 @@ class QuorumClient:
                 snapshot_id=quorum_messages.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
                 position=position,
             )
-            topic = quorum_messages.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
             request = quorum_messages.FetchSnapshotRequest(
-                cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=(topic,)
+                cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=topics_of(part)
             )
             response = await self._read(found, request, quorum_messages.FetchSnapshotResponse)
             answer = response.topics[0].partitions[0] if response.topics else None
@@ -256,7 +239,7 @@ class QuorumClient:
             timeout_ms=int(CHANGE_S * 1000),
             voter_id=voter.id,
             voter_directory_id=voter.directory,
-            listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
+            listeners=voter.listeners,
         )
         await self._change(request, quorum_messages.AddRaftVoterResponse, votes=True)
 
@@ -316,7 +299,7 @@ class QuorumClient:
         """The names of the features that the leader supports; empty if it does not respond. Without `leader` it is
         looked up, which may raise QuorumError."""
         leader = leader or (await self.find()).leader
-        versions = None if leader is None else await self._send(leader, _api_versions(), ApiVersionsResponse, READ_S)
+        versions = None if leader is None else await self._send(leader, API_VERSIONS, ApiVersionsResponse, READ_S)
         return () if versions is None else tuple(each.name for each in versions.supported_features)
 
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
@@ -353,10 +336,6 @@ class QuorumClient:
         response = await self._peers.send(address, PURPOSE, request, within_s)
         assert response is None or isinstance(response, kind), "the codec returns the response of the API"
         return response
-
-
-def _api_versions() -> ApiVersionsRequest:
-    return ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
 
 
 def _error_text(code: int, message: str | None) -> str:

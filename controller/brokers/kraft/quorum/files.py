@@ -24,7 +24,7 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -34,19 +34,12 @@ from controller.brokers.kraft.quorum.folder import (
     QUORUM_STATE,
     read_quorum_state,
     refuse_the_last_epoch,
-    sync_folder,
     write_quorum_state,
 )
-from controller.brokers.kraft.quorum.raft.log import (
-    Diverging,
-    EpochEnd,
-    NeedsSnapshot,
-    QuorumState,
-    SnapshotId,
-    Valid,
-)
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from controller.brokers.kraft.quorum.segment import Epochs, FilePart, Segment, in_order
 from controller.brokers.kraft.quorum.snapshot_files import SnapshotFiles
+from events.files import sync_folder
 
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
 SEGMENT_BYTES: Final = 1 << 30
@@ -67,15 +60,15 @@ class LogCorrupted(Exception):
     """Flushed batches are damaged. The message names the file and the position."""
 
 
-class QuorumFiles:
-    """A `raft.log.QuorumLog` in a folder, which documents its methods. All belong to one thread, except where they say
-    otherwise."""
+class QuorumFiles(SnapshotFiles):
+    """A `raft.log.QuorumLog` in a folder, which documents the methods without a docstring. All belong to one thread,
+    except where they say otherwise. Writing raises OSError."""
 
     def __init__(
         self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES
     ) -> None:
         """Open the log in a folder that this process has locked. Raises LogCorrupted, FolderError and OSError."""
-        self._partition = partition
+        super().__init__(partition)
         self._segment_bytes, self._retention_bytes = segment_bytes, retention_bytes
         self._syncing = threading.Lock()
         self._failed = False
@@ -84,7 +77,6 @@ class QuorumFiles:
             for path in partition.glob(pattern):
                 path.unlink()
         self._state = read_quorum_state(partition / QUORUM_STATE)
-        self._snapshots = SnapshotFiles(partition)
         self._epochs = Epochs()
         self._control: list[int] = []
         self._flushed_file = os.open(partition / _FLUSHED, os.O_RDWR | os.O_CREAT, 0o600)
@@ -141,27 +133,23 @@ class QuorumFiles:
             return self._epochs.last
         return self.snapshot.epoch if self.snapshot else 0
 
-    @property
-    def snapshot(self) -> SnapshotId | None:
-        return self._snapshots.known[-1] if self._snapshots.known else None
-
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         found = self._epochs.floor(epoch)
         if found is not None:
             return EpochEnd(*found)
         return EpochEnd(self.last_epoch, self.end) if epoch >= self.last_epoch else EpochEnd(epoch, self.start)
 
-    def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
+    def mismatch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
         if (self.start, offset, epoch) == (0, 0, 0):
-            return Valid()
+            return None
         if self.start > 0:
             # Kafka also sends a snapshot if the epoch is older than its oldest snapshot's and the log has the offset.
-            before = next((each.epoch for each in self._snapshots.known if each.end_offset == self.start), None)
+            before = next((each.epoch for each in self._snapshots if each.end_offset == self.start), None)
             is_old = epoch < (self._epochs.first if before is None else before)
             if offset < self.start or is_old or (offset == self.start and epoch != before):
-                return NeedsSnapshot(self._snapshots.known[-1])
+                return self._snapshots[-1]
         found = self.end_of_epoch(epoch)
-        return Valid() if found.epoch == epoch and offset <= found.offset else Diverging(found.epoch, found.offset)
+        return None if found.epoch == epoch and offset <= found.offset else found
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         if not self.start <= offset < self.end:
@@ -190,16 +178,11 @@ class QuorumFiles:
     # --- writing
 
     def remember(self, state: QuorumState) -> None:
-        """Store the quorum state durably. Raises OSError, and then the previous state remains."""
         if state != self._state:
             write_quorum_state(self._partition / QUORUM_STATE, state)
             self._state = state
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
-        """Append batches; they are durable after `flush`.
-
-        Raises BrokenBatch unless `data` is whole, valid batches that continue the log, and OSError if the disk fails.
-        Both leave the log unchanged."""
         where = f"the append at offset {self.end}"
         heads = list(in_order(scan_batches(data, where), where, self.end, self.last_epoch))
         batches = tuple(decode_batches(data, where))
@@ -218,8 +201,6 @@ class QuorumFiles:
         return batches
 
     def flush(self) -> int:
-        """Make appended batches durable; returns the new `durable_end`. Blocks; may run in a thread, concurrently with
-        `append` and `read`. Raises OSError; the log then rejects writes until `truncate`."""
         with self._syncing:
             self._refuse_after_failure()
             segment = self._segments[-1]
@@ -231,8 +212,6 @@ class QuorumFiles:
             return end
 
     def truncate(self, offset: int) -> int:
-        """Durably remove all batches that reach beyond `offset`; returns the new end. Callers must not truncate below
-        the high watermark. Raises OSError."""
         assert self.start <= offset, f"truncated to {offset}, below the log's start {self.start}"
         with self._syncing:
             self._failed = True  # until the truncation is complete
@@ -249,7 +228,7 @@ class QuorumFiles:
 
     def close(self) -> None:
         """Close the files; unflushed batches may be lost."""
-        self._snapshots.drop()
+        self._drop_download()
         with self._syncing:
             for segment in self._segments:
                 segment.close()
@@ -257,31 +236,12 @@ class QuorumFiles:
 
     # --- snapshots
 
-    def snapshot_control_batches(self) -> Sequence[RecordBatch]:
-        return self._snapshots.control_batches(self.snapshot) if self.snapshot else ()
-
-    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        return self._snapshots.read(snapshot, position, max_bytes)
-
-    def begin_snapshot(self, snapshot: SnapshotId) -> None:
-        self._snapshots.begin(snapshot)
-
-    def append_snapshot(self, data: bytes) -> None:
-        self._snapshots.append(data)
-
     def finish_snapshot(self) -> None:
-        snapshot = self._snapshots.finish()
+        snapshot = self._finish_download()
         with self._syncing:
             self._replace_log(snapshot.end_offset)
             self._record_flushed(snapshot.end_offset)
         self._clean()
-
-    def newest_snapshot(self) -> Sequence[FilePart]:
-        """The file of the newest snapshot; empty if there is none."""
-        if self.snapshot is None:
-            return ()
-        path = self._snapshots.path(self.snapshot)
-        return (FilePart(path, 0, path.stat().st_size),)
 
     def since_snapshot(self, end: int) -> Sequence[FilePart]:
         """The parts of files with the batches from the newest snapshot's end up to `end`. They remain until the log
@@ -297,15 +257,9 @@ class QuorumFiles:
             if each.end > start and each.base < end
         )
 
-    def write_snapshot(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
-        """Write a snapshot file; `keep_snapshot` puts it into use. May run in a thread, concurrently with everything
-        else. Raises BrokenBatch, OSError and errors of `data`, and then leaves no file."""
-        self._snapshots.write(snapshot, data)
-
     def keep_snapshot(self, snapshot: SnapshotId) -> bool:
-        """Make a written snapshot the newest, and apply retention. If a newer one was fetched meanwhile, deletes it and
-        returns False. Raises OSError."""
-        if not self._snapshots.keep(snapshot):
+        """As in `SnapshotFiles`, and apply retention."""
+        if not super().keep_snapshot(snapshot):
             return False
         assert snapshot.end_offset <= self.durable_end, "a snapshot has committed records only"
         if self._segments[-1].size and self._segments[-1].size >= self._retention_bytes // _PARTS:
@@ -322,18 +276,16 @@ class QuorumFiles:
             self._segments.pop().remove()
             sync_folder(self._partition)
         self._epochs, self._control = Epochs(), []
-        if self.snapshot:
-            self._snapshots.remove(self._snapshots.known[:-1])
+        self._retain_snapshots(1)
         self._segments.append(Segment(self._partition, start, new=True))
         sync_folder(self._partition)
 
     def _clean(self) -> None:
-        known = self._snapshots.known
-        self._snapshots.remove(known[:-SNAPSHOTS_RETAINED])
-        known = self._snapshots.known
+        self._retain_snapshots(SNAPSHOTS_RETAINED)
+        known = self._snapshots
         deletable_below = known[0].end_offset if len(known) >= SNAPSHOTS_RETAINED else 0
         surplus = sum(each.size for each in self._segments) - self._retention_bytes
-        surplus += sum(self._snapshots.path(each).stat().st_size for each in known)
+        surplus += sum(self._path(each).stat().st_size for each in known)
         while surplus > 0 and len(self._segments) > 1 and self._segments[0].end <= deletable_below:
             surplus -= self._segments[0].size
             self._segments.pop(0).remove()

@@ -149,15 +149,6 @@ def replace_file(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def sync_folder(path: Path) -> None:
-    """Make new, renamed and deleted names in a folder durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 _INT32_MAX: Final = 2**31 - 1
 _Epoch = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
 _NodeId = Annotated[int, msgspec.Meta(ge=NOBODY, le=_INT32_MAX)]

@@ -19,16 +19,15 @@ from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.features import priority_of
 from controller.brokers.kraft.log.batches import Pair
 from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.peers import Peers
+from controller.brokers.kraft.quorum.peers import API_VERSIONS, Peers
 from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import PRE_VOTE_SINCE, NotLeader, Options, Role
 from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumLog
 from controller.brokers.kraft.quorum.raft.replica import is_full
 from controller.kafka.messages import ApiKey, Message
-from controller.kafka.messages.cluster import ApiVersionsRequest, SupportedFeatureKey
+from controller.kafka.messages.cluster import SupportedFeatureKey
 from controller.kafka.messages.quorum import VoteRequest
-from controller.release import RELEASE
 from projections.text.moments import iso
 from projections.views.overviews import QuorumView, VoterView
 
@@ -279,8 +278,7 @@ class QuorumNode:
             self._start_task(self._connect(core.address_of(voter), out.VOTE, VERSIONS_S))
 
     async def _connect(self, address: Address, purpose: str, timeout_s: float) -> None:
-        request = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
-        await self._peers.send(address, purpose, request, timeout_s)
+        await self._peers.send(address, purpose, API_VERSIONS, timeout_s)
 
     def _peer_reported(
         self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]

@@ -27,6 +27,7 @@ RESPONSE_BYTES_MAX: Final = 64 << 20
 CONNECTIONS_MAX: Final = 64
 """The least recently used connection is closed first. Voters are few, but over years they change."""
 _API_VERSIONS_VERSION: Final = 3
+API_VERSIONS: Final = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
 OnVersions = Callable[[Address, Mapping[int, int], tuple[SupportedFeatureKey, ...]], None]
 _API_OF: Final[Mapping[type[Message], Api]] = {api.request: api for api in APIS.values()}
 
@@ -48,7 +49,8 @@ class Peers:
         self._on_versions = on_versions
         self._on_failure = on_failure
         self._connections: dict[tuple[Address, str], _Connection] = {}
-        self._failing: set[Address] = set()
+        self.failing: dict[Address, str] = {}
+        """Why each peer that fails began to."""
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
         """Send a request in the newest common version; returns its response, None if there is none in time."""
@@ -67,8 +69,8 @@ class Peers:
         except (ClusterUnreachable, NotAuthenticated, BadCredentials) as error:
             self._failure(address, str(error))
             return None
-        if address in self._failing:
-            self._failing.remove(address)
+        if address in self.failing:
+            del self.failing[address]
             self._on_failure(address, None)
         return response
 
@@ -79,11 +81,11 @@ class Peers:
 
     def _end(self, key: tuple[Address, str]) -> None:
         self._connections.pop(key).end()
-        self._failing.discard(key[0])
+        self.failing.pop(key[0], None)
 
     def _failure(self, address: Address, reason: str) -> None:
-        if address not in self._failing:
-            self._failing.add(address)
+        if address not in self.failing:
+            self.failing[address] = reason
             self._on_failure(address, reason)
 
 
@@ -143,9 +145,8 @@ class _Connection:
     async def _open(self) -> BrokerConnection:
         connection = await BrokerConnection.open(self._address, self._security, RESPONSE_BYTES_MAX)
         try:
-            request = ApiVersionsRequest(client_software_name="topicwright", client_software_version=RELEASE)
             key, version = ApiKey.API_VERSIONS, _API_VERSIONS_VERSION
-            response = await connection.call(key, version, request, ApiVersionsResponse)
+            response = await connection.call(key, version, API_VERSIONS, ApiVersionsResponse)
             self._versions = {
                 each.api_key: newest for each in response.api_keys if (newest := _newest(each)) is not None
             }

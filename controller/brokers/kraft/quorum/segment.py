@@ -95,9 +95,9 @@ class Segment:
         """Whole batches from the one with `offset`, up to `max_bytes` but at least one."""
         position = self.position(offset)
         data = os.pread(self._file, min(max(max_bytes, INDEX_BYTES), self.size - position), position)
-        whole = _whole_bytes(data, max_bytes)
+        whole = whole_batches(data[: max(max_bytes, 0)])
         if whole:
-            return data[:whole]
+            return whole
         first = LENGTH_END + int.from_bytes(data[_OFFSET_BYTES:LENGTH_END], "big")
         return os.pread(self._file, first, position)
 
@@ -155,49 +155,44 @@ class Epochs:
     """At which offset each epoch of the log began (Kafka's `LeaderEpochFileCache`)."""
 
     def __init__(self) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._begun: list[tuple[int, int]] = []  # epoch, and offset of its first batch
 
     @property
     def last(self) -> int | None:
         """The newest epoch; None if the log is empty."""
-        return self._epochs[-1] if self._epochs else None
+        return self._begun[-1][0] if self._begun else None
 
     @property
     def first(self) -> int:
         """The oldest epoch of a log that is not empty."""
-        return self._epochs[0]
+        return self._begun[0][0]
 
     def add(self, epoch: int, offset: int) -> None:
         """A batch of `epoch` begins at `offset`."""
-        if not self._epochs or epoch > self._epochs[-1]:
-            self._epochs.append(epoch)
-            self._starts.append(offset)
+        if not self._begun or epoch > self._begun[-1][0]:
+            self._begun.append((epoch, offset))
 
     def start_of(self, epoch: int) -> int | None:
         """The offset of the first batch of an epoch; None if the log has none."""
-        at = bisect_left(self._epochs, epoch)
-        return self._starts[at] if at < len(self._epochs) and self._epochs[at] == epoch else None
+        return dict(self._begun).get(epoch)
 
     def floor(self, epoch: int) -> tuple[int, int] | None:
         """The newest epoch up to `epoch`, and the start of the next one; None if there is no newer epoch. For an epoch
         before the first: `epoch` itself and the start of the first."""
-        above = bisect_right(self._epochs, epoch)
-        if above == len(self._epochs):
+        above = bisect_left(self._begun, (epoch + 1, 0))
+        if above == len(self._begun):
             return None
-        return self._epochs[above - 1] if above else epoch, self._starts[above]
+        return self._begun[above - 1][0] if above else epoch, self._begun[above][1]
 
     def truncate(self, end: int) -> None:
         """The log now ends at `end`."""
-        count = bisect_left(self._starts, end)
-        del self._epochs[count:], self._starts[count:]
+        self._begun = [each for each in self._begun if each[1] < end]
 
     def begin(self, start: int) -> None:
         """The log now begins at `start`."""
-        gone = max(bisect_right(self._starts, start) - 1, 0)
-        del self._epochs[:gone], self._starts[:gone]
-        if self._starts:
-            self._starts[0] = max(self._starts[0], start)
+        later = [each for each in self._begun if each[1] > start]
+        current = self._begun[: len(self._begun) - len(later)][-1:]
+        self._begun = [*((epoch, start) for epoch, _ in current), *later]
 
 
 def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) -> Iterator[BatchHead]:
@@ -211,14 +206,3 @@ def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) ->
             )
         offset, epoch = head.last_offset + 1, head.epoch
         yield head
-
-
-def _whole_bytes(data: bytes, limit: int) -> int:
-    """The end of the last whole batch in `data`, within `limit` bytes."""
-    at = 0
-    while len(data) - at >= LENGTH_END:
-        end = at + LENGTH_END + int.from_bytes(data[at + _OFFSET_BYTES : at + LENGTH_END], "big")
-        if end > min(len(data), limit):
-            break
-        at = end
-    return at

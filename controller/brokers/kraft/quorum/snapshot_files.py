@@ -23,9 +23,9 @@ from controller.brokers.kraft.log.batches import (
     decode_batches,
     scan_batches,
 )
-from controller.brokers.kraft.quorum.folder import sync_folder
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.quorum.segment import in_order
+from controller.brokers.kraft.quorum.segment import FilePart, in_order
+from events.files import sync_folder
 
 CHECKPOINT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _PART: Final = ".part"
@@ -33,52 +33,51 @@ _MADE: Final = ".made"
 
 
 class SnapshotFiles:
-    """The snapshot files in a partition's folder."""
+    """The snapshot files in a partition's folder; their part of a `raft.log.QuorumLog`, which documents the methods
+    without a docstring. All may raise OSError."""
 
     def __init__(self, partition: Path) -> None:
-        """Raises OSError."""
         self._partition = partition
         for leftover in partition.glob("*.checkpoint.*"):
             leftover.unlink()
         found = (CHECKPOINT.fullmatch(each.name) for each in partition.iterdir())
-        self._known = sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+        self._snapshots = sorted(SnapshotId(int(match[1]), int(match[2])) for match in found if match)
+        """All, the newest last."""
         self._download: tuple[SnapshotId, BinaryIO] | None = None
 
     @property
-    def known(self) -> Sequence[SnapshotId]:
-        """All snapshots, the newest last."""
-        return self._known
+    def snapshot(self) -> SnapshotId | None:
+        return self._snapshots[-1] if self._snapshots else None
 
-    def path(self, snapshot: SnapshotId) -> Path:
-        return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
+    def snapshot_control_batches(self) -> Sequence[RecordBatch]:
+        return _control_batches(self._path(self.snapshot)) if self.snapshot else ()
 
-    def read(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
-        """A snapshot's size, and up to `max_bytes` of it from byte `position`, empty beyond its end; None if it does
-        not exist. Raises OSError."""
-        if snapshot not in self._known:
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+        if snapshot not in self._snapshots:
             return None
-        with self.path(snapshot).open("rb") as file:
+        with self._path(snapshot).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if not 0 <= position < size or max_bytes <= 0:  # an invalid request, which is no failure of the disk
                 return size, b""
             file.seek(position)
             return size, file.read(max_bytes)
 
-    def control_batches(self, snapshot: SnapshotId) -> Sequence[RecordBatch]:
-        """The control batches of a snapshot. Raises BrokenBatch and OSError."""
-        return _control_batches(self.path(snapshot))
+    def newest_snapshot(self) -> Sequence[FilePart]:
+        """The file of the newest snapshot; empty if there is none."""
+        if self.snapshot is None:
+            return ()
+        path = self._path(self.snapshot)
+        return (FilePart(path, 0, path.stat().st_size),)
 
-    def begin(self, snapshot: SnapshotId) -> None:
-        """Begin a download; drops an unfinished one. Raises OSError."""
-        self.drop()
+    def begin_snapshot(self, snapshot: SnapshotId) -> None:
+        self._drop_download()
         self._download = snapshot, _new_file(self._unfinished(snapshot, _PART))
 
-    def append(self, data: bytes) -> None:
-        """Append the next bytes of the download. Raises OSError."""
+    def append_snapshot(self, data: bytes) -> None:
         assert self._download is not None, "a snapshot was begun"
         self._download[1].write(data)
 
-    def finish(self) -> SnapshotId:
+    def _finish_download(self) -> SnapshotId:
         """Validate the download and rename it, durably. Raises BrokenBatch and OSError, and then drops it."""
         assert self._download is not None, "a snapshot was begun"
         snapshot, file = self._download
@@ -88,15 +87,14 @@ class SnapshotFiles:
             os.fsync(file.fileno())
             _control_batches(part)
         except BaseException:
-            self.drop()
+            self._drop_download()
             raise
         file.close()
         self._download = None
         self._name(part, snapshot)
         return snapshot
 
-    def drop(self) -> None:
-        """Drop an unfinished download."""
+    def _drop_download(self) -> None:
         if self._download is not None:
             snapshot, file = self._download
             self._download = None
@@ -105,9 +103,9 @@ class SnapshotFiles:
             finally:
                 self._unfinished(snapshot, _PART).unlink(missing_ok=True)
 
-    def write(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
-        """Write a snapshot, durably; `keep` puts it into use. May run in a thread. Raises BrokenBatch, OSError and
-        errors of `data`, and then leaves no file."""
+    def write_snapshot(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
+        """Write a snapshot, durably; `keep_snapshot` puts it into use. May run in a thread, concurrently with all
+        else. Raises BrokenBatch, OSError and errors of `data`, and then leaves no file."""
         made = self._unfinished(snapshot, _MADE)
         try:
             with _new_file(made) as file:
@@ -119,29 +117,32 @@ class SnapshotFiles:
             made.unlink(missing_ok=True)
             raise
 
-    def keep(self, snapshot: SnapshotId) -> bool:
-        """Put a written snapshot into use. Returns False, and deletes it, if there is a newer one. Raises OSError."""
+    def keep_snapshot(self, snapshot: SnapshotId) -> bool:
+        """Make a written snapshot the newest. If a newer one was fetched meanwhile, deletes it and returns False."""
         made = self._unfinished(snapshot, _MADE)
-        if self._known and snapshot <= self._known[-1]:
+        if self._snapshots and snapshot <= self._snapshots[-1]:
             made.unlink()
             return False
         self._name(made, snapshot)
         return True
 
-    def remove(self, snapshots: Iterable[SnapshotId]) -> None:
-        """Delete snapshots. Raises OSError."""
-        for snapshot in tuple(snapshots):
-            self.path(snapshot).unlink(missing_ok=True)
-            self._known.remove(snapshot)
+    def _retain_snapshots(self, count: int) -> None:
+        """Delete all but the newest."""
+        while len(self._snapshots) > count:
+            self._path(self._snapshots[0]).unlink(missing_ok=True)
+            del self._snapshots[0]
+
+    def _path(self, snapshot: SnapshotId) -> Path:
+        return self._partition / f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}.checkpoint"
 
     def _unfinished(self, snapshot: SnapshotId, suffix: str) -> Path:
-        path = self.path(snapshot)
+        path = self._path(snapshot)
         return path.with_name(path.name + suffix)
 
     def _name(self, unfinished: Path, snapshot: SnapshotId) -> None:
-        unfinished.rename(self.path(snapshot))
+        unfinished.rename(self._path(snapshot))
         sync_folder(self._partition)
-        self._known = sorted({*self._known, snapshot})
+        self._snapshots = sorted({*self._snapshots, snapshot})
 
 
 def _new_file(path: Path) -> BinaryIO:

@@ -1,4 +1,4 @@
-"""Logs of a voter to test with: batches, snapshots, and a model of the log that is nothing but a list."""
+"""Logs of a voter to test with: batches and snapshots."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from controller.brokers.kraft.log.batches import (
     CONTROLLER_LISTENER,
     Pair,
-    RecordBatch,
-    decode_batches,
     encode_batch,
     snapshot_footer,
     snapshot_header,
@@ -18,13 +16,13 @@ from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.voters import (
-    Listener,
     Voter,
     VoterSet,
     kraft_version_record,
     leader_change_record,
     voters_record,
 )
+from controller.kafka.messages.message import Listener
 from controller.machine.state import QuorumLeader
 
 QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
@@ -32,7 +30,7 @@ QUORUM = QuorumLeader(3, 3000, 1, "127.0.0.1", 9093, b"d" * 16)
 
 def epoch_begun(quorum: QuorumLeader) -> list[Pair]:
     """The control records with which a leader that is the only voter begins its epoch."""
-    place = Listener(CONTROLLER_LISTENER, quorum.host, quorum.port)
+    place = Listener(name=CONTROLLER_LISTENER, host=quorum.host, port=quorum.port)
     voters = VoterSet.of([Voter(quorum.node_id, quorum.directory_id, (place,))])
     pairs = [leader_change_record(quorum.node_id, voters, [quorum.node_id])]
     if quorum.kraft_version:
@@ -68,41 +66,3 @@ def kept(log: QuorumFiles, wanted: SnapshotId, data: Iterable[bytes]) -> None:
     """Write a snapshot of what is in the log, and keep it."""
     log.write_snapshot(wanted, data)
     assert log.keep_snapshot(wanted)
-
-
-class Model:
-    """What `QuorumFiles` should be: batches in a list."""
-
-    def __init__(self) -> None:
-        self.batches: list[RecordBatch] = []
-        self.durable = 0
-
-    @property
-    def end(self) -> int:
-        """The offset after the last record."""
-        return self.batches[-1].last_offset + 1 if self.batches else 0
-
-    @property
-    def last_epoch(self) -> int:
-        """Of the last record."""
-        return self.batches[-1].leader_epoch if self.batches else 0
-
-    def append(self, data: bytes) -> None:
-        """Behind the others."""
-        self.batches += decode_batches(data)
-
-    def truncate(self, offset: int) -> None:
-        """Only what ends up to there stays."""
-        self.batches = [each for each in self.batches if each.last_offset < offset]
-        self.durable = min(self.durable, self.end)
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """As Kafka says it."""
-        if epoch >= self.last_epoch:
-            return self.last_epoch, self.end
-        below = [each for each in self.batches if each.leader_epoch <= epoch]
-        return (below[-1].leader_epoch, below[-1].last_offset + 1) if below else (epoch, 0)
-
-    def read(self, offset: int) -> bytes:
-        """All from the batch that holds `offset`."""
-        return b"".join(each.data for each in self.batches if each.last_offset >= offset)

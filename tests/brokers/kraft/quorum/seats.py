@@ -14,9 +14,10 @@ from controller.brokers.kraft.catch_up import EventPages
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.kraft.quorum.raft.effects import Options, Role
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ZERO_UUID, ApiKey, Message
+from controller.kafka.messages.message import Listener
 from controller.kafka.server.server import KafkaServer
 from tests.brokers.kraft.quorum.logs import opened
 from tests.kafka.server.listener import table, until
@@ -39,7 +40,7 @@ class Seat:
     def __init__(self, node_id: int, folder: Path) -> None:
         self.id, self.folder = node_id, folder
         self.node: QuorumNode | None = None
-        self.log: QuorumFiles | None = None
+        self.log: QuorumFiles
         self.pages: Callable[[Any], Awaitable[Message]] | None = None
         """What responds to those who missed events."""
         self.server = KafkaServer("127.0.0.1", 0, table(dict.fromkeys(SERVED, self._handle)))
@@ -52,8 +53,15 @@ class Seat:
         return await self.node.request(request)
 
     @property
+    def running(self) -> QuorumNode:
+        assert self.node is not None, "it runs"
+        return self.node
+
+    @property
     def voter(self) -> Voter:
-        return Voter(self.id, bytes([self.id]) * 16, (Listener("CONTROLLER", "127.0.0.1", self.server.port),))
+        return Voter(
+            self.id, bytes([self.id]) * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=self.server.port),)
+        )
 
     def boot(self, seats: list[Seat]) -> None:
         self.log = opened(self.folder)
@@ -72,7 +80,7 @@ class Seat:
 
     async def stop(self) -> None:
         node, self.node = self.node, None
-        if node is not None and self.log is not None:
+        if node is not None:
             await node.stop()
             self.log.close()
 

@@ -23,19 +23,14 @@ from controller.brokers.kraft.quorum.raft.role import (
     ToUnattached,
     discovered,
     start_election,
+    topics_of,
 )
 from controller.kafka.messages import quorum as quorum_messages
-from controller.kafka.messages.quorum import (
-    BeginQuorumEpochRequest,
-    EndEpochPartition,
-    EndEpochTopic,
-    EndQuorumEpochRequest,
-    FetchSnapshotRequest,
-)
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.worlds import (
     OTHER_DISK,
     answer,
+    end_request,
     following,
     leader_of,
     others,
@@ -112,18 +107,12 @@ def test_a_voter_with_a_different_history_gets_no_vote(pre_vote: bool) -> None:
         assert granted == (not distrusted)
 
 
-def resigned(leader: Replica, successors: tuple[int, ...]) -> EndQuorumEpochRequest:
-    part = EndEpochPartition(leader_id=leader.id, leader_epoch=quorum_of(leader).epoch, preferred_successors=successors)
-    topic = EndEpochTopic(topic_name="__cluster_metadata", partitions=(part,))
-    return EndQuorumEpochRequest(cluster_id=CLUSTER, topics=(topic,))
-
-
 def test_a_late_fetch_response_of_a_resigned_leader_does_not_extend_the_fetch_timeout() -> None:
     world = settled()
     leader, (follower, other) = leader_of(world), others(world)
     core = quorum_of(follower)
     said = answer(leader, fetch_request(core, max_wait_ms=0))
-    answer(follower, resigned(leader, (other.id, follower.id)))
+    answer(follower, end_request(leader.id, core.epoch, other.id, follower.id))
     leader.kill(power=True)
     other.kill(power=True)
     following(follower).replied(follower.now(), FETCH, said)
@@ -138,7 +127,7 @@ def test_the_preferred_successor_becomes_candidate_when_its_log_is_durable(monke
     core = quorum_of(follower)
     with monkeypatch.context() as flushing:
         flushing.setattr(Consensus, "is_durable", False)
-        answer(follower, resigned(leader, (follower.id, other.id)))
+        answer(follower, end_request(leader.id, core.epoch, follower.id, other.id))
         assert core.role is Role.FOLLOWER
     follower.does(lambda quorum: quorum.flushed(follower.now()))
     assert quorum_of(follower).role is Role.CANDIDATE
@@ -163,10 +152,8 @@ def test_no_pre_vote_is_held_if_a_peer_does_not_support_it() -> None:
 def test_an_invalid_vote_request_is_rejected(changes: dict[str, Any], code: ErrorCode) -> None:
     world = settled()
     fields = {"replica_epoch": 50, "replica_id": 2, "last_offset": 9, "last_offset_epoch": 1, **changes}
-    topic = quorum_messages.VoteTopic(
-        topic_name="__cluster_metadata", partitions=(quorum_messages.VotePartition(**fields),)
-    )
-    response = answer(others(world)[0], quorum_messages.VoteRequest(cluster_id=CLUSTER, topics=(topic,)))
+    request = quorum_messages.VoteRequest(topics=topics_of(quorum_messages.VotePartition(**fields)))
+    response = answer(others(world)[0], request)
     assert response.topics[0].partitions[0].error_code == code
 
 
@@ -174,10 +161,10 @@ def test_an_invalid_vote_request_is_rejected(changes: dict[str, Any], code: Erro
     "kind",
     [
         quorum_messages.VoteRequest,
-        BeginQuorumEpochRequest,
-        EndQuorumEpochRequest,
+        quorum_messages.BeginQuorumEpochRequest,
+        quorum_messages.EndQuorumEpochRequest,
         quorum_messages.FetchRequest,
-        FetchSnapshotRequest,
+        quorum_messages.FetchSnapshotRequest,
     ],
 )
 def test_requests_of_other_clusters_and_partitions_are_rejected(kind: type[Any]) -> None:

@@ -11,13 +11,11 @@ from controller.brokers.kraft.quorum.folder import PARTITION, QUORUM_STATE, Fold
 from controller.brokers.kraft.quorum.raft.effects import Role
 from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, QuorumState
 from controller.brokers.kraft.quorum.raft.replica import LeaderAndEpoch
-from controller.brokers.kraft.quorum.raft.role import ToUnattached, discovered
+from controller.brokers.kraft.quorum.raft.role import ToUnattached, discovered, topics_of
 from controller.kafka.messages import quorum as quorum_messages
-from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
 from tests.brokers.kraft.quorum.logs import opened, some
-from tests.brokers.kraft.quorum.worlds import answer, leader_of, others, quorum_of, settled
-from tests.simulation.quorum.world import CLUSTER
+from tests.brokers.kraft.quorum.worlds import answer, begin_request, end_request, leader_of, others, quorum_of, settled
 
 STRANGER = 66
 REQUESTS = ("vote", "pre-vote", "begin", "end")
@@ -25,33 +23,18 @@ REQUESTS = ("vote", "pre-vote", "begin", "end")
 
 def request_of(kind: str, sender_id: int, epoch: int) -> Any:
     """A request of a kind, in an epoch, of a candidate or a leader."""
-    topic, listener = "__cluster_metadata", "CONTROLLER"
     if kind == "begin":
-        of = quorum_messages.BeginEpochPartition(leader_id=sender_id, leader_epoch=epoch)
-        topics = (quorum_messages.BeginEpochTopic(topic_name=topic, partitions=(of,)),)
-        return quorum_messages.BeginQuorumEpochRequest(
-            cluster_id=CLUSTER,
-            topics=topics,
-            leader_endpoints=(Listener(name=listener, host="node", port=sender_id),),
-        )
+        return begin_request(sender_id, epoch)
     if kind == "end":
-        part = quorum_messages.EndEpochPartition(leader_id=sender_id, leader_epoch=epoch)
-        ends = (quorum_messages.EndEpochTopic(topic_name=topic, partitions=(part,)),)
-        return quorum_messages.EndQuorumEpochRequest(
-            cluster_id=CLUSTER,
-            topics=ends,
-            leader_endpoints=(Listener(name=listener, host="node", port=sender_id),),
-        )
-    vote = quorum_messages.VotePartition(
+        return end_request(sender_id, epoch)
+    part = quorum_messages.VotePartition(
         replica_epoch=epoch,
         replica_id=sender_id,
         last_offset_epoch=epoch - 1,
         last_offset=1 << 40,
         pre_vote=kind == "pre-vote",
     )
-    return quorum_messages.VoteRequest(
-        cluster_id=CLUSTER, topics=(quorum_messages.VoteTopic(topic_name=topic, partitions=(vote,)),)
-    )
+    return quorum_messages.VoteRequest(topics=topics_of(part))
 
 
 def code_of(response: Any) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batches
@@ -13,29 +11,15 @@ from controller.brokers.kraft.quorum.raft.log import SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import REPLICAS_MAX, Progress
 from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
-from tests.brokers.kraft.quorum.worlds import (
-    answer,
-    following,
-    leader_of,
-    others,
-    quorum_of,
-    sent,
-    settled,
-)
-from tests.simulation.quorum.world import CLUSTER, FETCH_TIMEOUT_S, World
+from tests.brokers.kraft.quorum.worlds import answer, following, leader_of, others, quorum_of, sent, settled
+from tests.simulation.quorum.world import FETCH_TIMEOUT_S, World
+from tests.support.metadata_files import fetch_of, partition_of
 
 
-def fetched(world: World, **changes: Any) -> quorum_messages.FetchPartitionData:
+def fetched(world: World, offset: int = 0, last_epoch: int = 0) -> quorum_messages.FetchPartitionData:
     """The leader's response to a fetch without a replica id that does not wait."""
     leader = leader_of(world)
-    fields = {"current_leader_epoch": quorum_of(leader).epoch, "fetch_offset": 0, "last_fetched_epoch": 0, **changes}
-    topic = quorum_messages.FetchTopic(
-        topic_id=METADATA_TOPIC_ID, partitions=(quorum_messages.FetchPartition(**fields),)
-    )
-    part: quorum_messages.FetchPartitionData = (
-        answer(leader, quorum_messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,))).responses[0].partitions[0]
-    )
-    return part
+    return partition_of(answer(leader, fetch_of(offset, quorum_of(leader).epoch, last_epoch, replica=-1)))
 
 
 def test_a_fetch_response_has_records_high_watermark_and_leader() -> None:
@@ -56,18 +40,9 @@ def test_an_observer_gets_committed_records_and_a_voter_all() -> None:
     last_epoch = leader.disk.last_epoch
 
     def ends(replica_id: int, directory: bytes, offset: int = 0) -> tuple[int, int]:
-        part = quorum_messages.FetchPartition(
-            current_leader_epoch=quorum_of(leader).epoch,
-            fetch_offset=offset,
-            last_fetched_epoch=last_epoch if offset else 0,
-            replica_directory_id=directory,
-        )
-        topic = quorum_messages.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        state = quorum_messages.ReplicaState(replica_id=replica_id)
-        response = answer(
-            leader, quorum_messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state)
-        )
-        shown = response.responses[0].partitions[0]
+        place = {"replica_directory_id": directory}
+        epoch, newest = quorum_of(leader).epoch, last_epoch if offset else 0
+        shown = partition_of(answer(leader, fetch_of(offset, epoch, newest, replica=replica_id, partition=place)))
         *_, last = [None, *decode_batches(shown.records or b"")]
         return (offset if last is None else last.last_offset + 1), shown.high_watermark
 
@@ -89,7 +64,7 @@ def test_observers_get_batches_without_metadata_with_the_next_batch_or_after_a_d
         assert core.high_watermark == core.log.end, "no voter waits for it"
 
     def seen() -> int:
-        part = fetched(world, fetch_offset=began, last_fetched_epoch=last_epoch)
+        part = fetched(world, began, last_epoch)
         return began + len(list(decode_batches(part.records or b"")))
 
     append(for_observers=False)
@@ -120,11 +95,8 @@ def test_many_observers_do_not_displace_voters() -> None:
     epoch = quorum_of(leader).epoch
     world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
     end, newest = leader.disk.end, leader.disk.last_epoch
-    part = quorum_messages.FetchPartition(current_leader_epoch=epoch, fetch_offset=end, last_fetched_epoch=newest)
-    topic = quorum_messages.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
     for number in range(100, 100 + 2 * REPLICAS_MAX):
-        state = quorum_messages.ReplicaState(replica_id=number)
-        answer(leader, quorum_messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,), replica_state=state))
+        answer(leader, fetch_of(end, epoch, newest, replica=number))
     world.run_until(world.now + 0.2)
     leader.append(b"x")
     world.run_until(world.now + 0.5)
@@ -136,10 +108,7 @@ def test_many_observers_do_not_displace_voters() -> None:
 @pytest.mark.parametrize(("topic_id", "index"), [(b"x" * 16, 0), (bytes(16), 0), (METADATA_TOPIC_ID, 1)])
 def test_a_fetch_of_another_partition_is_rejected(topic_id: bytes, index: int) -> None:
     leader = leader_of(settled())
-    part = quorum_messages.FetchPartition(partition=index, current_leader_epoch=quorum_of(leader).epoch, fetch_offset=0)
-    request = quorum_messages.FetchRequest(
-        cluster_id=CLUSTER, topics=(quorum_messages.FetchTopic(topic_id=topic_id, partitions=(part,)),)
-    )
+    request = fetch_of(0, quorum_of(leader).epoch, topic_id=topic_id, partition={"partition": index})
     assert answer(leader, request).error_code == ErrorCode.INVALID_REQUEST
 
 

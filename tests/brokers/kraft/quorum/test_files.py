@@ -1,4 +1,4 @@
-"""A voter's log in files: beside a model that is a list, through crashes at any byte, damage, and disks that fail."""
+"""A voter's log in files: next to the simulator's disk, through crashes at any byte, damage, and disks that fail."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches
 from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.log import Diverging, QuorumLog, Valid
-from tests.brokers.kraft.quorum.logs import Model, led, opened, some
+from controller.brokers.kraft.quorum.raft.log import QuorumLog
+from tests.brokers.kraft.quorum.logs import led, opened, some
+from tests.simulation.quorum.disk import Disk
 
 STEPS = st.lists(
     st.one_of(
@@ -39,14 +40,14 @@ STEPS = st.lists(
 @given(STEPS, st.sampled_from([100, 400, 1 << 20]))
 def test_the_log_behaves_like_a_list_of_batches(steps: list[tuple[str, int, int]], segment_bytes: int) -> None:
     with TemporaryDirectory() as folder:
-        log, model = opened(Path(folder), segment_bytes), Model()
+        log, model = opened(Path(folder), segment_bytes), Disk(b"", lambda *_: None)
         for step, number, more in steps:
             log = _step(Path(folder), segment_bytes, log, model, (step, number, more))
             _is_same(log, model)
         log.close()
 
 
-def _step(folder: Path, segment_bytes: int, log: QuorumFiles, model: Model, step: tuple[str, int, int]) -> QuorumFiles:
+def _step(folder: Path, segment_bytes: int, log: QuorumFiles, model: Disk, step: tuple[str, int, int]) -> QuorumFiles:
     name, number, more = step
     epoch = max(model.last_epoch, 1)
     match name:
@@ -56,31 +57,30 @@ def _step(folder: Path, segment_bytes: int, log: QuorumFiles, model: Model, step
             model.append(data)
         case "flush":
             assert log.flush() == model.end
-            model.durable = model.end
+            model.flush_to(model.end)
         case "truncate":
-            model.truncate(model.end * number // 100)
-            assert log.truncate(log.end * number // 100) == model.end
+            offset = model.end * number // 100
+            assert log.truncate(offset) == model.truncate(offset)
         case "reopen":
             log.close()
-            model.durable = model.end
+            model.flush_to(model.end)
             return opened(folder, segment_bytes)
     return log
 
 
-def _is_same(log: QuorumLog, model: Model) -> None:
+def _is_same(log: QuorumLog, model: Disk) -> None:
     assert (log.start, log.end, log.last_epoch) == (0, model.end, model.last_epoch)
-    assert model.durable <= log.durable_end <= model.end
-    assert list(log.batches()) == model.batches
-    assert list(log.control_batches()) == [each for each in model.batches if each.is_control]
+    assert model.durable_end <= log.durable_end <= model.end
+    assert list(log.batches()) == model.kept
+    assert list(log.control_batches()) == list(model.control_batches())
     for epoch in range(model.last_epoch + 2):
-        ends = model.end_of_epoch(epoch)
-        assert (log.end_of_epoch(epoch).epoch, log.end_of_epoch(epoch).offset) == ends, f"the end of epoch {epoch}"
-        for offset in {0, ends[1], ends[1] + 1}:
-            fits = (offset, epoch) == (0, 0) or (ends[0] == epoch and offset <= ends[1])
-            assert log.validate(offset, epoch) == (Valid() if fits else Diverging(*ends)), f"{offset} of {epoch}"
+        end = model.end_of_epoch(epoch)
+        assert log.end_of_epoch(epoch) == end, f"the end of epoch {epoch}"
+        for offset in {0, end.offset, end.offset + 1}:
+            assert log.mismatch(offset, epoch) == model.mismatch(offset, epoch), f"{offset} of {epoch}"
     for offset in range(0, model.end + 1, 3):
         for limit in (0, 150, 1 << 20):
-            read, wanted = log.read(offset, limit), model.read(offset)
+            read, wanted = log.read(offset, limit), model.read(offset, 1 << 30)
             assert wanted.startswith(read), f"other bytes from {offset}"
             assert bool(read) == bool(wanted), f"nothing from {offset}"
             assert len(read) <= limit or len(list(decode_batches(read))) == 1, f"too much from {offset}"

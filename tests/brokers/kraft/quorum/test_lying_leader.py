@@ -16,7 +16,6 @@ from controller.brokers.kraft.log.batches import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
     LEADER_CHANGE,
-    METADATA_TOPIC,
     Pair,
     control_record,
     decode_batches,
@@ -25,14 +24,18 @@ from controller.brokers.kraft.log.batches import (
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import CommittedLost, Options, Send, StartFlush, Warned
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, leader_change_record
+from controller.brokers.kraft.quorum.raft.role import topics_of
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from controller.kafka.messages import ZERO_UUID, Message, quorum
-from controller.kafka.messages.message import LeaderIdAndEpoch
-from controller.kafka.messages.message import Listener as ListenerMessage
+from controller.kafka.messages.message import LeaderIdAndEpoch, Listener
 from tests.brokers.kraft.quorum.logs import opened, snapshot, some
+from tests.brokers.kraft.quorum.worlds import begin_request, end_request
+from tests.support.metadata_files import fetch_of
 
 ME, LIAR, THIRD = 1, 2, 3
-VOTERS = tuple(Voter(each, ZERO_UUID, (Listener("CONTROLLER", "node", each),)) for each in (ME, LIAR, THIRD))
+VOTERS = tuple(
+    Voter(each, ZERO_UUID, (Listener(name="CONTROLLER", host="node", port=each),)) for each in (ME, LIAR, THIRD)
+)
 INT32, INT64 = (1 << 31) - 1, (1 << 63) - 1
 STEPS, SEEDS = 150, 12
 
@@ -99,10 +102,7 @@ class Follower:
 
     def begin(self) -> None:
         """The liar leads the next epoch."""
-        part = quorum.BeginEpochPartition(leader_id=LIAR, leader_epoch=self.core.epoch + 1)
-        topics = (quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),)
-        place = ListenerMessage(name="CONTROLLER", host="node", port=LIAR)
-        self.request(quorum.BeginQuorumEpochRequest(topics=topics, leader_endpoints=(place,)))
+        self.request(begin_request(LIAR, self.core.epoch + 1))
         assert self.core.leader_id == LIAR
 
     def reply(self, liar: Liar) -> None:
@@ -117,14 +117,11 @@ class Follower:
 
 
 def response_of(part: Any, epoch: int, leader_id: int = LIAR) -> Message:
+    leads = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+    topics = topics_of(msgspec.structs.replace(part, current_leader=leads))
     if isinstance(part, quorum.ResponsePartitionSnapshot):
-        leads = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
-        part = msgspec.structs.replace(part, current_leader=leads)
-        return quorum.FetchSnapshotResponse(
-            topics=(quorum.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),)
-        )
-    part = msgspec.structs.replace(part, current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch))
-    return quorum.FetchResponse(responses=(quorum.FetchableTopicResponse(topic=METADATA_TOPIC, partitions=(part,)),))
+        return quorum.FetchSnapshotResponse(topics=topics)
+    return quorum.FetchResponse(responses=topics)
 
 
 @pytest.fixture
@@ -218,9 +215,7 @@ class Liar:
             part = quorum.QuorumPartitionResult(
                 leader_id=self.number(LIAR), leader_epoch=epoch, vote_granted=chance < 0.3
             )
-            return quorum.VoteResponse(
-                topics=(quorum.QuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,)),)
-            )
+            return quorum.VoteResponse(topics=topics_of(part))
         if isinstance(sent, quorum.FetchSnapshotRequest):
             position = sent.topics[0].partitions[0].position
             data = self.mutated(snapshot(1)) if chance < 0.5 else snapshot(1)
@@ -257,26 +252,14 @@ class Liar:
         epoch, node_id = self.number(core.epoch + 1), self.number(LIAR)
         match self._random.randrange(4):
             case 0:
-                part = quorum.BeginEpochPartition(leader_id=node_id, leader_epoch=epoch)
-                topics = (quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),)
-                place = ListenerMessage(name="CONTROLLER", host="node", port=2)
-                return quorum.BeginQuorumEpochRequest(
-                    topics=topics, leader_endpoints=(place,) * self._random.randrange(2)
-                )
+                request = begin_request(node_id, epoch)
+                endpoints = request.leader_endpoints * self._random.randrange(2)
+                return msgspec.structs.replace(request, leader_endpoints=endpoints)
             case 1:
-                ended = quorum.EndEpochPartition(
-                    leader_id=node_id, leader_epoch=epoch, preferred_successors=(self.number(ME),) * 2
-                )
-                ends = (quorum.EndEpochTopic(topic_name=METADATA_TOPIC, partitions=(ended,)),)
-                return quorum.EndQuorumEpochRequest(topics=ends)
+                return end_request(node_id, epoch, *(self.number(ME),) * 2)
             case 2:
-                fetched = quorum.FetchPartition(
-                    current_leader_epoch=epoch,
-                    fetch_offset=self.number(core.log.end),
-                    last_fetched_epoch=self.number(1),
-                )
-                wanted = (quorum.FetchTopic(topic=METADATA_TOPIC, partitions=(fetched,)),)
-                return quorum.FetchRequest(replica_id=node_id, topics=wanted, max_bytes=self.number(100))
+                fetched = fetch_of(self.number(core.log.end), epoch, self.number(1), replica=node_id)
+                return msgspec.structs.replace(fetched, max_bytes=self.number(100))
             case _:
                 vote = quorum.VotePartition(
                     replica_epoch=epoch,
@@ -285,7 +268,7 @@ class Liar:
                     last_offset=self.number(core.log.end),
                     pre_vote=self._random.random() < 0.5,
                 )
-                return quorum.VoteRequest(topics=(quorum.VoteTopic(topic_name=METADATA_TOPIC, partitions=(vote,)),))
+                return quorum.VoteRequest(topics=topics_of(vote))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -13,12 +13,9 @@ import pytest
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.message import Listener
-from controller.kafka.messages.message import Listener as Moved
 from controller.kafka.messages.quorum import (
-    AddRaftVoterRequest,
     DescribeQuorumRequest,
     KRaftVersionFeature,
-    RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
 )
 from controller.machine.errors import ErrorCode
@@ -56,7 +53,7 @@ async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_pa
         last = await commit(seats, b"of the next leader")
         seat.boot(seats)
         await until(lambda: are_alike(seats, last + 1))
-        logs = {each.log.read(0, 1 << 20) for each in seats if each.log is not None}
+        logs = {each.log.read(0, 1 << 20) for each in seats}
         assert len(logs) == 1, "byte for byte"
 
 
@@ -85,9 +82,8 @@ async def test_a_leader_without_followers_commits_nothing(tmp_path: Path) -> Non
 
 async def test_one_voter_is_its_own_majority(tmp_path: Path) -> None:
     async with quorum(tmp_path, 1) as (seat,):
-        assert seat.node is not None
-        offset = seat.node.append([(None, b"x")])
-        await asyncio.wait_for(seat.node.committed(offset), PATIENCE_S)
+        offset = seat.running.append([(None, b"x")])
+        await asyncio.wait_for(seat.running.committed(offset), PATIENCE_S)
 
 
 async def test_kraft_version_is_raised(tmp_path: Path) -> None:
@@ -97,13 +93,12 @@ async def test_kraft_version_is_raised(tmp_path: Path) -> None:
         assert changes is not None
         await until(lambda: len(changes.changes._reported) == 2)
         leader.raise_kraft_version()
-        await until(lambda: all(each.node is not None and each.node.quorum.kraft_version == 1 for each in seats))
+        await until(lambda: all(each.running.quorum.kraft_version == 1 for each in seats))
 
 
 async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with quorum(tmp_path, 1) as (seat,):
-        node = seat.node
-        assert node is not None
+        node = seat.running
 
         def failing() -> int:
             raise OSError("the disk is gone")
@@ -118,26 +113,10 @@ async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pyte
             node.append([(None, b"y")])
 
 
-def add(replica: Replica, **changes: Any) -> AddRaftVoterRequest:
-    fields = {
-        "voter_id": replica.id,
-        "voter_directory_id": replica.disk.directory,
-        "listeners": (Listener(name="CONTROLLER", host="node", port=replica.id),),
-        **changes,
-    }
-    return AddRaftVoterRequest(cluster_id=CLUSTER, timeout_ms=1000, **fields)
-
-
-def remove(replica: Replica, directory: bytes | None = None) -> RemoveRaftVoterRequest:
-    directory = directory or replica.disk.directory
-    return RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=replica.id, voter_directory_id=directory)
-
-
 def outcome(world: World, request: Any) -> int:
     """The error code of the leader's response."""
     world.counts.clear()
-    leader = leader_of(world)
-    leader.does(lambda quorum: quorum.request(leader.now(), ("admin", world.steps), request))
+    leader_of(world).administer(request)
     world.run_until(world.now + 3)
     (code,) = [int(each.rpartition(" ")[2]) for each in world.counts if "VoterResponse" in each]
     return code
@@ -146,16 +125,16 @@ def outcome(world: World, request: Any) -> int:
 def test_invalid_voter_changes_are_rejected() -> None:
     world = settled(is_dynamic=True)
     voter = others(world)[0]
-    assert outcome(world, add(voter)) == ErrorCode.DUPLICATE_VOTER
-    assert outcome(world, add(voter, listeners=())) == ErrorCode.INVALID_REQUEST
-    assert outcome(world, remove(voter, OTHER_DISK)) == ErrorCode.VOTER_NOT_FOUND
-    assert answer(voter, remove(voter)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert outcome(world, add(voter, voter_id=77, voter_directory_id=OTHER_DISK)) == ErrorCode.REQUEST_TIMED_OUT
+    assert outcome(world, voter.add_request()) == ErrorCode.DUPLICATE_VOTER
+    assert outcome(world, voter.add_request(listeners=())) == ErrorCode.INVALID_REQUEST
+    assert outcome(world, voter.remove_request(OTHER_DISK)) == ErrorCode.VOTER_NOT_FOUND
+    assert answer(voter, voter.remove_request()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert outcome(world, voter.add_request(voter_id=77, voter_directory_id=OTHER_DISK)) == ErrorCode.REQUEST_TIMED_OUT
     static = settled(is_dynamic=False)
-    assert outcome(static, remove(others(static)[0])) == ErrorCode.UNSUPPORTED_VERSION
+    assert outcome(static, others(static)[0].remove_request()) == ErrorCode.UNSUPPORTED_VERSION
 
 
-@pytest.mark.parametrize("change", [add, remove])
+@pytest.mark.parametrize("change", [Replica.add_request, Replica.remove_request])
 @pytest.mark.parametrize("fields", [{"voter_id": -1}, {"voter_directory_id": ZERO_UUID}], ids=["no id", "no directory"])
 def test_a_voter_without_id_or_directory_is_an_invalid_request(change: Any, fields: dict[str, Any]) -> None:
     world = settled(is_dynamic=True)
@@ -167,21 +146,21 @@ def test_a_voter_without_id_or_directory_is_an_invalid_request(change: Any, fiel
 def test_a_voter_needs_an_endpoint_for_the_controllers_listener() -> None:
     world = settled(is_dynamic=True)
     gone = others(world)[0]
-    assert outcome(world, remove(gone)) == ErrorCode.NONE
+    assert outcome(world, gone.remove_request()) == ErrorCode.NONE
     other = Listener(name="OTHER", host="elsewhere", port=1)
-    refused = answer(leader_of(world), add(gone, listeners=(other,)))
+    refused = answer(leader_of(world), gone.add_request(listeners=(other,)))
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert refused.error_message == "the endpoints must include one for the controllers' listener CONTROLLER"
-    assert outcome(world, add(gone, listeners=(other, *add(gone).listeners))) == ErrorCode.NONE
+    assert outcome(world, gone.add_request(listeners=(other, *gone.add_request().listeners))) == ErrorCode.NONE
 
 
 def test_voters_change_one_at_a_time() -> None:
     world = settled(5, is_dynamic=True)
     leader, (a, b, *_) = leader_of(world), others(world)
-    leader.does(lambda quorum: quorum.request(leader.now(), ("admin", 1), remove(a)))
-    assert answer(leader, remove(b)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    leader.administer(a.remove_request())
+    assert answer(leader, b.remove_request()).error_code == ErrorCode.REQUEST_TIMED_OUT
     world.run_until(world.now + 1)
-    assert outcome(world, remove(b)) == ErrorCode.NONE
+    assert outcome(world, b.remove_request()) == ErrorCode.NONE
 
 
 def test_kraft_version_is_raised_when_all_voters_have_sent_their_directory_ids() -> None:
@@ -206,10 +185,10 @@ def test_a_voter_sends_update_raft_voter_until_the_voter_set_has_its_listeners()
         current_leader_epoch=quorum_of(leader).epoch,
         voter_id=replica.id,
         voter_directory_id=replica.disk.directory,
-        listeners=(Moved(name="CONTROLLER", host="elsewhere", port=replica.id),),
+        listeners=(Listener(name="CONTROLLER", host="elsewhere", port=replica.id),),
         k_raft_version_feature=KRaftVersionFeature(max_supported_version=1),
     )
-    leader.does(lambda quorum: quorum.request(leader.now(), ("admin", 1), request))
+    leader.administer(request)
     assert quorum_of(leader).voters.by_id[replica.id].address_on("CONTROLLER") == ("elsewhere", replica.id)
     world.run_until(world.now + 10)
     for each in world.replicas.values():
@@ -219,7 +198,7 @@ def test_a_voter_sends_update_raft_voter_until_the_voter_set_has_its_listeners()
 def test_describe_quorum_has_voters_observers_and_their_log_ends() -> None:
     world = settled(is_dynamic=True)
     gone = others(world)[0]
-    outcome(world, remove(gone))
+    outcome(world, gone.remove_request())
     leader = leader_of(world)
     part = answer(leader, DescribeQuorumRequest()).topics[0].partitions[0]
     assert {each.replica_id for each in part.current_voters} == set(quorum_of(leader).voters.ids)

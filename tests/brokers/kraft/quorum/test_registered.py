@@ -24,7 +24,7 @@ from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
 from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
 from controller.brokers.kraft.log.metadata_records import NoOpRecord
 from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.brokers.kraft.quorum.registered import (
     LEVEL_MAX,
     Registered,
@@ -44,7 +44,7 @@ from controller.kafka.messages.cluster import (
     UnregisterControllerResponse,
     UpdateFeaturesRequest,
 )
-from controller.kafka.messages.message import Feature
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
@@ -60,7 +60,7 @@ OLD = "metadata.version"
 
 def registration(node_id: int = LEFT, highest: int = 21) -> ControllerRegistrationRequest:
     """Of a controller that supports metadata.version up to a level, and nothing else."""
-    voter = Voter(node_id, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+    voter = Voter(node_id, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
     request = controller_registration(voter, b"i" * 16, 0)
     feature = Feature(name=OLD, min_supported_version=17, max_supported_version=highest)
     return msgspec.structs.replace(request, features=(feature,))
@@ -172,15 +172,12 @@ NEVER = 3010
 
 
 async def registered(seat: Seat, *node_ids: int) -> None:
-    assert seat.node is not None
     records = [(None, encode_record(kinds.RegisterControllerRecord(controller_id=each))) for each in node_ids]
-    await asyncio.wait_for(seat.node.committed(seat.node.append(records)), PATIENCE_S)
+    await asyncio.wait_for(seat.running.committed(seat.running.append(records)), PATIENCE_S)
 
 
 def handler(seat: Seat, level: int = 33) -> UnregisterControllerHandler:
-    assert seat.node is not None
-    assert seat.log is not None
-    return UnregisterControllerHandler(seat.node, RegisteredControllers(seat.log), lambda: level)
+    return UnregisterControllerHandler(seat.running, RegisteredControllers(seat.log), lambda: level)
 
 
 async def unregister(handle: UnregisterControllerHandler, node_id: int) -> UnregisterControllerResponse:
@@ -189,7 +186,6 @@ async def unregister(handle: UnregisterControllerHandler, node_id: int) -> Unreg
 
 
 def removals(seat: Seat) -> list[int]:
-    assert seat.log is not None
     records = (decode_record(v) for batch in seat.log.batches() if not batch.is_control for _, v in batch.records)
     return [each.controller_id for each in records if isinstance(each, kinds.UnregisterControllerRecord)]
 
@@ -208,7 +204,6 @@ async def test_a_registration_is_removed_once(tmp_path: Path) -> None:
         assert (await unregister(handle, LEFT)).error_code == 0
         assert removals(seat) == [LEFT, LEFT]
         image = MetadataImage()
-        assert seat.log is not None
         image.fold(seat.log.batches())
         left = [each.controller_id for each in image.all(kinds.RegisterControllerRecord)]
         assert left == [LEFT + 10], "a snapshot has no other"
@@ -235,7 +230,6 @@ async def test_a_rejected_request_writes_nothing(
 async def test_a_registration_in_a_snapshot_counts(tmp_path: Path) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         await registered(seat, LEFT)
-        assert seat.log is not None
         image = MetadataImage()
         image.fold(seat.log.batches())
         seat.log.flush()

@@ -9,7 +9,6 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pytest
 
 from controller.brokers.kraft.log.batches import KRAFT_VOTERS, encode_batch
@@ -36,8 +35,7 @@ KINDS: Final = {
 def code(wire: Wire, kind: str, epoch: int) -> int:
     """The answer to a stranger's request, in an epoch."""
     key, version = KINDS[kind], APIS[KINDS[kind]].max_version
-    request = msgspec.structs.replace(request_of(kind, STRANGER, epoch), cluster_id=None)
-    wire.send_frame(codec.encode_request(key, version, 1, None, request)[4:])
+    wire.send_frame(codec.encode_request(key, version, 1, None, request_of(kind, STRANGER, epoch))[4:])
     return code_of(codec.decode_response(key, version, wire.receive_frame())[1])
 
 

@@ -11,7 +11,7 @@ from controller.brokers.kraft.log.batches import BrokenBatch, encode_batch, snap
 from controller.brokers.kraft.quorum import files
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.log import Diverging, EpochEnd, NeedsSnapshot, SnapshotId, Valid
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from tests.brokers.kraft.quorum.logs import kept, led, opened, snapshot, some
 
 SMALL = 200  # bytes of a segment: two batches
@@ -42,10 +42,10 @@ def test_two_snapshots_are_retained_and_the_log_from_the_older_one(tmp_path: Pat
         assert _names(tmp_path, "*.log") == [f"{base:020d}.log" for base in (4, 6, 8, 10)]
         assert [each.base_offset for each in log.batches()] == [5, 6, 7, 8, 9]
         assert log.read(4, 1000) == b""
-        assert log.validate(4, 1) == NeedsSnapshot(SnapshotId(8, 2))
-        assert log.validate(5, 1) == NeedsSnapshot(SnapshotId(8, 2))
-        assert log.validate(5, 2) == log.validate(8, 2) == log.validate(10, 3) == Valid()
-        assert log.validate(9, 2) == Diverging(2, 8)
+        assert log.mismatch(4, 1) == SnapshotId(8, 2)
+        assert log.mismatch(5, 1) == SnapshotId(8, 2)
+        assert [log.mismatch(5, 2), log.mismatch(8, 2), log.mismatch(10, 3)] == [None] * 3
+        assert log.mismatch(9, 2) == EpochEnd(2, 8)
         assert log.end_of_epoch(1) == EpochEnd(1, 5)
     assert log.truncate(8) == 8
     assert log.last_epoch == 2
@@ -61,7 +61,7 @@ def test_older_batches_are_retained_up_to_the_retention_size(tmp_path: Path) -> 
         if offset % 4 == 3:
             kept(log, SnapshotId(offset + 1, 1 + offset // 4), [snapshot(1 + offset // 4)])
         if offset == 10:
-            assert (log.start, log.validate(1, 1)) == (0, Valid())
+            assert (log.start, log.mismatch(1, 1)) == (0, None)
     log.close()
     log = opened(tmp_path, SMALL, room)
     start = log.start
@@ -70,10 +70,10 @@ def test_older_batches_are_retained_up_to_the_retention_size(tmp_path: Path) -> 
     assert sum(each.stat().st_size for each in (tmp_path / PARTITION).iterdir()) < room + 200
     assert [each.base_offset for each in log.batches()] == list(range(start, 40))
     epoch = 1 + (start + 1) // 4
-    assert log.validate(start + 1, epoch) == Valid()
-    assert log.validate(start + 1, epoch - 1) in (NeedsSnapshot(SnapshotId(40, 10)), Diverging(epoch - 1, start))
-    assert log.validate(start - 1, epoch - 1) == NeedsSnapshot(SnapshotId(40, 10))
-    assert log.validate(start, epoch) == NeedsSnapshot(SnapshotId(40, 10)), "of which epoch the one before was"
+    assert log.mismatch(start + 1, epoch) is None
+    assert log.mismatch(start + 1, epoch - 1) in (SnapshotId(40, 10), EpochEnd(epoch - 1, start))
+    assert log.mismatch(start - 1, epoch - 1) == SnapshotId(40, 10)
+    assert log.mismatch(start, epoch) == SnapshotId(40, 10), "of which epoch the one before was"
     log.close()
 
 
@@ -110,10 +110,10 @@ def test_a_fetched_snapshot_replaces_the_log(tmp_path: Path, killed_at: str, mon
         log = opened(tmp_path, SMALL)
     assert (log.start, log.end, log.durable_end, log.last_epoch, log.snapshot) == (9, 9, 9, 7, wanted)
     assert _names(tmp_path, "*.checkpoint*") == [f"{9:020d}-{7:010d}.checkpoint"]
-    assert log.validate(9, 7) == Valid()
-    assert log.validate(5, 2) == NeedsSnapshot(wanted)
+    assert log.mismatch(9, 7) is None
+    assert log.mismatch(5, 2) == wanted
     log.append(led(9, 8))
-    assert (log.flush(), log.validate(9, 7), log.end_of_epoch(7)) == (10, Valid(), EpochEnd(7, 9))
+    assert (log.flush(), log.mismatch(9, 7), log.end_of_epoch(7)) == (10, None, EpochEnd(7, 9))
     log.close()
     again_opened = opened(tmp_path, SMALL)
     assert (again_opened.start, again_opened.end, again_opened.last_epoch) == (9, 10, 8)

@@ -6,6 +6,7 @@ import asyncio
 import random
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,11 @@ from controller.brokers.kraft.quorum import snapshotting
 from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Options
-from controller.brokers.kraft.quorum.raft.log import NeedsSnapshot, SnapshotId, Valid
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.quorum.raft.log import SnapshotId
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.brokers.kraft.quorum.segment import FilePart
 from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.kafka.messages.message import Listener
 from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.brokers.kraft.quorum.logs import opened, snapshot
 from tests.kafka.server.listener import until
@@ -39,7 +41,7 @@ class Rig:
     def __init__(self, folder: Path, every_bytes: int = 1, every_s: float = 0.0) -> None:
         self.folder = folder
         self.log = opened(folder)
-        me = Voter(3009, b"d" * 16, (Listener("CONTROLLER", "127.0.0.1", 1),))
+        me = Voter(3009, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
         self.quorum = Consensus(self.log, Options(cluster_id="c", me=me), random.Random(1).random)
         self.applied: int | None = None
         self.now = 100.0
@@ -68,14 +70,20 @@ class Rig:
         return read[1]
 
 
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.log.close()
+
+
 def folded(data: bytes) -> MetadataImage:
     image = MetadataImage()
     image.fold(decode_batches(data))
     return image
 
 
-async def test_a_snapshot_equals_the_log_and_has_the_voter_set(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+async def test_a_snapshot_equals_the_log_and_has_the_voter_set(rig: Rig) -> None:
     control = [kraft_version_record(1), voters_record(VoterSet.of([rig.quorum.me]))]
     last = next(decode_batches(BATCHES[-1]))
     history = [*BATCHES, encode_batch(last.last_offset + 1, last.leader_epoch, 7, control, is_control=True)]
@@ -90,13 +98,11 @@ async def test_a_snapshot_equals_the_log_and_has_the_voter_set(tmp_path: Path) -
     shown = dict(folded(rig.newest()).quorum.values())
     assert list(shown.items()) == control
     assert rig.quorum.history.at(end) == (1, VoterSet.of([rig.quorum.me]))
-    assert rig.quorum.history.kraft_version == Rig(tmp_path).quorum.history.kraft_version == 1
-    rig.log.close()
+    assert rig.quorum.history.kraft_version == Rig(rig.folder).quorum.history.kraft_version == 1
 
 
-async def test_a_snapshot_has_only_applied_records(tmp_path: Path) -> None:
+async def test_a_snapshot_has_only_applied_records(rig: Rig) -> None:
     """Events that are not durable elsewhere are only in the log, and a snapshot has none."""
-    rig = Rig(tmp_path)
     middle = rig.commit(*BATCHES[:10])
     rig.commit(*BATCHES[10:])
     rig.applied = middle
@@ -107,7 +113,6 @@ async def test_a_snapshot_has_only_applied_records(tmp_path: Path) -> None:
     assert await rig.snapshots.take()
     assert rig.log.snapshot is not None
     assert rig.log.snapshot.end_offset == rig.log.end
-    rig.log.close()
 
 
 async def test_two_snapshots_are_retained_and_the_log_is_cleaned(tmp_path: Path) -> None:
@@ -125,8 +130,8 @@ async def test_two_snapshots_are_retained_and_the_log_is_cleaned(tmp_path: Path)
             rig = Rig(tmp_path, every_bytes=600)
         assert (rig.log.start, rig.log.end) == (ends[2], ends[3])
         assert rig.names() == [f"{end:020d}-0000000001.checkpoint" for end in ends[2:]]
-        assert rig.log.validate(ends[1], 1) == NeedsSnapshot(SnapshotId(ends[3], 1))
-        assert rig.log.validate(ends[2], 1) == Valid()
+        assert rig.log.mismatch(ends[1], 1) == SnapshotId(ends[3], 1)
+        assert rig.log.mismatch(ends[2], 1) is None
         assert sum(each.stat().st_size for each in (tmp_path / PARTITION).glob("*.log")) < 3 * 600
     assert rig.quorum.high_watermark == ends[3]
     rig.commit_records(NO_OP)
@@ -163,11 +168,10 @@ async def test_a_snapshot_is_due_after_a_time_if_anything_was_committed(tmp_path
     ],
     ids=["newer", "unknown topic", "malformed"],
 )
-async def test_a_log_with_unsupported_records_is_retained(tmp_path: Path, record: Pair, why: str) -> None:
-    rig = Rig(tmp_path)
+async def test_a_log_with_unsupported_records_is_retained(rig: Rig, record: Pair, why: str) -> None:
     rig.commit_records(NO_OP)
     end = rig.commit_records(record)
-    before = (tmp_path / PARTITION / f"{0:020d}.log").read_bytes()
+    before = (rig.folder / PARTITION / f"{0:020d}.log").read_bytes()
     with capture_logs() as lines:
         for _ in range(2):
             assert not await rig.snapshots.take()
@@ -175,26 +179,22 @@ async def test_a_log_with_unsupported_records_is_retained(tmp_path: Path, record
     assert re.fullmatch(why, lines[0]["why"])
     assert rig.snapshots.has_unsupported_records
     assert (rig.names(), rig.log.start) == ([], 0)
-    assert (tmp_path / PARTITION / f"{0:020d}.log").read_bytes() == before
+    assert (rig.folder / PARTITION / f"{0:020d}.log").read_bytes() == before
     assert rig.commit_records(NO_OP) == end + 1
-    rig.log.close()
 
 
-async def test_no_snapshot_is_taken_in_a_metadata_transaction(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+async def test_no_snapshot_is_taken_in_a_metadata_transaction(rig: Rig) -> None:
     rig.commit_records((None, encode_record(kinds.BeginTransactionRecord())))
     with capture_logs() as lines:
         assert not await rig.snapshots.take()
     assert (lines, rig.names(), rig.snapshots.has_unsupported_records) == ([], [], False)
     rig.commit_records((None, encode_record(kinds.EndTransactionRecord())))
     assert await rig.snapshots.take()
-    rig.log.close()
 
 
-async def test_a_full_disk_only_prevents_the_snapshot(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+async def test_a_full_disk_only_prevents_the_snapshot(rig: Rig) -> None:
     end = rig.commit(*BATCHES)
-    made = tmp_path / PARTITION / f"{end:020d}-{rig.log.last_epoch:010d}.checkpoint.made"
+    made = rig.folder / PARTITION / f"{end:020d}-{rig.log.last_epoch:010d}.checkpoint.made"
     made.symlink_to("/dev/full")
     with capture_logs() as lines:
         assert not await rig.snapshots.take()
@@ -202,11 +202,10 @@ async def test_a_full_disk_only_prevents_the_snapshot(tmp_path: Path) -> None:
     assert (rig.names(), rig.snapshots.has_unsupported_records) == ([], False)
     assert rig.commit_records(NO_OP) == end + 1
     assert await rig.snapshots.take()
-    rig.log.close()
 
 
-async def test_a_fetched_snapshot_replaces_the_one_being_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig, fetched = Rig(tmp_path), threading.Event()
+async def test_a_fetched_snapshot_replaces_the_one_being_taken(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = threading.Event()
     end = rig.commit(*BATCHES)
     write = rig.log.write_snapshot
 
@@ -225,11 +224,10 @@ async def test_a_fetched_snapshot_replaces_the_one_being_taken(tmp_path: Path, m
     assert await taking
     assert (rig.log.snapshot, rig.log.start, rig.log.end) == (newer, end + 10, end + 10)
     assert rig.names() == [f"{end + 10:020d}-0000000009.checkpoint"]
-    rig.log.close()
 
 
-async def test_a_log_replaced_during_a_snapshot_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig, begun = Rig(tmp_path), threading.Event()
+async def test_a_log_replaced_during_a_snapshot_is_no_failure(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
     end = rig.commit(*BATCHES)
     batches = FilePart.batches
 
@@ -247,14 +245,10 @@ async def test_a_log_replaced_during_a_snapshot_is_no_failure(tmp_path: Path, mo
     with capture_logs() as lines:
         assert await taking
     assert lines == []
-    rig.log.close()
 
 
-async def test_snapshots_are_taken_periodically_until_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_snapshots_are_taken_periodically_until_cancelled(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshotting, "POLL_S", 0.01)
-    rig = Rig(tmp_path)
     running = asyncio.create_task(rig.snapshots.run())
     end = rig.commit(*BATCHES)
     async with asyncio.timeout(60):
@@ -277,13 +271,10 @@ async def test_snapshots_are_taken_periodically_until_cancelled(
     with pytest.raises(asyncio.CancelledError):
         await running
     assert len(rig.names()) == 1, "and left it there"
-    rig.log.close()
 
 
-async def test_a_failed_snapshot_is_repeated_with_a_growing_back_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig, pauses = Rig(tmp_path), list[float]()
+async def test_a_failed_snapshot_is_repeated_with_a_growing_back_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses = list[float]()
     rig.commit_records(NEWER)
 
     async def sleep(seconds: float) -> None:
@@ -295,7 +286,6 @@ async def test_a_failed_snapshot_is_repeated_with_a_growing_back_off(
     with pytest.raises(asyncio.CancelledError):
         await rig.snapshots.run()
     assert [each for each in pauses if each > 1][:8] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
-    rig.log.close()
 
 
 def test_batches_of_any_size_are_read_from_a_file_part(tmp_path: Path) -> None:

@@ -21,13 +21,20 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID, decode_batches
+from controller.brokers.kraft.log.batches import decode_batches
 from controller.brokers.kraft.quorum.raft.effects import NotLeader, RoleChanged, SnapshotInstalled, Truncated
-from controller.kafka.messages import quorum as messages
-from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
-from tests.brokers.kraft.quorum.worlds import answer, booted, leader_of, quorum_of, vote_request
-from tests.simulation.quorum.world import CLUSTER, Replica, World
+from tests.brokers.kraft.quorum.worlds import (
+    answer,
+    begin_request,
+    booted,
+    end_request,
+    leader_of,
+    quorum_of,
+    vote_request,
+)
+from tests.simulation.quorum.world import Replica, World
+from tests.support.metadata_files import fetch_of
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
 
@@ -146,11 +153,7 @@ class Trace:
 
     def _fetch(self, node_id: str, *words: str) -> str:
         _, epoch, _, offset, _, last = words
-        part = messages.FetchPartition(
-            current_leader_epoch=int(epoch), fetch_offset=int(offset), last_fetched_epoch=int(last)
-        )
-        topic = messages.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=(part,))
-        response = answer(self._replica(node_id), messages.FetchRequest(cluster_id=CLUSTER, topics=(topic,)))
+        response = answer(self._replica(node_id), fetch_of(int(offset), int(epoch), int(last), replica=-1))
         found = response.responses[0].partitions[0] if response.responses else response
         if found.error_code:
             return ErrorCode(found.error_code).name
@@ -163,41 +166,23 @@ class Trace:
 
     def _begin(self, node_id: str, *words: str) -> str:
         _, leader, _, epoch = words
-        part = messages.BeginEpochPartition(leader_id=int(leader), leader_epoch=int(epoch))
-        request = messages.BeginQuorumEpochRequest(
-            topics=(messages.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
-            leader_endpoints=(Listener(name="CONTROLLER", host="node", port=int(leader)),),
-        )
-        return ErrorCode(answer(self._replica(node_id), request).topics[0].partitions[0].error_code).name
+        return self._code(node_id, begin_request(int(leader), int(epoch)))
 
     def _end(self, node_id: str, *words: str) -> str:
         _, leader, _, epoch, _, *successors = words
-        part = messages.EndEpochPartition(
-            leader_id=int(leader), leader_epoch=int(epoch), preferred_successors=tuple(map(int, successors))
-        )
-        request = messages.EndQuorumEpochRequest(
-            topics=(messages.EndEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
-        )
+        return self._code(node_id, end_request(int(leader), int(epoch), *map(int, successors)))
+
+    def _code(self, node_id: str, request: Any) -> str:
         return ErrorCode(answer(self._replica(node_id), request).topics[0].partitions[0].error_code).name
 
     def _add(self, node_id: str) -> None:
-        voter = self._replica(node_id)
-        self._change(
-            messages.AddRaftVoterRequest(
-                timeout_ms=1000,
-                voter_id=voter.id,
-                voter_directory_id=voter.disk.directory,
-                listeners=(Listener(name="CONTROLLER", host="node", port=voter.id),),
-            )
-        )
+        self._change(self._replica(node_id).add_request())
 
     def _remove(self, node_id: str) -> None:
-        voter = self._replica(node_id)
-        self._change(messages.RemoveRaftVoterRequest(voter_id=voter.id, voter_directory_id=voter.disk.directory))
+        self._change(self._replica(node_id).remove_request())
 
     def _change(self, request: Any) -> None:
-        leader = leader_of(self._world)
-        leader.does(lambda quorum: quorum.request(leader.now(), ("admin", self._world.steps), request))
+        leader_of(self._world).administer(request)
         self._run("3")
 
 

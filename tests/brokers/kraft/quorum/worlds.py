@@ -9,7 +9,9 @@ import pytest
 from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.brokers.kraft.quorum.raft.effects import Reply, Send
 from controller.brokers.kraft.quorum.raft.follower import Follower
+from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.message import Listener
 from tests.simulation.quorum.world import CLUSTER, Replica, World
 
 OTHER_DISK = b"another disk's.."
@@ -93,5 +95,15 @@ def vote_request(
         last_offset=end,
         pre_vote=pre_vote,
     )
-    topic = quorum_messages.VoteTopic(topic_name="__cluster_metadata", partitions=(part,))
-    return quorum_messages.VoteRequest(cluster_id=CLUSTER, topics=(topic,))
+    return quorum_messages.VoteRequest(cluster_id=CLUSTER, topics=topics_of(part))
+
+
+def begin_request(leader_id: int, epoch: int) -> quorum_messages.BeginQuorumEpochRequest:
+    part = quorum_messages.BeginEpochPartition(leader_id=leader_id, leader_epoch=epoch)
+    place = Listener(name="CONTROLLER", host="node", port=leader_id)
+    return quorum_messages.BeginQuorumEpochRequest(topics=topics_of(part), leader_endpoints=(place,))
+
+
+def end_request(leader_id: int, epoch: int, *successors: int) -> quorum_messages.EndQuorumEpochRequest:
+    part = quorum_messages.EndEpochPartition(leader_id=leader_id, leader_epoch=epoch, preferred_successors=successors)
+    return quorum_messages.EndQuorumEpochRequest(topics=topics_of(part))

@@ -9,13 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from controller.brokers.kraft.log.batches import (
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
-    BrokenBatch,
-    scan_batches,
-    whole_batches,
-)
+from controller.brokers.kraft.log.batches import BrokenBatch, scan_batches, whole_batches
 from controller.brokers.kraft.quorum.raft.effects import (
     FETCH,
     LATE_TIMEOUTS,
@@ -35,6 +29,7 @@ from controller.brokers.kraft.quorum.raft.role import (
     Transition,
     discovered_by_response,
     start_election,
+    topics_of,
 )
 from controller.kafka.messages import Message, quorum
 
@@ -159,7 +154,7 @@ class Follower(RoleState):
             cluster_id=replica.options.cluster_id,
             replica_id=replica.me.id,
             max_bytes=FETCH_BYTES_MAX,
-            topics=(quorum.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=(part,)),),
+            topics=topics_of(part),
         )
         self._send(now, FETCH, request)
         return None
@@ -298,7 +293,7 @@ class Follower(RoleState):
             current_leader_epoch=replica.epoch,
             voter_id=me.id,
             voter_directory_id=me.directory,
-            listeners=replica.listeners,
+            listeners=me.listeners,
             k_raft_version_feature=quorum.KRaftVersionFeature(
                 min_supported_version=me.versions[0], max_supported_version=me.versions[1]
             ),
@@ -326,5 +321,5 @@ def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:
         replica_id=replica.me.id,
         max_wait_ms=max_wait_ms,
         max_bytes=FETCH_BYTES_MAX,
-        topics=(quorum.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,)),),
+        topics=topics_of(part),
     )

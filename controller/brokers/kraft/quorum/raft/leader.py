@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, Pair, below
+from controller.brokers.kraft.log.batches import Pair, below
 from controller.brokers.kraft.quorum.raft.effects import BEGIN, Fetched, Role
 from controller.brokers.kraft.quorum.raft.follower import FETCH_BYTES_MAX
-from controller.brokers.kraft.quorum.raft.log import Diverging, NeedsSnapshot, SnapshotId
+from controller.brokers.kraft.quorum.raft.log import EpochEnd, SnapshotId
 from controller.brokers.kraft.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
 from controller.brokers.kraft.quorum.raft.replica import Replica
 from controller.brokers.kraft.quorum.raft.role import (
@@ -23,11 +23,11 @@ from controller.brokers.kraft.quorum.raft.role import (
     discovered_by_response,
     fetch_response,
     snapshot_response,
+    topics_of,
 )
 from controller.brokers.kraft.quorum.raft.voter_changes import VoterChanges
 from controller.brokers.kraft.quorum.raft.voters import Voter, kraft_version_record, leader_change_record, voters_record
 from controller.kafka.messages import quorum
-from controller.kafka.messages.message import Listener
 from controller.machine.errors import ErrorCode
 
 CHECK_QUORUM: Final = 1.5
@@ -274,11 +274,11 @@ class Leader(RoleState):
 
     def _mismatch(self, part: quorum.FetchPartition) -> quorum.FetchPartitionData | None:
         """The answer to a fetch from an offset that this log never had, or no longer has."""
-        match self._replica.log.validate(part.fetch_offset, part.last_fetched_epoch):
-            case Diverging(epoch, offset):
+        match self._replica.log.mismatch(part.fetch_offset, part.last_fetched_epoch):
+            case EpochEnd(epoch, offset):
                 return quorum.FetchPartitionData(diverging_epoch=quorum.EpochEndOffset(epoch=epoch, end_offset=offset))
-            case NeedsSnapshot(snapshot):
-                needed = quorum.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch)
+            case SnapshotId(end_offset, epoch):
+                needed = quorum.FetchSnapshotId(end_offset=end_offset, epoch=epoch)
                 return quorum.FetchPartitionData(snapshot_id=needed)
             case _:
                 return None
@@ -325,8 +325,8 @@ class Leader(RoleState):
             request = quorum.BeginQuorumEpochRequest(
                 cluster_id=replica.options.cluster_id,
                 voter_id=voter.id,
-                topics=(quorum.BeginEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
-                leader_endpoints=replica.listeners,
+                topics=topics_of(part),
+                leader_endpoints=replica.me.listeners,
             )
             self._beginning.add(voter.id)
             timeout_s = replica.options.fetch_timeout_s / 2
@@ -367,12 +367,5 @@ class Leader(RoleState):
             current_voters=tuple(state_of(each.id, each.directory, fetches_of(each)) for each in replica.voters),
             observers=tuple(state_of(*each) for each in observers),
         )
-        nodes = tuple(
-            quorum.QuorumNode(
-                node_id=voter.id,
-                listeners=tuple(Listener(name=each.name, host=each.host, port=each.port) for each in voter.listeners),
-            )
-            for voter in replica.voters
-        )
-        topic = quorum.DescribeQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
-        return quorum.DescribeQuorumResponse(topics=(topic,), nodes=nodes)
+        nodes = tuple(quorum.QuorumNode(node_id=each.id, listeners=each.listeners) for each in replica.voters)
+        return quorum.DescribeQuorumResponse(topics=topics_of(part), nodes=nodes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar, Final
 
-from controller.brokers.kraft.log.batches import METADATA_TOPIC
 from controller.brokers.kraft.quorum.raft.effects import BEGIN, FETCH, LATE_TIMEOUTS, VOTE, Role
 from controller.brokers.kraft.quorum.raft.follower import fetch_request
 from controller.brokers.kraft.quorum.raft.replica import Replica
@@ -18,6 +17,7 @@ from controller.brokers.kraft.quorum.raft.role import (
     Transition,
     discovered_by_response,
     start_election,
+    topics_of,
 )
 from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.messages import quorum
@@ -151,11 +151,7 @@ class _Election(RoleState):
             last_offset=replica.log.end,
             pre_vote=self.is_pre_vote,
         )
-        request = quorum.VoteRequest(
-            cluster_id=replica.options.cluster_id,
-            voter_id=voter.id,
-            topics=(quorum.VoteTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
-        )
+        request = quorum.VoteRequest(cluster_id=replica.options.cluster_id, voter_id=voter.id, topics=topics_of(part))
         timeout_s = min(self._until - now, VOTE_TIMEOUT_S_MAX)
         replica.send(voter.id, replica.address_of(voter), VOTE, request, timeout_s)
 
@@ -221,8 +217,8 @@ class Resigned(RoleState):
         )
         request = quorum.EndQuorumEpochRequest(
             cluster_id=replica.options.cluster_id,
-            topics=(quorum.EndEpochTopic(topic_name=METADATA_TOPIC, partitions=(part,)),),
-            leader_endpoints=replica.listeners,
+            topics=topics_of(part),
+            leader_endpoints=replica.me.listeners,
         )
         for voter in self._successors:
             replica.send(None, replica.address_of(voter), BEGIN, request, replica.options.election_timeout_s)

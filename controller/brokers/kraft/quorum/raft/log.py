@@ -53,23 +53,6 @@ class SnapshotId(msgspec.Struct, frozen=True, order=True):
     epoch: int
 
 
-class Valid(msgspec.Struct, frozen=True):
-    """The follower's log is a prefix of this one, so it can fetch more."""
-
-
-class Diverging(msgspec.Struct, frozen=True):
-    """The follower's log diverges: it must truncate at least to `offset`, the end of `epoch` here."""
-
-    epoch: int
-    offset: int
-
-
-class NeedsSnapshot(msgspec.Struct, frozen=True):
-    """The follower is behind the log's start, so it must fetch this snapshot first."""
-
-    snapshot: SnapshotId
-
-
 class QuorumLog(Protocol):
     """A voter's log and its durable state."""
 
@@ -98,13 +81,16 @@ class QuorumLog(Protocol):
         """The newest snapshot."""
 
     def remember(self, state: QuorumState) -> None:
-        """Store the quorum state durably."""
+        """Store the quorum state durably. After an OSError the previous state remains."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The newest epoch up to `epoch`, and its end. For an epoch older than the log: `epoch` itself and `start`."""
 
-    def validate(self, offset: int, epoch: int) -> Valid | Diverging | NeedsSnapshot:
-        """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one."""
+    def mismatch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
+        """Compare a follower's log that ends at `offset`, with a last record of `epoch`, with this one.
+
+        Returns None if it is a prefix of this one; the end of an epoch here, to which it must truncate, if it diverges;
+        and the snapshot that it must fetch first if it is behind the start."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one with `offset`, up to `max_bytes` but at least one; empty at the log's end."""
@@ -112,11 +98,12 @@ class QuorumLog(Protocol):
     def append(self, data: bytes) -> Sequence[RecordBatch]:
         """Append batches; they are durable after `flush`.
 
-        Raises BrokenBatch, and changes nothing, unless `data` is whole, valid batches that continue the log."""
+        Raises BrokenBatch unless `data` is whole, valid batches that continue the log, and OSError if the disk fails.
+        Both leave the log unchanged."""
 
     def flush(self) -> int:
         """Make appended batches durable; returns the new `durable_end`. Blocks; may run in a thread, concurrently with
-        `append` and `read`."""
+        `append` and `read`. After an OSError the log rejects writes until `truncate`."""
 
     def truncate(self, offset: int) -> int:
         """Durably remove all batches that reach beyond `offset`; returns the new end. Callers must not truncate below

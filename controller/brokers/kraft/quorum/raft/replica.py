@@ -20,7 +20,6 @@ from controller.brokers.kraft.quorum.raft import effects as out
 from controller.brokers.kraft.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumLog, QuorumState
 from controller.brokers.kraft.quorum.raft.voters import Address, Voter, VoterHistory, VoterSet
 from controller.kafka.messages import ZERO_UUID, Message
-from controller.kafka.messages.message import Listener
 
 TRANSFER_BACKOFF_S: Final = 1.0
 TRANSFER_BACKOFF_S_MAX: Final = 60.0
@@ -124,11 +123,6 @@ class Replica:
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The current leader, for responses."""
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_address)
-
-    @property
-    def listeners(self) -> tuple[Listener, ...]:
-        """This node's listeners, for requests."""
-        return tuple(Listener(name=each.name, host=each.host, port=each.port) for each in self.me.listeners)
 
     def address_of(self, voter: Voter) -> Address:
         """The address of a voter on the controllers' listener."""

@@ -6,7 +6,8 @@ lead to a transition, wherever it begins, are here: `discovered` for a newer epo
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -252,6 +253,26 @@ _RESPONSES: Final[dict[type[Message], Any]] = {
 }
 
 
+_TOPIC: Final[dict[str, Any]] = {"topic": METADATA_TOPIC, "topic_id": METADATA_TOPIC_ID}
+_TOPICS: Final[dict[type[Message], Callable[..., Any]]] = {
+    quorum.VotePartition: partial(quorum.VoteTopic, topic_name=METADATA_TOPIC),
+    quorum.BeginEpochPartition: partial(quorum.BeginEpochTopic, topic_name=METADATA_TOPIC),
+    quorum.EndEpochPartition: partial(quorum.EndEpochTopic, topic_name=METADATA_TOPIC),
+    quorum.QuorumPartitionResult: partial(quorum.QuorumTopicResult, topic_name=METADATA_TOPIC),
+    quorum.FetchPartition: partial(quorum.FetchTopic, **_TOPIC),
+    quorum.FetchPartitionData: partial(quorum.FetchableTopicResponse, **_TOPIC),
+    quorum.RequestPartitionSnapshot: partial(quorum.RequestTopicSnapshot, name=METADATA_TOPIC),
+    quorum.ResponsePartitionSnapshot: partial(quorum.ResponseTopicSnapshot, name=METADATA_TOPIC),
+    quorum.DescribeQuorumPartition: partial(quorum.DescribeQuorumTopic, topic_name=METADATA_TOPIC),
+    quorum.DescribeQuorumPartitionResult: partial(quorum.DescribeQuorumTopicResult, topic_name=METADATA_TOPIC),
+}
+
+
+def topics_of(part: Message) -> tuple[Any, ...]:
+    """The topics of a request or response about the metadata log, with its one partition."""
+    return (_TOPICS[type(part)](partitions=(part,)),)
+
+
 def the_partition(topics: tuple[Any, ...]) -> Any | None:
     """The one partition of the metadata log in a request or response; None if it contains anything else."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
@@ -311,23 +332,20 @@ def election_response(request: Message, leader: LeaderAndEpoch, code: int, *, vo
     part = quorum.QuorumPartitionResult(
         error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch, vote_granted=vote_granted
     )
-    topic = quorum.QuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
-    response: Message = _RESPONSES[type(request)](topics=(topic,), node_endpoints=_endpoints(leader))
+    response: Message = _RESPONSES[type(request)](topics=topics_of(part), node_endpoints=_endpoints(leader))
     return response
 
 
 def fetch_response(leader: LeaderAndEpoch, part: quorum.FetchPartitionData) -> quorum.FetchResponse:
     current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
     part = msgspec.structs.replace(part, records=part.records or b"", current_leader=current)
-    topic = quorum.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(part,))
-    return quorum.FetchResponse(responses=(topic,), node_endpoints=_endpoints(leader))
+    return quorum.FetchResponse(responses=topics_of(part), node_endpoints=_endpoints(leader))
 
 
 def snapshot_response(leader: LeaderAndEpoch, part: quorum.ResponsePartitionSnapshot) -> quorum.FetchSnapshotResponse:
     current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
     part = msgspec.structs.replace(part, current_leader=current)
-    topic = quorum.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=(part,))
-    return quorum.FetchSnapshotResponse(topics=(topic,), node_endpoints=_endpoints(leader))
+    return quorum.FetchSnapshotResponse(topics=topics_of(part), node_endpoints=_endpoints(leader))
 
 
 def error_response(replica: Replica, request: Message, code: int) -> Message:
@@ -342,8 +360,7 @@ def error_response(replica: Replica, request: Message, code: int) -> Message:
             part = quorum.DescribeQuorumPartitionResult(
                 error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch
             )
-            topic = quorum.DescribeQuorumTopicResult(topic_name=METADATA_TOPIC, partitions=(part,))
-            return quorum.DescribeQuorumResponse(topics=(topic,))
+            return quorum.DescribeQuorumResponse(topics=topics_of(part))
         case _:
             assert isinstance(request, Change)
             return change_response(replica, request, code)

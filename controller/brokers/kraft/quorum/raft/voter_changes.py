@@ -16,7 +16,7 @@ from controller.brokers.kraft.quorum.raft.effects import UPDATE, Refused
 from controller.brokers.kraft.quorum.raft.progress import Progress
 from controller.brokers.kraft.quorum.raft.replica import Replica
 from controller.brokers.kraft.quorum.raft.role import OK, Change, change_response
-from controller.brokers.kraft.quorum.raft.voters import Listener, Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
@@ -216,5 +216,4 @@ class VoterChanges:
 
 
 def _voter(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> Voter:
-    listeners = tuple(Listener(each.name, each.host, each.port) for each in request.listeners)
-    return Voter(request.voter_id, request.voter_directory_id, listeners)
+    return Voter(request.voter_id, request.voter_directory_id, request.listeners)

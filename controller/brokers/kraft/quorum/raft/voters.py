@@ -22,17 +22,10 @@ from controller.brokers.kraft.log.batches import (
 from controller.brokers.kraft.log.metadata_codec import decode_control
 from controller.brokers.kraft.quorum.raft.log import QuorumLog
 from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.message import Listener
 
 Address = tuple[str, int]
 """Host and port."""
-
-
-class Listener(msgspec.Struct, frozen=True):
-    """A listener of a voter."""
-
-    name: str
-    host: str
-    port: int
 
 
 class Voter(msgspec.Struct, frozen=True):
@@ -165,7 +158,7 @@ def decode_voters(value: bytes) -> VoterSet:
         Voter(
             each.voter_id,
             each.voter_directory_id,
-            tuple(Listener(at.name, at.host, at.port) for at in each.endpoints),
+            tuple(Listener(name=at.name, host=at.host, port=at.port) for at in each.endpoints),
             (each.k_raft_version_feature.min_supported_version, each.k_raft_version_feature.max_supported_version),
         )
         for each in decode_control(kinds.Voters, value).voters

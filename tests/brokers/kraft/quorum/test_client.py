@@ -1,30 +1,41 @@
-"""Requests to the leader of a quorum when a node leaves: its metadata log, and whether the node votes again."""
+"""A client of a running quorum: nodes that join and leave it, its metadata log, and responses that get lost."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
+from controller.apis.cluster import with_api_versions
 from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.log.batches import Pair, encode_batch
 from controller.brokers.kraft.log.metadata_codec import encode_record
 from controller.brokers.kraft.log.metadata_records import RegisterControllerRecord
 from controller.brokers.kraft.quorum import client as client_module
 from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
+from controller.brokers.kraft.quorum.raft.role import topics_of
+from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.brokers.kraft.quorum.registered import without_limits
 from controller.brokers.kraft.registration import controller_record
 from controller.cli.work import quorum as cli_quorum
-from controller.kafka.handling import Answer, Handler, RequestContext
-from controller.kafka.messages import ApiKey, quorum
-from controller.kafka.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-from controller.kafka.messages.message import Feature
+from controller.kafka.handling import Answer, ApiHandler, Handler, RequestContext
+from controller.kafka.messages import APIS, ZERO_UUID, ApiKey, quorum
+from controller.kafka.messages.cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    FinalizedFeatureKey,
+)
+from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
+from controller.serving.quorum_member import Joining, Member
+from controller.settings.load import load_settings
 from tests.brokers.kraft.quorum.logs import snapshot
 from tests.kafka.server.listener import serving
 
-LEADER, LEFT, FREED, NEWER = 1, 7, 8, 9
+LEADER, LEFT, FREED, NEWER, NEW = 1, 7, 8, 9, 10
 NOW_MS = 1_000_000
 
 
@@ -43,6 +54,7 @@ class Leader:
         self.batches = {100: encode_batch(100, 3, 5, [free]), 101: encode_batch(101, 4, 5, registered(NEWER))}
         self.code = 0
         self.voters, self.observers = {LEADER: NOW_MS}, dict[int, int]()
+        self.directories: dict[int, bytes] = {}
         self.asked: list[tuple[int, int]] = []
         self.missed = 0
         """How many removals it commits, but does not apply."""
@@ -54,6 +66,7 @@ class Leader:
             ApiKey.DESCRIBE_QUORUM: self._quorum,
             ApiKey.FETCH: self._fetch,
             ApiKey.FETCH_SNAPSHOT: self._fetch_snapshot,
+            ApiKey.ADD_RAFT_VOTER: self._add,
             ApiKey.REMOVE_RAFT_VOTER: self._remove,
         }
 
@@ -63,7 +76,14 @@ class Leader:
 
     async def _quorum(self, context: RequestContext, request: quorum.DescribeQuorumRequest) -> Answer:
         def states(of: dict[int, int]) -> tuple[quorum.QuorumReplica, ...]:
-            return tuple(quorum.QuorumReplica(replica_id=one, last_fetch_timestamp=at) for one, at in of.items())
+            return tuple(
+                quorum.QuorumReplica(
+                    replica_id=one,
+                    replica_directory_id=self.directories.get(one, ZERO_UUID),
+                    last_fetch_timestamp=at,
+                )
+                for one, at in of.items()
+            )
 
         part = quorum.DescribeQuorumPartitionResult(
             leader_id=LEADER,
@@ -72,7 +92,7 @@ class Leader:
             current_voters=states(self.voters),
             observers=states(self.observers),
         )
-        return quorum.DescribeQuorumResponse(topics=(quorum.DescribeQuorumTopicResult(partitions=(part,)),))
+        return quorum.DescribeQuorumResponse(topics=topics_of(part))
 
     async def _fetch(self, context: RequestContext, request: quorum.FetchRequest) -> Answer:
         wanted = request.topics[0].partitions[0]
@@ -80,7 +100,15 @@ class Leader:
         part = quorum.FetchPartitionData(error_code=self.code, records=self.batches.get(wanted.fetch_offset))
         if wanted.fetch_offset < 100:
             part = quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=3))
-        return quorum.FetchResponse(responses=(quorum.FetchableTopicResponse(partitions=(part,)),))
+        return quorum.FetchResponse(responses=topics_of(part))
+
+    async def _add(self, context: RequestContext, request: quorum.AddRaftVoterRequest) -> Answer:
+        """Add a voter, and respond as if leadership was lost meanwhile."""
+        if request.voter_id in self.voters:
+            return quorum.AddRaftVoterResponse(error_code=int(ErrorCode.DUPLICATE_VOTER))
+        self.voters[request.voter_id] = NOW_MS
+        self.directories[request.voter_id] = request.voter_directory_id
+        return quorum.AddRaftVoterResponse(error_code=int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     async def _remove(self, context: RequestContext, request: quorum.RemoveRaftVoterRequest) -> Answer:
         self.missed -= 1
@@ -92,7 +120,7 @@ class Leader:
         at = request.topics[0].partitions[0].position
         piece = self.snapshot[at : at + 50]
         part = quorum.ResponsePartitionSnapshot(size=len(self.snapshot), position=at, unaligned_records=piece)
-        return quorum.FetchSnapshotResponse(topics=(quorum.ResponseTopicSnapshot(partitions=(part,)),))
+        return quorum.FetchSnapshotResponse(topics=topics_of(part))
 
 
 @asynccontextmanager
@@ -160,3 +188,44 @@ async def test_a_removal_that_the_leader_missed_is_repeated(monkeypatch: pytest.
         leader.missed = 1_000
         with pytest.raises(QuorumError, match="node 1 leads, and does not apply changes of the voters: restart it"):
             await client.remove("c", found, freed)
+
+
+async def test_the_only_voter_does_not_leave() -> None:
+    async with asked() as (_, client):
+        found = await client.describe()
+        with pytest.raises(QuorumError, match="node 1 is the only voter: without it there is no quorum"):
+            await client.remove("c", found, found.current_voters[0])
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+async def test_a_voter_that_was_added_without_a_response_is_a_voter(is_same: bool) -> None:
+    async with asked() as (leader, client):
+        voter = Voter(NEW, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=9093),))
+        if is_same:
+            await client.add("c", voter)
+            assert leader.directories == {NEW: voter.directory}
+        else:
+            leader.voters[NEW], leader.directories[NEW] = NOW_MS, b"o" * 16
+            with pytest.raises(QuorumError, match="DUPLICATE_VOTER"):
+                await client.add("c", voter)
+
+
+@pytest.mark.parametrize(
+    ("level", "why"), [(34, "level 34, which is not supported; allowed: 17 to 33"), (16, "metadata.version is 16")]
+)
+async def test_a_cluster_with_an_unsupported_feature_level_is_not_joined(tmp_path: Path, level: int, why: str) -> None:
+    leader = Leader()
+    finalized = FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level)
+    async with serving({}) as server:
+        leader.port = server.port
+        spoken: dict[int, ApiHandler] = {
+            key: ApiHandler(0, APIS[key].max_version, handle) for key, handle in leader.handlers.items()
+        }
+        server.handlers = with_api_versions(spoken, finalized=lambda: (1, (finalized,)))
+        joining = Joining((("127.0.0.1", server.port),), Security())
+        member = Member(tmp_path / "voter", load_settings(overrides=["node.id=9"]), joining, "PLAINTEXT")
+        with pytest.raises(QuorumError, match=why):
+            await member.find()
+        await member.stop()
+    assert not (tmp_path / "voter").exists(), "nothing was made"
+    assert list(leader.voters) == [LEADER]
