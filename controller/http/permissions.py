@@ -116,11 +116,11 @@ class SealedCursors:
         """A shard key as a cursor, padded to hide its length."""
         return MARK + self._fernet.encrypt(key.encode().ljust(NAME_LENGTH_MAX, b"\0")).decode()
 
-    def open(self, after: str | None) -> str | None:
+    def open(self, cursor: str | None) -> str | None:
         """The name or shard key to continue after. Raises BadPlace."""
-        if after is None or not after.startswith(MARK):
-            return after
+        if cursor is None or not cursor.startswith(MARK):
+            return cursor
         try:
-            return self._fernet.decrypt(after.removeprefix(MARK).encode()).rstrip(b"\0").decode()
+            return self._fernet.decrypt(cursor.removeprefix(MARK).encode()).rstrip(b"\0").decode()
         except (InvalidToken, UnicodeError):
-            raise BadPlace("after: not a next_after of this process: start again without it") from None
+            raise BadPlace("cursor: not a next_cursor of this process: start again without it") from None

@@ -69,9 +69,9 @@ async def _pages(one: Service, **more: Any) -> list[Any]:
     after: dict[str, Any] = {}
     while True:
         pages.append(await one.get("/v1/topics", **more, **after))
-        if pages[-1]["next_after"] is None:
+        if pages[-1]["next_cursor"] is None:
             return pages
-        after = {"after": pages[-1]["next_after"]}
+        after = {"cursor": pages[-1]["next_cursor"]}
 
 
 @pytest.mark.parametrize("past", [False, True])
@@ -82,7 +82,7 @@ async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) ->
         at = {"at": log.durable_offset - 1} if past else {}
         with work(one, log, only) as spent:
             page = await one.get("/v1/topics", limit=1, **at)
-        assert (page["topics"], page["next_after"]) == ([], None)
+        assert (page["topics"], page["next_cursor"]) == ([], None)
         assert spent[0] <= 2, "but for the time of the newest event"
         assert spent[1] == 0
 
@@ -100,7 +100,7 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
         at = {"at": log.durable_offset - 1} if past else {}
         pages = await _pages(one, limit=2, **at)
         assert [topic["name"] for page in pages for topic in page["topics"]] == [n for n in names if n.startswith("b.")]
-        hidden = [page["next_after"] for page in pages if page["next_after"] and not page["topics"]]
+        hidden = [page["next_cursor"] for page in pages if page["next_cursor"] and not page["topics"]]
         assert len(hidden) > 3, "among hidden names"
         assert not any("a" + part in place for place in hidden for part in ("_00", ".00"))
         assert len(set(map(len, hidden))) == 1, "its length says nothing"

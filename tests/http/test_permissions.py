@@ -46,7 +46,7 @@ async def test_a_list_has_what_may_be_described() -> None:
         assert [each["name"] for each in past["topics"]] == ["open-1", "open-2"]
         first = await one.get("/v1/topics?limit=1")
         assert [each["name"] for each in first["topics"]] == ["open-1"]
-        assert [each["name"] for each in (await one.get("/v1/topics?after=open-1"))["topics"]] == ["open-2"]
+        assert [each["name"] for each in (await one.get("/v1/topics?cursor=open-1"))["topics"]] == ["open-2"]
 
 
 async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:

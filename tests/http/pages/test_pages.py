@@ -147,7 +147,7 @@ async def test_links_lead_somewhere() -> None:
 BAD_INPUT = (
     ("/topics?at=99999999", 400, "at: offset 99999999 is not reached yet: the newest event is at offset"),
     ("/topics?at=soon", 400, "is not a valid point in time"),
-    ("/topics?att=5", 400, "att: unknown query parameter; allowed are after, at, cursor, limit, name, order"),
+    ("/topics?att=5", 400, "att: unknown query parameter; allowed are at, cursor, limit, name, order"),
     ("/topics?at=1&at=2", 400, "at: given more than once"),
     ("/topics?limit=5000", 400, "limit:"),
     ("/topics?status=well", 400, "status:"),
