@@ -25,9 +25,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from controller.controller_api import ControllerApi, Reply
+from controller.controller_api import Reply
 from controller.http.errors import HttpRequest, Refused, refused
-from controller.http.query_threads import Reading, Stopping
+from controller.http.permissions import Reader
 from controller.http.requests import API, caller_of
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
@@ -54,11 +54,9 @@ _Command = TypeVar("_Command", bound=TopicCommand)
 class Changes:
     """Submits the changes of HTTP clients."""
 
-    def __init__(self, api: ControllerApi, queries: Queries, reading: Reading, stopping: Stopping) -> None:
-        self.api = api
-        self._queries = queries
-        self._reading = reading
-        self._stopping = stopping
+    def __init__(self, reader: Reader) -> None:
+        self.api = reader.api
+        self._queries, self._reading = reader.queries, reader.reading
         self._in_progress: set[RequestId] = set()
         """Requests with a key that are not answered yet."""
         self._late: dict[RequestId, None] = {}
@@ -129,7 +127,7 @@ class Changes:
                 del self._late[next(iter(self._late))]
 
     async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
-        stops = asyncio.ensure_future(self._stopping.event.wait())
+        stops = asyncio.ensure_future(self._reading.stopping.wait())
         try:
             await asyncio.wait((answering, stops), return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -16,7 +16,7 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import structlog
@@ -31,6 +31,9 @@ from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
 from controller.kafka.session import ANONYMOUS, Session, normal_host
 from controller.machine.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from controller.access.users import Users
 
 MISDIRECTED: Final = 421
 CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
@@ -99,7 +102,7 @@ class Authenticated:
         scheme, _, credentials = given[0].decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
-                user = self._logins.passwords.owner_of(credentials.strip())
+                user = self._logins.users.owner_of(credentials.strip())
                 if user is None:
                     raise AuthenticationFailed("unknown token")
             case "basic":
@@ -116,7 +119,7 @@ class Authenticated:
             raise AuthenticationFailed("malformed Basic Authorization") from None
         if not colon or not user:
             raise AuthenticationFailed("Basic Authorization without a user name or password")
-        if not await self._logins.passwords.knows(user, password, host):
+        if not await self._logins.users.knows(user, password, host):
             raise AuthenticationFailed("wrong user name or password", user=user)
         return user
 
@@ -175,22 +178,10 @@ class Hosts(msgspec.Struct, frozen=True):
         return _is_address(host) and any(ip_address(host) in network for network in self.proxies)
 
 
-class Passwords(Protocol):
-    """Checks tokens and passwords."""
-
-    def owner_of(self, token: str) -> str | None:
-        """The user with this token."""
-        ...
-
-    async def knows(self, user: str, password: str, address: str) -> bool:
-        """True if the password is the user's. Concurrent checks are scheduled fairly by client address."""
-        ...
-
-
 class Logins(msgspec.Struct, frozen=True):
     """Checks the logins of HTTP clients; `required` refuses clients without one."""
 
-    passwords: Passwords
+    users: Users
     required: bool
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]

@@ -18,7 +18,8 @@ import structlog
 from controller.http.app import Parts, build_app
 from controller.http.following import Followers
 from controller.http.gate import Hosts
-from controller.http.query_threads import OF_ONE_MAX, Reading, Stopping, TooBusy, client_host
+from controller.http.permissions import Reader
+from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
 from controller.http.server import HttpServer
 from projections.queries.query import given_up
 from tests.http.service import Service, service
@@ -82,15 +83,14 @@ async def test_a_bug_is_logged_and_its_cause_not_shown_to_the_client(monkeypatch
 
 
 async def test_real_brokers_cannot_be_stopped_over_http(one: Service) -> None:
-    reading, stopping = Reading(), Stopping()
-    followers = Followers(one.query, reading, stopping)
+    reader = Reader(one.api, one.query, Reading())
     brokers: object = object()
-    parts = Parts(one.api, brokers, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
-    transport = httpx.ASGITransport(app=build_app(parts, "1", Hosts()))  # type: ignore[arg-type]
+    parts = Parts(reader, brokers, one.metrics, Followers(reader))  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=build_app(parts, Hosts()))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
         assert (await client.get("/health/live")).status_code == 200
-    reading.close()
+    reader.reading.close()
 
 
 async def test_ipv6_is_as_good() -> None:

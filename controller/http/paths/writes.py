@@ -201,27 +201,17 @@ DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
 
 
-class SimulatedBrokerState(Protocol):
-    @property
-    def broker_id(self) -> BrokerId: ...
-    @property
-    def rack(self) -> str: ...
-    @property
-    def running(self) -> bool: ...
-    @property
-    def delay_ms(self) -> int: ...
-
-
 @runtime_checkable
 class BrokerControl(Protocol):
-    """Simulated brokers: those of this process, or in a gateway those of the workers.
+    """Simulated brokers: those of this process, or in a gateway those of the workers. A broker has the fields of
+    `SimulatedBrokerView`.
 
     All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
     """
 
     @property
-    def by_id(self) -> Mapping[BrokerId, SimulatedBrokerState]: ...
-    def add(self, rack: str | None = None) -> SimulatedBrokerState: ...
+    def by_id(self) -> Mapping[BrokerId, object]: ...
+    def add(self, rack: str | None = None) -> object: ...
     def stop_broker(self, broker_id: int) -> None: ...
     def start_broker(self, broker_id: int) -> None: ...
     def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
@@ -286,5 +276,8 @@ async def delay(
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
-def _broker_view(broker: SimulatedBrokerState) -> SimulatedBrokerView:
+OF_SIMULATED_BROKERS = (add, stop, start, delay)
+
+
+def _broker_view(broker: object) -> SimulatedBrokerView:
     return view_of(SimulatedBrokerView, broker)
