@@ -21,7 +21,7 @@ from controller.access.refusals import RefusalRecords
 from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import ClientCommand, TopicCommand
-from controller.machine.decision import Answer
+from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
 from controller.policy.interface import PolicyInForce
@@ -351,11 +351,10 @@ class ControllerApi:
         nothing.set_result(Reply())
         return nothing
 
-    async def submit_cluster(self, command: ClusterCommand) -> Answer:
-        """Submit a command of the cluster; the answer has a detail for each of its parts, unless it failed as a
-        whole."""
+    async def submit_cluster(self, command: ClusterCommand, parts: int) -> Sequence[Detail]:
+        """Submit a command of the cluster. Returns a detail for each of its parts, also if it failed as a whole."""
         (answer,) = await self.submit([command])
-        return answer
+        return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
 
     def submit_change(
         self, commands: Sequence[TopicCommand], timeout_ms: int = CHANGE_TIMEOUT_MS
@@ -377,8 +376,3 @@ def _as_uuid4(drawn: bytes) -> TopicId:
     return TopicId(
         bytes((first,)) + drawn[1:6] + bytes((drawn[6] & 0x0F | 0x40, drawn[7], drawn[8] & 0x3F | 0x80)) + drawn[9:]
     )
-
-
-def offline_replicas(replicas: Sequence[BrokerId], live: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
-    """The replicas on brokers that are not live, including placeholders."""
-    return tuple(replica for replica in replicas if replica not in live)

@@ -16,9 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
-from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi, Node
-from controller.kafka.messages.configs import DescribeConfigsResourceResult
 from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
 from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
@@ -58,29 +56,23 @@ Layer = tuple[ConfigSource, Mapping[str, str]]
 # --- describe
 
 
-def described_brokers(
-    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
-) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+def entries_of_brokers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...] | Rejection:
     """The configs of the broker of this id, or without a name the dynamic configs of all brokers.
 
-    `keys` None means all. With simulated brokers the controller answers for every node; in KRaft mode only for itself.
+    With simulated brokers the controller answers for every node; in KRaft mode only for itself.
     """
-    cluster = api.cluster
+    of_all = api.cluster.configs_of(BROKERS, "")
     if not name:
-        entries = _of_all(cluster.configs_of(BROKERS, ""))
-    else:
-        nodes = _nodes(api)
-        broker_id = _broker_id(nodes, name, " or empty string,")
-        if isinstance(broker_id, Rejection):
-            return broker_id
-        static = tuple(sorted(_static(api, nodes[broker_id]).items()))
-        entries = _of_one(cluster.configs_of(BROKERS, str(broker_id)), cluster.configs_of(BROKERS, ""), static)
-    return tuple(described(entry, synonyms, documentation) for entry in entries if keys is None or entry.name in keys)
+        return _of_all(of_all)
+    nodes = _nodes(api)
+    broker_id = _broker_id(nodes, name, " or empty string,")
+    if isinstance(broker_id, Rejection):
+        return broker_id
+    static = tuple(sorted(_static(api, nodes[broker_id]).items()))
+    return _of_one(api.cluster.configs_of(BROKERS, str(broker_id)), of_all, static)
 
 
-def described_loggers(
-    api: ControllerApi, name: str, keys: frozenset[str] | None
-) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+def entries_of_loggers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...] | Rejection:
     """The loggers of a node with their levels. There is one: `log.level` is the level of the whole process."""
     if not name:
         return _invalid("Broker id must not be empty")
@@ -88,13 +80,8 @@ def described_loggers(
     if isinstance(broker_id, Rejection):
         return broker_id
     level = api.static_configs.get("log.level", BY_KEY["log.level"].default or "").upper()
-    root = DescribeConfigsResourceResult(
-        name="root",
-        value="WARN" if level == "WARNING" else level,
-        read_only=True,
-        config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
-    )
-    return (root,) if keys is None or root.name in keys else ()
+    value, source = "WARN" if level == "WARNING" else level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return (ConfigEntry("root", value, source, ConfigType.UNKNOWN, None, read_only=True),)
 
 
 def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int | Rejection:

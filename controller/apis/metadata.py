@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.apis import origin_of
 from controller.apis.limits import slices
-from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
+from controller.controller_api import ControllerApi, Node, new_topic_ids
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import JAVA, LIBRDKAFKA, RequestContext
 from controller.kafka.messages import ApiKey, Encoded
@@ -30,6 +30,7 @@ from controller.machine.state import Topic
 from events.catalog import Partition
 from events.names import BrokerId, TopicName, shard_key
 from events.values import Configs
+from projections.views.topics import offline_replicas
 
 TOPICS_PER_SLICE = 200
 """Bounds how long one slice of a listing blocks the loop: a few milliseconds with nothing cached."""
@@ -292,7 +293,7 @@ def response_topic(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                offline_replicas=offline_replicas(partition.replicas, live),
+                offline_replicas=offline_replicas(partition, live),
             )
             for index, partition in enumerate(partitions, start)
         ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from controller.apis.cluster import DescribeControllersHandler, with_api_versions
+from controller.apis.cluster import describe_controllers, with_api_versions
 from controller.apis.kraft.broker_life import (
     BrokerHeartbeatHandler,
     BrokerRegistrationHandler,
@@ -125,7 +125,7 @@ def kraft_broker_listener(
     }
     of_quorum: dict[int, Handler] = {
         **quorum_handlers(api, node, brokers.replication, time.monotonic),
-        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
+        ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
     }
     table = kraft_listener(api, members, of_brokers, of_quorum, versions_max, lambda: brokers.replication.leads)
     if api.advertised.name != of_brokers_name:

@@ -140,10 +140,10 @@ async def test_broker_listener_forwards_to_the_brokers_current_address() -> None
     api = ControllerApi()
     forward = to_broker(api, BrokerId(5), noting)  # type: ignore[arg-type]
     with pytest.raises(ClusterUnreachable, match="broker 5 is not registered"):
-        await forward(b"", 1)
+        await forward(b"", 1, None)
     for port in (9092, 9095):
         api.moves(port)
-        assert await forward(b"", 1) == ANSWER
+        assert await forward(b"", 1, None) == ANSWER
     assert went == [("broker5", 9092), ("broker5", 9095)]
 
 
