@@ -27,12 +27,12 @@ from controller.http.changes import Changes
 from controller.http.document import completed
 from controller.http.errors import HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
-from controller.http.gate import Authenticated, HostCheck, Hosts, Logins
+from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import Metrics
 from controller.http.pages import changes as change_pages
 from controller.http.pages import frame
 from controller.http.pages import reads as read_pages
-from controller.http.pages.site import CleanQueries, Site, is_page
+from controller.http.pages.site import Site, clean_queries, is_page
 from controller.http.paths import log_heads, reads, topics, writes
 from controller.http.paths.log_heads import NewestHead
 from controller.http.paths.writes import BrokerControl
@@ -85,9 +85,9 @@ class Parts(msgspec.Struct, frozen=True):
 
 def build_app(parts: Parts, hosts: Hosts, logins: Logins | None = None) -> ASGIApp:
     """The application of a controller or gateway. Paths that control brokers exist only with simulated brokers."""
-    app: ASGIApp = HeadAsGet(CleanQueries(build_routes(parts)))
+    app: ASGIApp = _head_as_get(clean_queries(build_routes(parts)))
     app = app if logins is None else Authenticated(app, logins)
-    return _Measured(HostCheck(app, hosts), parts.metrics)
+    return _measured(host_check(app, hosts), parts.metrics)
 
 
 def build_routes(parts: Parts, *, with_pages: bool = True) -> Litestar:
@@ -119,7 +119,7 @@ def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metri
     """The application of a worker: health and metrics. Clients send no requests to a worker."""
     dependencies: dict[str, object] = {"why_not": why_not, "archive_error": archive_error, "metrics": metrics}
     description = "Decides the commands that gateways write to the commands topic."
-    return HostCheck(HeadAsGet(_litestar([], dependencies, "Topicwright worker", description)), hosts)
+    return host_check(_head_as_get(_litestar([], dependencies, "Topicwright worker", description)), hosts)
 
 
 def _litestar(
@@ -167,38 +167,33 @@ def _providing(part: _T) -> Callable[[], _T]:
     return lambda: part
 
 
-class _Measured:
+def _measured(app: ASGIApp, metrics: Metrics) -> ASGIApp:
     """Records the time from the request to the start of the response, per method, route and status."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def measured(scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
 
         async def measured_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 method, route = str(scope.get("method")), str(scope.get("path_template") or OTHER)
                 seconds = time.perf_counter() - started
-                self._metrics.http_request(method if method in METHODS else OTHER, route, message["status"], seconds)
+                metrics.http_request(method if method in METHODS else OTHER, route, message["status"], seconds)
             await send(message)
 
-        await self._app(scope, receive, measured_send)
+        await app(scope, receive, measured_send)
+
+    return measured
 
 
 ENDLESS = "/events/follow"
 
 
-class HeadAsGet:
+def _head_as_get(app: ASGIApp) -> ASGIApp:
     """Answers HEAD with the headers that GET would have (RFC 9110)."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("method") != "HEAD":
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         if normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
             message = "HEAD is not allowed here; allowed: GET"
@@ -210,4 +205,6 @@ class HeadAsGet:
                 cast(dict[str, Any], message)["body"] = b""
             await send(message)
 
-        await self._app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)
+        await app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)
+
+    return answered

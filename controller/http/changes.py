@@ -87,7 +87,10 @@ class Changes:
         self._in_progress.add(first)
         answering: asyncio.Future[Reply] | None = None
         try:
-            request_id, known = await self._earlier(first)
+            has_target_cluster = self.api.cluster.settings.has_target_cluster
+            request_id, known = await self._reading.run(
+                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
+            )
             if known is None:
                 submitted = replace(command, request_id=request_id)
                 answering = submit(submitted)
@@ -102,16 +105,6 @@ class Changes:
         if known.answer is None:
             raise _refused(IN_PROGRESS, request_id, "the request with this key is not answered yet")
         return known.answer
-
-    async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        has_target_cluster = self.api.cluster.settings.has_target_cluster
-        try:
-            return await self._reading.run(
-                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
-            )
-        except TriedTooOften:
-            why = f"requests with this key failed {TRIES_MAX} times: use another key"
-            raise _refused(KEY_REUSED, first, why) from None
 
     def _ended(self, first: RequestId, answering: asyncio.Future[Reply]) -> None:
         self._in_progress.discard(first)
@@ -179,10 +172,6 @@ _RETRIABLE: Final = frozenset(
 _STAMPS: Final = frozenset((*TopicCommand.__struct_fields__, "topic_id", "verdict", "timeout_ms")) - {"topic"}
 
 
-class TriedTooOften(Exception):
-    """All attempts of a request failed."""
-
-
 class Earlier(msgspec.Struct, frozen=True):
     """A recorded command and its answer, None until it is answered."""
 
@@ -208,7 +197,7 @@ def earlier(
 ) -> tuple[RequestId, Earlier | None]:
     """The attempt of a client's request for one topic that did not fail, with its id; or None, and the id for the next
     attempt. An id in `late` is skipped: it may still be decided. With a target cluster, a change is answered when the
-    cluster has applied it. Raises TriedTooOften."""
+    cluster has applied it. Raises Refused if all attempts failed."""
     free: RequestId | None = None
     unknown = 0
     for number in range(1, TRIES_MAX + 1):
@@ -225,7 +214,7 @@ def earlier(
         if free is not None and unknown >= AHEAD:
             break
     if free is None:
-        raise TriedTooOften
+        raise _refused(KEY_REUSED, first, f"requests with this key failed {TRIES_MAX} times: use another key")
     return free, None
 
 

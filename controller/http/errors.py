@@ -101,9 +101,10 @@ async def answer_early(
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def query_error(error: Exception) -> tuple[int, ErrorView] | None:
-    """The status and body for an error that queries raise; None for any other error."""
+def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
     match error:
+        case Refused():
+            return error.status, error.error
         case BadMoment():
             return 400, _error_view(ErrorCode.INVALID_REQUEST, f"at: {error}")
         case BadPlace():
@@ -112,17 +113,6 @@ def query_error(error: Exception) -> tuple[int, ErrorView] | None:
             return 404, _error_view(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case NotFound():
             return 404, _error_view(ErrorCode.RESOURCE_NOT_FOUND, str(error))
-        case _:
-            return None
-
-
-def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
-    known = query_error(error)
-    if known is not None:
-        return known
-    match error:
-        case Refused():
-            return error.status, error.error
         case UnknownBroker():
             return 404, _error_view(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
         case TooBusy() | QueryClosed():

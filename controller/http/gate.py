@@ -29,7 +29,7 @@ from controller.http.query_threads import client_host
 from controller.http.requests import API, SCOPE_KEY
 from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
-from controller.kafka.session import ANONYMOUS, Session, normal_host
+from controller.kafka.session import ANONYMOUS, normal_host
 from controller.machine.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,15 +47,11 @@ _CHALLENGES: Final = (
 _logger = structlog.get_logger("topicwright.http")
 
 
-class HostCheck:
+def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
     """Refuses requests for other hosts, and sets the client's address behind proxies."""
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        hosts, client = self._hosts, scope.get("client")
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
         host = _header(scope, b"host")
         if scope.get("path") not in OPEN_PATHS and not all(map(hosts.allows, host)):
             shown = host[0][:_NAME_SHOWN_MAX]
@@ -66,11 +62,13 @@ class HostCheck:
             behind = hosts.client_behind(client[0], _header(scope, b"x-forwarded-for"))
             cast(dict[str, Any], scope)["client"] = (behind, client[1])
             client_host.set(behind)
-        await self._app(scope, receive, send)
+        await app(scope, receive, send)
+
+    return checked
 
 
 class Authenticated:
-    """Refuses requests without a valid login, and stores the session in the scope."""
+    """Refuses requests without a valid login, and stores the principal in the scope."""
 
     def __init__(self, app: ASGIApp, logins: Logins) -> None:
         self._app = app
@@ -82,14 +80,12 @@ class Authenticated:
             return
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         client = scope.get("client")
-        host = client[0] if client else ""
         try:
-            principal = await self._principal(given, host)
+            principal = await self._principal(given, client[0] if client else "")
         except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
-        session = Session(principal=principal, host=host, listener=API)
-        cast(dict[str, Any], scope)[SCOPE_KEY] = session
+        cast(dict[str, Any], scope)[SCOPE_KEY] = principal
         await self._app(scope, receive, send)
 
     async def _principal(self, given: list[bytes], host: str) -> str:

@@ -24,7 +24,7 @@ from controller.machine.commands.commands import AlterTopicConfigs, CreatePartit
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment, ConfigOp
-from events.names import BrokerId, TopicId, TopicName
+from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
 from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted, refusal
 from projections.views.view import view_of
@@ -78,9 +78,14 @@ async def create(
 ) -> Response[CreatedView]:
     """The response to a create. Raises Refused."""
     api = changes.api
-    command = create_command(
-        body,
-        new_topic_ids(1)[0],
+    command = CreateTopic(
+        topic=TopicName(body.name),
+        topic_id=new_topic_ids(1)[0],
+        num_partitions=body.num_partitions,
+        replication_factor=body.replication_factor,
+        assignments=_assignments(body.assignments),
+        configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
+        timeout_ms=body.timeout_ms,
         validate_only=validate_only,
         denied=api.denial_of_create(caller_of(request), body.name),
         **changes.stamps(request, is_dry_run=validate_only),
@@ -111,20 +116,6 @@ async def delete_topic(
     if answer.code:
         raise Refused(status_of(answer.code), refusal(answer))
     return deleted(answer, known)
-
-
-def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> CreateTopic:
-    """The command for a body; `stamps` are the remaining fields of the command."""
-    return CreateTopic(
-        topic=TopicName(body.name),
-        topic_id=topic_id,
-        num_partitions=body.num_partitions,
-        replication_factor=body.replication_factor,
-        assignments=_assignments(body.assignments),
-        configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
-        timeout_ms=body.timeout_ms,
-        **stamps,
-    )
 
 
 def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:
