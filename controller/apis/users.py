@@ -170,7 +170,8 @@ async def alter_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Set and remove credentials; needs Alter on the cluster. One result a user, in order of first appearance."""
-    outcomes = dict.fromkeys((one.name for one in (*request.deletions, *request.upsertions)), DENIED)
+    names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
+    outcomes = dict.fromkeys(names, DENIED)
     if api.grants(context, "Alter"):
         for users in slices(list(outcomes), USERS_PER_SLICE):
             outcomes |= await _alter_credentials(api, context, request, frozenset(users))
@@ -192,7 +193,7 @@ async def _alter_credentials(
         removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
         upserts=tuple(map(_upsert, upserts)),
     )
-    names = [one.name for one in (*removals, *upserts)]
+    names = [*(one.name for one in removals), *(one.name for one in upserts)]
     return dict(zip(names, await api.submit_cluster(command, len(names)), strict=True))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from controller.access.authorizer import Authorizer
+from controller.access.authorizer import Authorizer, Operation, Requester, ResourceType
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
@@ -64,6 +64,17 @@ def owned(request: RequestMetadata) -> Verdict:
     return Verdict("allowed", observed=noted)
 
 
+class Rules:
+    """An authorizer that asks a function."""
+
+    def __init__(self, allows: Callable[[Requester, Operation, ResourceType, str], bool]) -> None:
+        self.allows = allows
+
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """There may be such a resource."""
+        return True
+
+
 class Service:
     """What a test has at hand: the controller's parts, and a client of its HTTP side."""
 
@@ -102,6 +113,15 @@ class Service:
         """One more HTTP side of the same controller, not started."""
         return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
 
+    @asynccontextmanager
+    async def another(self, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[tuple[HttpServer, int]]:
+        """One more HTTP server of the same controller, and its port."""
+        other = HttpServer(self.api, self.brokers, self.query, self.metrics, **more)
+        try:
+            yield other, await other.start(host, 0)
+        finally:
+            await other.stop()
+
     async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""
         answer = await self.client.request(method, path, **more)
@@ -112,6 +132,13 @@ class Service:
     async def get(self, path: str, expect: int = 200, **parameters: Any) -> Any:
         """GET something."""
         return await self.request("GET", path, expect, params=parameters or None)
+
+    async def pages(self, path: str, **parameters: Any) -> list[Any]:
+        """All pages of a list."""
+        pages = [await self.get(path, **parameters)]
+        while (cursor := pages[-1].get("next_cursor")) is not None:
+            pages.append(await self.get(path, **{**parameters, "cursor": cursor}))
+        return pages
 
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
         """POST a topic."""

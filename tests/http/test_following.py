@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import following
 from controller.http.gate import Hosts
-from controller.http.server import HttpServer
-from tests.http.service import Service, followers, service
+from tests.http.service import Rules, Service, followers, service
 
 
 async def _lines(one: Service, count: int, **parameters: Any) -> list[Any]:
@@ -53,23 +51,14 @@ async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(mo
         assert b"".join([chunk async for chunk in chunks]).strip() == b"", "it ends as a stream should"
 
 
-class _Everything:
-    """Whoever may do all, for as long as it is said."""
-
-    allowed = True
-
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return self.allowed
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return self.allowed
-
-
 async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
-    permissions = _Everything()
-    async with service(authorizer=permissions) as one, one.client.stream("GET", "/v1/events/follow") as answer:
+    allowed = True
+    async with (
+        service(authorizer=Rules(lambda *_: allowed)) as one,
+        one.client.stream("GET", "/v1/events/follow") as answer,
+    ):
         await one.until(lambda: followers(one) == 1)
-        permissions.allowed = False
+        allowed = False
         await one.create("t", 403)
         async with asyncio.timeout(60):
             assert b"".join([chunk async for chunk in answer.aiter_bytes()]).strip() == b""
@@ -87,9 +76,8 @@ async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: py
     monkeypatch.setattr(following, "OF_ONE_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
         hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
-        base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
-        listening = other._parts.followers
+        other, port = await held.enter_async_context(one.another(hosts=hosts))
+        base, listening = f"http://127.0.0.1:{port}", other._parts.followers
         for number in (1, 2):
             host = {"X-Forwarded-For": f"10.0.0.{number}"}
             first = await held.enter_async_context(one.client.stream("GET", f"{base}/v1/events/follow", headers=host))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http.paths import topics as reads
 from events.logs.memory_log import InMemoryLog
 from projections.queries import query
-from tests.http.service import Service, service
+from tests.http.service import Rules, Service, service
 
 
 class Counting(InMemoryLog):
@@ -30,14 +29,15 @@ class Counting(InMemoryLog):
             yield key
 
 
-class Only:
+class Only(Rules):
     """Describe is allowed for topics whose names begin so; everything else to everybody."""
 
     def __init__(self, prefix: str | None) -> None:
+        super().__init__(self._allows)
         self.prefix = prefix
         self.checks = 0
 
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def _allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         self.checks += 1
         if (operation, resource_type) != ("Describe", "Topic"):
             return True
@@ -64,16 +64,6 @@ async def _make(one: Service, count: int) -> list[str]:
     return sorted(names)
 
 
-async def _pages(one: Service, **more: Any) -> list[Any]:
-    pages: list[Any] = []
-    after: dict[str, Any] = {}
-    while True:
-        pages.append(await one.get("/v1/topics", **more, **after))
-        if pages[-1]["next_cursor"] is None:
-            return pages
-        after = {"cursor": pages[-1]["next_cursor"]}
-
-
 @pytest.mark.parametrize("past", [False, True])
 async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) -> None:
     log, only = Counting("counting"), Only(None)
@@ -98,7 +88,7 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
     async with service(log=log, authorizer=only) as one:
         names = await _make(one, 300)
         at = {"at": log.durable_offset - 1} if past else {}
-        pages = await _pages(one, limit=2, **at)
+        pages = await one.pages("/v1/topics", limit=2, **at)
         assert [topic["name"] for page in pages for topic in page["topics"]] == [n for n in names if n.startswith("b.")]
         hidden = [page["next_cursor"] for page in pages if page["next_cursor"] and not page["topics"]]
         assert len(hidden) > 3, "among hidden names"

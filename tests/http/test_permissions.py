@@ -12,22 +12,21 @@ from controller.http.paths import reads
 from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one
-from tests.http.service import Service, service
+from tests.http.service import Rules, Service, service
 
 
-class Half:
-    """Everybody may create, and describe topics whose names begin with `open`."""
+class Half(Rules):
+    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
 
-    def __init__(self, *more: tuple[Operation, ResourceType]) -> None:
+    def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
         self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
+        self._prefixes = prefixes
+        super().__init__(self._allows)
 
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def _allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if (operation, resource_type) == ("Describe", "Topic"):
-            return name.startswith("open")
+            return name.startswith(self._prefixes)
         return (operation, resource_type) in self._more
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return True
 
 
 def settings_request(one: Service) -> str:
@@ -134,16 +133,8 @@ async def test_a_difference_has_what_its_reader_may_describe() -> None:
         assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
 
 
-class ByName(Half):
-    """As `Half`, and everybody may describe whatever name a request has (say, by an entry for a prefix)."""
-
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        is_named = (operation, resource_type) == ("Describe", "Topic") and name.startswith(("boot-", "settings-"))
-        return is_named or super().allows(requester, operation, resource_type, name)
-
-
 async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with service(authorizer=ByName()) as one:
+    async with service(authorizer=Half(prefixes=("open", "boot-", "settings-"))) as one:
         made = await one.create("secret")
         request_id = made["request_id"]
         assert (await one.get(f"/v1/explain/{request_id}"))["kind"] == "request", "its requester's own"

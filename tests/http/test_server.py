@@ -20,7 +20,6 @@ from controller.http.following import Followers
 from controller.http.gate import Hosts
 from controller.http.permissions import Reader
 from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
-from controller.http.server import HttpServer
 from projections.queries.query import given_up
 from tests.http.service import Service, service
 
@@ -36,7 +35,7 @@ async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
 
 
 async def test_an_address_that_is_taken_is_named(one: Service) -> None:
-    other = HttpServer(one.api, one.brokers, one.query, one.metrics)
+    other = one.another_http()
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
         await other.start("127.0.0.1", one.port)
     await other.stop()
@@ -100,12 +99,8 @@ async def test_ipv6_is_as_good() -> None:
     except OSError:
         pytest.skip("this machine has no IPv6")
     probe.close()
-    async with service() as one:
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics)
-        port = await other.start("::1", 0)
-        async with httpx.AsyncClient(verify=False) as client:
-            assert (await client.get(f"http://[::1]:{port}/health/live")).status_code == 200
-        await other.stop()
+    async with service() as one, one.another("::1") as (_, port):
+        assert (await one.client.get(f"http://[::1]:{port}/health/live")).status_code == 200
 
 
 async def test_past_a_bound_queries_are_refused_at_once() -> None:
