@@ -12,7 +12,7 @@ Non-goal: dependencies between values are checked only if topics depend on them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
@@ -84,24 +84,30 @@ def entries_of_loggers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...]
     return (ConfigEntry("root", value, source, ConfigType.UNKNOWN, None, read_only=True),)
 
 
-def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int | Rejection:
-    broker_id = _integer(name)
+def _broker_id(known: Collection[int], name: str, or_else: str = "", what: str = "Broker") -> int | Rejection:
+    """The id in the name of a resource."""
+    broker_id = int(name) if _ID.fullmatch(name) else None
     if broker_id is None:
-        return _invalid(f"Broker id must be an integer, but it is: {name}")
-    if broker_id not in nodes:
-        ids = ", ".join(map(str, sorted(nodes)))
+        return _invalid(f"{what} id must be an integer, but it is: {name}")
+    if broker_id not in known:
+        ids = ", ".join(map(str, sorted(known)))
         return _invalid(f"Unexpected broker id, expected {ids}{or_else} but received {name}")
     return broker_id
 
 
 def cluster_wide_config(api: ControllerApi, name: str) -> ConfigEntry:
     """One config of brokers without a dynamic config of their own."""
-    layers: tuple[Layer, ...] = (
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(api.cluster.configs_of(BROKERS, ""))),
-        (ConfigSource.STATIC_BROKER_CONFIG, api.static_configs),
+    return _effective(name, _layers({}, dict(api.cluster.configs_of(BROKERS, "")), api.static_configs))
+
+
+def _layers(own: Mapping[str, str], of_all: Mapping[str, str], static: Mapping[str, str]) -> tuple[Layer, ...]:
+    """The sources of values, in order of precedence."""
+    return (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, own),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, of_all),
+        (ConfigSource.STATIC_BROKER_CONFIG, static),
         (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
     )
-    return _effective(name, layers)
 
 
 def _nodes(api: ControllerApi) -> dict[int, Node]:
@@ -139,12 +145,7 @@ def _of_all(dynamic: Configs) -> tuple[ConfigEntry, ...]:
 
 @lru_cache(maxsize=64)
 def _of_one(own: Configs, of_all: Configs, static: Configs) -> tuple[ConfigEntry, ...]:
-    layers: tuple[Layer, ...] = (
-        (ConfigSource.DYNAMIC_BROKER_CONFIG, dict(own)),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(of_all)),
-        (ConfigSource.STATIC_BROKER_CONFIG, dict(static)),
-        (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
-    )
+    layers = _layers(dict(own), dict(of_all), dict(static))
     given = {name for _, layer in layers[:-1] for name in layer}
     names = [*(name for name, row in BROKER_CONFIGS.items() if row.documentation is not None or name in given)]
     names += sorted(given - BROKER_CONFIGS.keys())
@@ -193,7 +194,8 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
 
     INVALID_REQUEST with Kafka's message; INVALID_CONFIG for an append to a config that is no list.
     """
-    wrong = check_ops(ops) or _unknown_broker(name, cluster) or _invalid_list_change(ops)
+    broker_id = _broker_id(cluster.brokers, name, ",", "Node") if name else 0
+    wrong = check_ops(ops) or (broker_id if isinstance(broker_id, Rejection) else _invalid_list_change(ops))
     if wrong is not None:
         return wrong
     after = altered(cluster.configs_of(BROKERS, name), ops, incremental)
@@ -201,18 +203,6 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
         return after
     props = dict(after)
     return _not_dynamic(props) or _bad_value(props) or _not_cluster_wide(name, props) or _conflict(cluster, name, props)
-
-
-def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
-    if not name:
-        return None
-    broker_id = _integer(name)
-    if broker_id is None:
-        return _invalid(f"Node id must be an integer, but it is: {name}")
-    if broker_id in cluster.brokers:
-        return None
-    ids = ", ".join(map(str, sorted(cluster.brokers)))
-    return _invalid(f"Unexpected broker id, expected {ids}, but received {name}")
 
 
 def _invalid_list_change(ops: Sequence[ConfigOp]) -> Rejection | None:
@@ -306,10 +296,6 @@ def _retention_conflicts(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterat
             yield f"{start} -1 as log.retention.{unit} value is set as {whole}."
         elif whole > -1 and local > whole:
             yield f"{start} more than log.retention.{unit} property value: {whole}"
-
-
-def _integer(name: str) -> int | None:
-    return int(name) if _ID.fullmatch(name) else None
 
 
 def _invalid(message: str) -> Rejection:

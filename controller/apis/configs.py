@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis import errors_of, origin_of
+from controller.apis import Origin, errors_of, origin_of
 from controller.apis.broker_configs import cluster_wide_config, entries_of_brokers, entries_of_loggers, refused_change
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
@@ -29,7 +29,6 @@ from controller.machine.configs.changes import check_resources
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
 from controller.machine.configs.values import ConfigType, canonical_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
-from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import ConfigOp
 from events.names import TopicName
@@ -181,13 +180,17 @@ async def alter_configs(
         if rejections:  # a short request is submitted at once, before later pipelined requests
             await asyncio.sleep(0)
         rejections += [_rejection(api, context, one, wrong) for one, wrong in part]
-    command_of = _commands(api, context, request.validate_only)
-    commands = [command_of(one) for one, rejection in zip(alterations, rejections, strict=True) if rejection is None]
+    origin, outcomes = origin_of(api, context), list(zip(alterations, rejections, strict=True))
+    commands = [
+        _command(api, context, origin, one, request.validate_only) for one, rejection in outcomes if rejection is None
+    ]
     answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
     return configs.AlterConfigsResponse(
         responses=tuple(
-            _result(one, rejection or answers[one.answer_name])
-            for one, rejection in zip(alterations, rejections, strict=True)
+            configs.AlterConfigsResourceResponse(
+                resource_type=one.kind, resource_name=one.name, **errors_of(rejection or answers[one.answer_name])
+            )
+            for one, rejection in outcomes
         )
     )
 
@@ -206,38 +209,25 @@ def _rejection(
     return refused_change(api.cluster, one.name, one.ops, incremental)
 
 
-def _commands(
-    api: ControllerApi, context: RequestContext, validate_only: bool
-) -> Callable[[_Alteration], AlterTopicConfigs | AlterResourceConfigs]:
-    origin = origin_of(api, context)
-
-    def command_of(one: _Alteration) -> AlterTopicConfigs | AlterResourceConfigs:
-        is_topic = one.kind == TOPIC
-        if is_topic:
-            denied = api.denial(context, "AlterConfigs", one.name)
-        else:
-            rejection = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
-            denied = 0 if rejection is None else int(rejection.code)
-        make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
-        return make(
-            **origin,
-            topic=one.answer_name,
-            ops=one.ops,
-            incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            api=context.api,
-            api_version=context.api_version,
-            validate_only=validate_only,
-            denied=denied,
-        )
-
-    return command_of
-
-
-def _result(one: _Alteration, outcome: Rejection | Answer) -> configs.AlterConfigsResourceResponse:
-    return configs.AlterConfigsResourceResponse(
-        resource_type=one.kind,
-        resource_name=one.name,
-        **errors_of(outcome),
+def _command(
+    api: ControllerApi, context: RequestContext, origin: Origin, one: _Alteration, validate_only: bool
+) -> AlterTopicConfigs | AlterResourceConfigs:
+    is_topic = one.kind == TOPIC
+    if is_topic:
+        denied = api.denial(context, "AlterConfigs", one.name)
+    else:
+        rejection = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
+        denied = 0 if rejection is None else int(rejection.code)
+    make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
+    return make(
+        **origin,
+        topic=one.answer_name,
+        ops=one.ops,
+        incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        api=context.api,
+        api_version=context.api_version,
+        validate_only=validate_only,
+        denied=denied,
     )
 
 

@@ -188,9 +188,11 @@ def _rejected(api_key: int, request: Any, error: Detail) -> Message:
 
 
 NOT_CONTROLLER: Final = Detail(int(ErrorCode.NOT_CONTROLLER), "This is not the correct controller for this cluster.")
-NOT_CONTROLLER_HANDLERS: Final[Mapping[int, Handler]] = {
-    key: lambda context, request: _rejected(context.api_key, request, NOT_CONTROLLER)
-    for key in CHANGES
-    if key != ApiKey.ALTER_USER_SCRAM_CREDENTIALS
-}
+
+
+def _not_controller(context: RequestContext, request: Any) -> Message:
+    return _rejected(context.api_key, request, NOT_CONTROLLER)
+
+
+NOT_CONTROLLER_HANDLERS: Final = dict.fromkeys(CHANGES - {ApiKey.ALTER_USER_SCRAM_CREDENTIALS}, _not_controller)
 """The responses of a simulated broker to requests for the controller."""

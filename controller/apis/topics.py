@@ -86,7 +86,11 @@ def _create_commands(api: ControllerApi, context: RequestContext, request: Creat
 
 async def _disconnect_if_invalid(api: ControllerApi, commands: Sequence[CreateTopic]) -> None:
     """Record the rejections, then disconnect; no topic of the request is created."""
-    invalid = [command for command in commands if command.duplicate or _defined_twice(command)]
+    invalid = [
+        one
+        for one in commands
+        if one.duplicate or (one.assignments and (one.num_partitions != -1 or one.replication_factor != -1))
+    ]
     if invalid:
         answers = await api.submit(invalid)
         raise Disconnect("InvalidRequest: " + "; ".join(f"topic {a.topic_name!r}: {a.message}" for a in answers))
@@ -118,10 +122,6 @@ def _configs(explicit: Configs, defaults: Configs, dynamic: Configs, version: in
     entries = effective_configs(explicit, defaults, dynamic)
     elements = [described(entry, synonyms=False, documentation=False) for entry in entries]
     return encode_array(ApiKey.CREATE_TOPICS, version, elements)
-
-
-def _defined_twice(command: CreateTopic) -> bool:
-    return bool(command.assignments) and (command.num_partitions != -1 or command.replication_factor != -1)
 
 
 async def create_partitions(

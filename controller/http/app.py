@@ -94,7 +94,6 @@ def build_routes(parts: Parts, *, with_pages: bool = True) -> Litestar:
     """The handlers alone, without login, host check and metrics."""
     api = parts.reader.api
     dependencies: dict[str, object] = {
-        "controller_api": api,
         "why_not": lambda: health.why_not_ready(api),
         "archive_error": api.archive_error,
         "reader": parts.reader,

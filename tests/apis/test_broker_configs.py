@@ -9,22 +9,11 @@ import pytest
 
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from controller.kafka.messages.configs import AlterableConfig as Replacement
-from controller.kafka.messages.configs import AlterConfigsResource as Replaced
-from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
+from controller.kafka.messages.configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from controller.machine.configs.changes import LISTS, OpType
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
 from events.catalog import PartitionChanged, ResourceConfigsChanged
-from events.codec import decode_event
 from tests.apis.rig import Rig, rig
 from tests.apis.test_permissions import BOB, Granted
 
@@ -33,32 +22,9 @@ OF_ONE, OF_ALL, STATIC, DEFAULT, OF_LOGGER = 2, 3, 4, 5, 6
 SET, DELETE, APPEND = OpType.SET, OpType.DELETE, OpType.APPEND
 
 
-async def described(a: Rig, name: str, *keys: str, kind: int = BROKER, principal: str = "User:ANONYMOUS") -> Any:
-    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys or None)
-    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
-    (result,) = (await a.call(ApiKey.DESCRIBE_CONFIGS, 4, request, principal)).results
-    return result
-
-
 async def shown(a: Rig, name: str, key: str, kind: int = BROKER) -> Any:
-    (config,) = (await described(a, name, key, kind=kind)).configs
+    (config,) = (await a.describe_configs(kind, name, key)).configs
     return config
-
-
-async def altered(
-    a: Rig, name: str, *steps: tuple[str, OpType, str | None], dry: bool = False, principal: str = "User:ANONYMOUS"
-) -> tuple[int, str | None]:
-    configs = tuple(AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in steps)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=configs)
-    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry)
-    (done,) = (await a.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, principal)).responses
-    return done.error_code, done.error_message
-
-
-async def created(a: Rig, name: str, partitions: int = 1, factor: int = 1) -> Any:
-    topics = (CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor),)
-    (made,) = (await a.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=5000))).topics
-    return made
 
 
 async def reviewed(a: Rig) -> None:
@@ -70,15 +36,14 @@ async def reviewed(a: Rig) -> None:
 
 
 def changes(a: Rig) -> list[tuple[str, dict[str, str]]]:
-    events = (decode_event(*pair).event for pair in a.log.read())
-    return [(event.name, dict(event.configs)) for event in events if isinstance(event, ResourceConfigsChanged)]
+    return [(event.name, dict(event.configs)) for event in a.events(ResourceConfigsChanged)]
 
 
 async def test_describe_all_configs_of_a_broker() -> None:
     async with rig({"num.partitions": "3", "log.retention.hours": "24"}) as a:
         a.api.static_configs = {"num.partitions": "3", "log.retention.hours": "24", "ssl.key.password": "", "x": "y"}
         for broker in ("1", "2", "3"):
-            found = await described(a, broker)
+            found = await a.describe_configs(BROKER, broker)
             assert found.error_code == 0
             assert len(found.configs) == 350
             by_name = {each.name: each for each in found.configs}
@@ -96,41 +61,37 @@ async def test_describe_all_configs_of_a_broker() -> None:
 
 
 @pytest.mark.parametrize("name", ["9", "-1", "one", "01", "9" * 5000])
-async def test_invalid_broker_ids(name: str) -> None:
-    async with rig() as a:
-        found = await described(a, name)
-        assert found.error_code == 42
-        is_id = name in ("9", "-1")
-        assert found.error_message.startswith(
-            "Unexpected broker id, expected 1, 2, 3" if is_id else "Broker id must be"
-        )
-        code, message = await altered(a, name, ("log.retention.ms", SET, "5"))
-        assert code == 42
-        assert message is not None
-        assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
+async def test_invalid_broker_ids(served: Rig, name: str) -> None:
+    found = await served.describe_configs(BROKER, name)
+    assert found.error_code == 42
+    is_id = name in ("9", "-1")
+    assert found.error_message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Broker id must be")
+    code, message = await served.alter_configs(BROKER, name, ("log.retention.ms", SET, "5"))
+    assert code == 42
+    assert message is not None
+    assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
 
 
-async def test_describe_broker_logger() -> None:
-    async with rig() as a:
-        (root,) = (await described(a, "1", kind=LOGGER)).configs
-        assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
-        a.api.static_configs = {"log.level": "warning"}
-        assert (await shown(a, "2", "root", LOGGER)).value == "WARN"
-        assert (await described(a, "1", "another", kind=LOGGER)).configs == ()
-        refusals = {
-            "": "Broker id must not be empty",
-            "one": "Broker id must be an integer, but it is: one",
-            "9": "Unexpected broker id, expected 1, 2, 3 but received 9",
-        }
-        for name, why in refusals.items():
-            refused = await described(a, name, kind=LOGGER)
-            assert (refused.error_code, refused.error_message, refused.configs) == (42, why, ())
+async def test_describe_broker_logger(served: Rig) -> None:
+    (root,) = (await served.describe_configs(LOGGER, "1")).configs
+    assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
+    served.api.static_configs = {"log.level": "warning"}
+    assert (await shown(served, "2", "root", LOGGER)).value == "WARN"
+    assert (await served.describe_configs(LOGGER, "1", "another")).configs == ()
+    refusals = {
+        "": "Broker id must not be empty",
+        "one": "Broker id must be an integer, but it is: one",
+        "9": "Unexpected broker id, expected 1, 2, 3 but received 9",
+    }
+    for name, why in refusals.items():
+        refused = await served.describe_configs(LOGGER, name)
+        assert (refused.error_code, refused.error_message, refused.configs) == (42, why, ())
 
 
 async def test_precedence_of_dynamic_and_static_configs() -> None:
     async with rig({"log.retention.ms": "4"}) as a:
-        assert await altered(a, "", ("log.retention.ms", SET, "5")) == (0, None)
-        assert await altered(a, "2", ("log.retention.ms", SET, "6")) == (0, None)
+        assert await a.alter_configs(BROKER, "", ("log.retention.ms", SET, "5")) == (0, None)
+        assert await a.alter_configs(BROKER, "2", ("log.retention.ms", SET, "6")) == (0, None)
         of_two, of_one = await shown(a, "2", "log.retention.ms"), await shown(a, "1", "log.retention.ms")
         assert [(each.value, each.source) for each in of_two.synonyms][:3] == [
             ("6", OF_ONE),
@@ -139,10 +100,10 @@ async def test_precedence_of_dynamic_and_static_configs() -> None:
         ]
         assert (of_two.value, of_two.config_source) == ("6", OF_ONE)
         assert (of_one.value, of_one.config_source) == ("5", OF_ALL)
-        assert (await created(a, "t")).error_code == 0
+        assert [each.error_code for each in await a.create("t")] == [0]
         topic = await shown(a, "t", "retention.ms", kind=TOPIC)
         assert (topic.value, topic.config_source, topic.synonyms[0].name) == ("5", OF_ALL, "log.retention.ms")
-        assert await altered(a, "", ("log.retention.ms", DELETE, None)) == (0, None)
+        assert await a.alter_configs(BROKER, "", ("log.retention.ms", DELETE, None)) == (0, None)
         assert (await shown(a, "t", "retention.ms", kind=TOPIC)).config_source == STATIC
         assert changes(a) == [("", {"log.retention.ms": "5"}), ("2", {"log.retention.ms": "6"}), ("", {})]
 
@@ -168,12 +129,11 @@ REFUSED = (
 
 @pytest.mark.parametrize(("name", "key", "op", "value", "code", "message"), REFUSED)
 async def test_invalid_broker_configs_have_kafkas_message(
-    name: str, key: str, op: OpType, value: str | None, code: int, message: str
+    served: Rig, name: str, key: str, op: OpType, value: str | None, code: int, message: str
 ) -> None:
-    async with rig() as a:
-        got_code, got = await altered(a, name, (key, op, value))
-        assert (got_code, (got or "")[: len(message)]) == (code, message)
-        assert changes(a) == [], "nothing of it is recorded"
+    got_code, got = await served.alter_configs(BROKER, name, (key, op, value))
+    assert (got_code, (got or "")[: len(message)]) == (code, message)
+    assert changes(served) == [], "nothing of it is recorded"
 
 
 @pytest.mark.parametrize(
@@ -186,41 +146,40 @@ async def test_invalid_broker_configs_have_kafkas_message(
         ("", "nonsense", SET, "kept, as Kafka keeps it", "kept, as Kafka keeps it"),
     ],
 )
-async def test_valid_broker_configs(name: str, key: str, op: OpType, value: str, after: str) -> None:
-    async with rig() as a:
-        assert await altered(a, name, (key, op, value), dry=True) == (0, None)
-        assert changes(a) == []
-        assert await altered(a, name, (key, op, value)) == (0, None)
-        assert changes(a) == [(name, {key: after})]
-        (config,) = (await described(a, name or "1", key)).configs
-        assert config.is_sensitive == (key == "nonsense")
+async def test_valid_broker_configs(served: Rig, name: str, key: str, op: OpType, value: str, after: str) -> None:
+    assert await served.alter_configs(BROKER, name, (key, op, value), dry=True) == (0, None)
+    assert changes(served) == []
+    assert await served.alter_configs(BROKER, name, (key, op, value)) == (0, None)
+    assert changes(served) == [(name, {key: after})]
+    (config,) = (await served.describe_configs(BROKER, name or "1", key)).configs
+    assert config.is_sensitive == (key == "nonsense")
 
 
-async def test_alter_configs_replaces_all() -> None:
-    async with rig() as a:
-        assert await altered(a, "1", ("log.retention.ms", SET, "5"), ("num.io.threads", SET, "9")) == (0, None)
-        configs = (Replacement(name="compression.type", value="lz4"),)
-        resource = Replaced(resource_type=BROKER, resource_name="1", configs=configs)
-        (done,) = (await a.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=(resource,)))).responses
-        assert done.error_code == 0
-        assert changes(a)[-1] == ("1", {"compression.type": "lz4"})
+async def test_alter_configs_replaces_all(served: Rig) -> None:
+    steps = ("log.retention.ms", SET, "5"), ("num.io.threads", SET, "9")
+    assert await served.alter_configs(BROKER, "1", *steps) == (0, None)
+    configs = (AlterableConfig(name="compression.type", value="lz4"),)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
+    (done,) = (await served.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=(resource,)))).responses
+    assert done.error_code == 0
+    assert changes(served)[-1] == ("1", {"compression.type": "lz4"})
 
 
 async def test_broker_configs_need_cluster_permissions() -> None:
     async with rig(authorizer=Granted(("DescribeConfigs", "Cluster", "kafka-cluster"))) as a:
-        assert (await described(a, "1", principal=BOB)).error_code == 0
+        assert (await a.describe_configs(BROKER, "1", principal=BOB)).error_code == 0
         for key in ("log.retention.ms", "num.partitions"):
-            denied = await altered(a, "", (key, SET, "5"), principal=BOB)
+            denied = await a.alter_configs(BROKER, "", (key, SET, "5"), principal=BOB)
             assert denied == (31, "Cluster authorization failed.")
     async with rig(authorizer=Granted(("AlterConfigs", "Cluster", "kafka-cluster"))) as a:
-        assert await altered(a, "", ("log.retention.ms", SET, "5"), principal=BOB) == (0, None)
+        assert await a.alter_configs(BROKER, "", ("log.retention.ms", SET, "5"), principal=BOB) == (0, None)
     async with rig(authorizer=Granted()) as a:
-        assert (await described(a, "nine", principal=BOB)).error_code == 31
+        assert (await a.describe_configs(BROKER, "nine", principal=BOB)).error_code == 31
 
 
 async def test_enabling_unclean_leader_election_elects_at_once() -> None:
     async with rig(brokers=2) as a:
-        assert (await created(a, "t", factor=2)).error_code == 0
+        assert [each.error_code for each in await a.create("t", replication_factor=2)] == [0]
         for broker in (1, 2):
             a.brokers.stop_broker(broker)
             await reviewed(a)
@@ -228,13 +187,11 @@ async def test_enabling_unclean_leader_election_elects_at_once() -> None:
         assert first.leader == -1
         a.brokers.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
         await reviewed(a)
-        assert await altered(a, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
+        assert await a.alter_configs(BROKER, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
         await reviewed(a)
         assert a.api.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
-        elected = [decode_event(*pair).event for pair in a.log.read()]
-        assert [e.reason for e in elected if isinstance(e, PartitionChanged) and e.has_new_leader][-1].startswith(
-            "unclean election"
-        )
+        elected = [event.reason for event in a.events(PartitionChanged) if event.has_new_leader]
+        assert elected[-1].startswith("unclean election")
 
 
 def test_list_configs_match_the_table() -> None:

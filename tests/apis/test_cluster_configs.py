@@ -13,14 +13,11 @@ from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
-    IncrementalAlterConfigsRequest,
 )
 from controller.kafka.session import Session
 from controller.machine.configs.changes import OpType
@@ -65,21 +62,19 @@ async def described(a: Rig, brokers: Brokers, *names: tuple[int, str], version: 
     return [(each.resource_name, each.error_code, len(each.configs)) for each in answer.results], answer.results
 
 
-async def test_broker_configs_are_forwarded_to_the_broker() -> None:
-    async with rig() as a:
-        brokers = Brokers()
-        rows, _ = await described(a, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
-        assert rows == [("2", 0, 1), ("missing", 3, 0), ("", 0, 1), ("9", 0, 1)]
-        assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, ["", "9"])]
+async def test_broker_configs_are_forwarded_to_the_broker(served: Rig) -> None:
+    brokers = Brokers()
+    rows, _ = await described(served, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
+    assert rows == [("2", 0, 1), ("missing", 3, 0), ("", 0, 1), ("9", 0, 1)]
+    assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, ["", "9"])]
 
 
-async def test_configs_of_unknown_brokers_are_forwarded_in_batches() -> None:
-    async with rig() as a:
-        brokers = Brokers()
-        names = [str(number) for number in range(10, 10 + 2 * RESOURCES_PER_REQUEST)]
-        rows, _ = await described(a, brokers, *((BROKER, name) for name in names))
-        assert rows == [(name, 0, 1) for name in names]
-        assert brokers.came == [(None, names[:RESOURCES_PER_REQUEST]), (None, names[RESOURCES_PER_REQUEST:])]
+async def test_configs_of_unknown_brokers_are_forwarded_in_batches(served: Rig) -> None:
+    brokers = Brokers()
+    names = [str(number) for number in range(10, 10 + 2 * RESOURCES_PER_REQUEST)]
+    rows, _ = await described(served, brokers, *((BROKER, name) for name in names))
+    assert rows == [(name, 0, 1) for name in names]
+    assert brokers.came == [(None, names[:RESOURCES_PER_REQUEST]), (None, names[RESOURCES_PER_REQUEST:])]
 
 
 async def test_own_node_configs_are_not_forwarded() -> None:
@@ -90,10 +85,9 @@ async def test_own_node_configs_are_not_forwarded() -> None:
         assert shown > 300
 
 
-async def test_is_default_in_version_0() -> None:
-    async with rig() as a:
-        _, (result,) = await described(a, Brokers(), (BROKER, "1"), version=0)
-        assert result.configs[0].is_default
+async def test_is_default_in_version_0(served: Rig) -> None:
+    _, (result,) = await described(served, Brokers(), (BROKER, "1"), version=0)
+    assert result.configs[0].is_default
 
 
 async def test_denied_configs_are_not_forwarded() -> None:
@@ -103,52 +97,33 @@ async def test_denied_configs_are_not_forwarded() -> None:
         assert (rows, brokers.came) == ([("1", 31, 0)], [])
 
 
-async def test_unreachable_broker_fails_only_its_own_resources() -> None:
-    async with rig() as a:
-        brokers = Brokers()
-        brokers.silent = True
-        rows, (_, failed) = await described(a, brokers, (TOPIC, "missing"), (BROKER, "1"))
-        assert rows == [("missing", 3, 0), ("1", 7, 0)]
-        assert failed.error_message == "The broker did not respond: nobody there"
+async def test_unreachable_broker_fails_only_its_own_resources(served: Rig) -> None:
+    brokers = Brokers()
+    brokers.silent = True
+    rows, (_, failed) = await described(served, brokers, (TOPIC, "missing"), (BROKER, "1"))
+    assert rows == [("missing", 3, 0), ("1", 7, 0)]
+    assert failed.error_message == "The broker did not respond: nobody there"
 
 
 KEY = "consumer.session.timeout.ms"
 OF_GROUP, STATIC, DEFAULT = 8, 4, 5
 
 
-async def group_configs(a: Rig, name: str, *keys: str, principal: str = "User:ANONYMOUS") -> Any:
-    resource = DescribeConfigsResource(resource_type=GROUPS, resource_name=name, configuration_keys=keys or None)
-    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
-    (result,) = (await a.call(ApiKey.DESCRIBE_CONFIGS, 4, request, principal)).results
-    return result
+async def test_describe_group_configs_with_sources(served: Rig) -> None:
+    found = await served.describe_configs(GROUPS, "g")
+    assert [each.name for each in found.configs] == [name for name, row in GROUP_CONFIGS.items() if not row.internal]
+    assert {each.name for each in found.configs if not each.documentation or each.read_only} == set()
+    served.api.static_configs = {f"group.{KEY}": "46000"}
+    assert await served.alter_configs(GROUPS, "g", (KEY, OpType.SET, " 50000")) == (0, None)
+    (own,) = (await served.describe_configs(GROUPS, "g", KEY)).configs
+    (other,) = (await served.describe_configs(GROUPS, "h", KEY)).configs
+    chain = [("50000", OF_GROUP), ("46000", STATIC), ("45000", DEFAULT)]
+    assert (own.value, own.config_source) == ("50000", OF_GROUP)
+    assert [(each.value, each.source) for each in own.synonyms] == chain
+    assert (other.value, other.config_source) == ("46000", STATIC)
 
 
-async def altered(a: Rig, name: str, value: str, principal: str = "User:ANONYMOUS") -> tuple[int, str | None]:
-    config = AlterableConfig(name=KEY, config_operation=OpType.SET, value=value)
-    resource = AlterConfigsResource(resource_type=GROUPS, resource_name=name, configs=(config,))
-    request = IncrementalAlterConfigsRequest(resources=(resource,))
-    (done,) = (await a.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, principal)).responses
-    return done.error_code, done.error_message
-
-
-async def test_describe_group_configs_with_sources() -> None:
-    async with rig() as a:
-        found = await group_configs(a, "g")
-        assert [each.name for each in found.configs] == [
-            name for name, row in GROUP_CONFIGS.items() if not row.internal
-        ]
-        assert {each.name for each in found.configs if not each.documentation or each.read_only} == set()
-        a.api.static_configs = {f"group.{KEY}": "46000"}
-        assert await altered(a, "g", " 50000") == (0, None)
-        (own,), (other,) = (await group_configs(a, "g", KEY)).configs, (await group_configs(a, "h", KEY)).configs
-        chain = [("50000", OF_GROUP), ("46000", STATIC), ("45000", DEFAULT)]
-        assert (own.value, own.config_source) == ("50000", OF_GROUP)
-        assert [(each.value, each.source) for each in own.synonyms] == chain
-        assert (other.value, other.config_source) == ("46000", STATIC)
-
-
-async def test_group_configs_need_a_name() -> None:
-    async with rig() as a:
-        found = await group_configs(a, "")
-        assert (found.error_code, found.error_message) == (42, "Group name must not be empty")
-        assert (await altered(a, "", "50000"))[0] == 42
+async def test_group_configs_need_a_name(served: Rig) -> None:
+    found = await served.describe_configs(GROUPS, "")
+    assert (found.error_code, found.error_message) == (42, "Group name must not be empty")
+    assert (await served.alter_configs(GROUPS, "", (KEY, OpType.SET, "50000")))[0] == 42

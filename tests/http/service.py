@@ -114,9 +114,11 @@ class Service:
         return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
 
     @asynccontextmanager
-    async def another(self, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[tuple[HttpServer, int]]:
+    async def another(
+        self, host: str = "127.0.0.1", brokers: Any = None, **more: Any
+    ) -> AsyncIterator[tuple[HttpServer, int]]:
         """One more HTTP server of the same controller, and its port."""
-        other = HttpServer(self.api, self.brokers, self.query, self.metrics, **more)
+        other = HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
         try:
             yield other, await other.start(host, 0)
         finally:
@@ -130,7 +132,6 @@ class Service:
         return answer.json()
 
     async def get(self, path: str, expect: int = 200, **parameters: Any) -> Any:
-        """GET something."""
         return await self.request("GET", path, expect, params=parameters or None)
 
     async def pages(self, path: str, **parameters: Any) -> list[Any]:
@@ -141,7 +142,6 @@ class Service:
         return pages
 
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
-        """POST a topic."""
         return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
 
     async def until(self, reached: Callable[[], bool]) -> None:

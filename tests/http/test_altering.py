@@ -146,8 +146,7 @@ async def test_a_broker_that_is_not_there_and_a_bad_wish_are_refused(one: Servic
     assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
-async def test_no_more_brokers_are_added_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_brokers_are_added_than_there_can_be(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated, "SIMULATED_BROKERS_MAX", 5)
-    async with service() as one:
-        statuses = [(await one.client.post("/v1/simulated/brokers")).status_code for _ in range(4)]
-        assert statuses == [201, 201, 400, 400]
+    statuses = [(await one.client.post("/v1/simulated/brokers")).status_code for _ in range(4)]
+    assert statuses == [201, 201, 400, 400]

@@ -8,17 +8,13 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 from structlog.testing import capture_logs
 
-from controller.access import users_file
 from controller.access.users import Users
-from controller.access.users_file import add_token, set_password
+from controller.access.users_file import set_password
 from controller.http.gate import Hosts, Logins
 from controller.kafka.session import normal_host
-from controller.machine.state import Cluster
 from tests.http.service import Rules, Service, service
-from tests.kafka.sasl.users import SALT, credential_of
 
 HOSTS = """
 127.0.0.1          | yes
@@ -130,19 +126,6 @@ def test_addresses_have_one_form(line: str) -> None:
 def basic(user: str, password: str) -> str:
     """Name and password as a header."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-
-
-@pytest.fixture
-def users(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """alice by SCRAM, carol by the file, with a token that is kept beside; their hashes are cheap."""
-    monkeypatch.setattr(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    path = tmp_path / "users"
-    set_password(path, "carol", "carol-PLANTED")
-    (tmp_path / "token").write_text(add_token(path, "carol"))
-    scram = {("alice", "SCRAM-SHA-512"): credential_of("SCRAM-SHA-512", "alice-PLANTED", SALT)}
-    known = Users(lambda: Cluster(scram=scram), path)
-    yield known
-    known.close()
 
 
 def logins(users: Users, required: bool = True, reported: list[tuple[str, ...]] | None = None) -> Logins:

@@ -98,6 +98,8 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
             await one.get("/v1/topics", limit=1, **at)
         assert spent[0] <= 150
         assert spent[1] <= 100
+        rest = await one.get("/v1/topics", limit=1, cursor="b.00050", **at)
+        assert [topic["name"] for topic in rest["topics"]] == ["b.00100"], "a name is a cursor"
         monkeypatch.undo()
         only.prefix = ""
         assert [topic["name"] for topic in (await one.get("/v1/topics", limit=1000, **at))["topics"]] == names

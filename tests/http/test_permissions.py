@@ -34,20 +34,6 @@ def settings_request(one: Service) -> str:
     return decode_event(0, read_one(one.log, 0)).cause.request_id
 
 
-async def test_a_list_has_what_may_be_described() -> None:
-    async with service(authorizer=Half()) as one:
-        for name in ("a", "open-1", "secret", "open-2"):
-            await one.create(name)
-        page = await one.get("/v1/topics")
-        assert [each["name"] for each in page["topics"]] == ["open-1", "open-2"]
-        end = page["as_of"]["offset"]
-        past = await one.get(f"/v1/topics?at={end}")
-        assert [each["name"] for each in past["topics"]] == ["open-1", "open-2"]
-        first = await one.get("/v1/topics?limit=1")
-        assert [each["name"] for each in first["topics"]] == ["open-1"]
-        assert [each["name"] for each in (await one.get("/v1/topics?cursor=open-1"))["topics"]] == ["open-2"]
-
-
 async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
     async with service(authorizer=Half()) as one:
         await one.create("secret")

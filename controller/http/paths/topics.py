@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some, need_topic
+from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some
 from controller.http.requests import (
     OFFSET_MAX,
     At,
@@ -126,7 +126,7 @@ async def topic_configs(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[TopicConfigsView]:
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
-    need_topic(reader.api, request, name, "DescribeConfigs")
+    reader.need(request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
     newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:

@@ -17,8 +17,8 @@ from litestar.params import FromPath, QueryParameter
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, Refused, refused, status_of
-from controller.http.permissions import need_cluster
+from controller.http.errors import HttpRequest, refusal_of, refused
+from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
@@ -26,7 +26,7 @@ from controller.machine.errors import ErrorCode
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
-from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted, refusal
+from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted
 from projections.views.view import view_of
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
@@ -35,7 +35,7 @@ Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
-_Api = NamedDependency[ControllerApi]
+_Reader = NamedDependency[Reader]
 _Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
@@ -94,7 +94,7 @@ async def create(
         command, lambda submitted: api.submit([submitted], 0 if validate_only else body.timeout_ms)
     )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
-        raise Refused(status_of(answer.code), refusal(answer))
+        raise refusal_of(answer)
     status = 202 if answer.code else 200 if validate_only else 201
     view = created(answer, api.cluster.live, validate_only)
     location = {} if validate_only else {"location": f"/v1/topics/{quote(body.name, safe='')}"}
@@ -114,7 +114,7 @@ async def delete_topic(
     known = api.topic(name)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted]))
     if answer.code:
-        raise Refused(status_of(answer.code), refusal(answer))
+        raise refusal_of(answer)
     return deleted(answer, known)
 
 
@@ -163,7 +163,7 @@ async def alter(
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
     if answer.code:
-        raise Refused(status_of(answer.code), refusal(answer))
+        raise refusal_of(answer)
     return altered(answer, api.topic(name), validate_only)
 
 
@@ -224,9 +224,9 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerView:
+async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> SimulatedBrokerView:
     """Add a broker, with the next free id."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
@@ -235,30 +235,30 @@ async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
 async def stop(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Stop a broker: it is fenced, and its partitions elect other leaders."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     brokers.stop_broker(broker_id)
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
 async def start(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Start a broker: it catches up and rejoins the ISRs."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     brokers.start_broker(broker_id)
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
 async def delay(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Delay when a broker applies events."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     body = await read_body(request, DelayBody)
     try:
         brokers.set_delay(broker_id, body.delay_ms)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from controller.access.users import Users
-from controller.access.users_file import set_password
 from controller.http.errors import Refused
 from controller.http.requests import HALF_DAY_MS, FormTokens
-from controller.machine.state import Cluster
 from tests.http.pages.story import HTML, Read, page, send, text_of
 from tests.http.service import POLICY, Judge, Service, owned, service
 from tests.http.test_gate import basic, logins
@@ -115,36 +111,31 @@ def test_a_token_is_one_principals_and_ends() -> None:
         FormTokens().check(token, "User:a", now)
 
 
-async def test_who_may_see_little_is_shown_that_and_it_is_said(tmp_path: Path) -> None:
-    set_password(tmp_path / "users", "carol", "carol-PLANTED")
-    users = Users(Cluster, tmp_path / "users")
-    try:
-        async with service(authorizer=Half(), logins=logins(users)) as one:
-            assert (await one.client.get("/", headers=HTML)).status_code == 401
-            one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
-            for name in ("open.one", "secret"):
-                await one.create(name)
-            refusals = len((await one.get("/v1/requests"))["requests"])
-            first = text_of(await page(one, "/"))
-            assert "User:carol" in first
-            assert "this user needs Describe" in first
-            listed = text_of(await page(one, "/topics"))
-            assert "open.one" in listed
-            assert "secret" not in listed
-            assert "Topics that you may not describe are left out" in listed
-            topic = await page(one, "/topics/open.one")
-            assert "To see configs, this user needs DescribeConfigs" in topic
-            assert "Partitions, now" not in topic, "no form for what is not allowed"
-            assert "Delete this topic" in topic
-            assert "at_ms" not in topic, "when things happened is for who may describe the cluster"
-            assert "You see your own requests" in text_of(await page(one, "/requests"))
-            assert len((await one.get("/v1/requests"))["requests"]) == refusals, "looking at pages records no refusal"
-            for path in ("/topics/secret", "/brokers", "/events", "/brokers/1"):
-                assert "is needed" in text_of(await page(one, path, 403)), path
-            assert "Topics that you may not describe are left out" in text_of(await page(one, "/diff?from=0"))
-            await send(one, "/topics/open.one", 403, do="grow", num_partitions="9")
-    finally:
-        users.close()
+async def test_who_may_see_little_is_shown_that_and_it_is_said(users: Users) -> None:
+    async with service(authorizer=Half(), logins=logins(users)) as one:
+        assert (await one.client.get("/", headers=HTML)).status_code == 401
+        one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
+        for name in ("open.one", "secret"):
+            await one.create(name)
+        refusals = len((await one.get("/v1/requests"))["requests"])
+        first = text_of(await page(one, "/"))
+        assert "User:carol" in first
+        assert "this user needs Describe" in first
+        listed = text_of(await page(one, "/topics"))
+        assert "open.one" in listed
+        assert "secret" not in listed
+        assert "Topics that you may not describe are left out" in listed
+        topic = await page(one, "/topics/open.one")
+        assert "To see configs, this user needs DescribeConfigs" in topic
+        assert "Partitions, now" not in topic, "no form for what is not allowed"
+        assert "Delete this topic" in topic
+        assert "at_ms" not in topic, "when things happened is for who may describe the cluster"
+        assert "You see your own requests" in text_of(await page(one, "/requests"))
+        assert len((await one.get("/v1/requests"))["requests"]) == refusals, "looking at pages records no refusal"
+        for path in ("/topics/secret", "/brokers", "/events", "/brokers/1"):
+            assert "is needed" in text_of(await page(one, path, 403)), path
+        assert "Topics that you may not describe are left out" in text_of(await page(one, "/diff?from=0"))
+        await send(one, "/topics/open.one", 403, do="grow", num_partitions="9")
 
 
 async def test_answers_are_kept_and_short_as_those_of_the_json(one: Service) -> None:
