@@ -18,7 +18,6 @@ from controller.kafka.messages import ApiKey, Encoded
 from controller.kafka.messages.message import ZERO_UUID
 from controller.kafka.messages.topics import (
     CreatableTopicResult,
-    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -134,7 +133,9 @@ async def create_partitions(
             **origin,
             topic=TopicName(topic.name),
             count=topic.count,
-            assignments=_replica_lists(topic.assignments),
+            assignments=None
+            if topic.assignments is None
+            else tuple(tuple(map(BrokerId, one.broker_ids)) for one in topic.assignments),
             api="CreatePartitions",
             api_version=context.api_version,
             validate_only=request.validate_only,
@@ -148,14 +149,6 @@ async def create_partitions(
         throttle_time_ms=context.throttle(reply.throttle_time_ms),
         results=tuple(CreatePartitionsTopicResult(name=answer.topic_name, **errors_of(answer)) for answer in reply),
     )
-
-
-def _replica_lists(
-    assignments: tuple[CreatePartitionsAssignment, ...] | None,
-) -> tuple[tuple[BrokerId, ...], ...] | None:
-    if assignments is None:
-        return None
-    return tuple(tuple(BrokerId(broker_id) for broker_id in one.broker_ids) for one in assignments)
 
 
 TOPICS_PER_SLICE = 200

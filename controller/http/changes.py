@@ -107,13 +107,12 @@ class Changes:
         return known.answer
 
     def _ended(self, first: RequestId, answering: asyncio.Future[Reply]) -> None:
-        self._in_progress.discard(first)
-        if not answering.cancelled() and answering.exception() is None:
-            self._remember_late(answering.result().answers[0])
-
-    def _remember_late(self, answer: Answer) -> None:
         """After a timeout this process may still decide the request, so a retry needs a new request id. In a gateway
         it does not: workers skip ids that they know."""
+        self._in_progress.discard(first)
+        if answering.cancelled() or answering.exception() is not None:
+            return
+        answer = answering.result().answers[0]
         if was_late(answer) and self.api.decides_here:
             self._late[answer.request_id] = None
             while len(self._late) > LATE_MAX:

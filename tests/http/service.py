@@ -23,21 +23,12 @@ from events.catalog import Endpoint, Observation, Verdict
 from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Queries, Query
+from tests.apis.rig import Unheard
 
 SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}
 POLICY = {"create.topic.policy.class.name": "tests.Owned"}
 REACHED_WITHIN_S = 240.0
 Judgement = Callable[[RequestMetadata], Verdict]
-
-
-class Lines:
-    """Log lines that the controller wrote, kept."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, dict[str, Any]]] = []
-
-    def __getattr__(self, level: str) -> Callable[..., None]:
-        return lambda event, **fields: self.said.append((event, {"level": level, **fields}))
 
 
 class Judge:
@@ -90,7 +81,6 @@ class Service:
         self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
         self.brokers = SimulatedBrokers(3)
         self.metrics = Metrics()
-        self.lines = Lines()
         self.judge = judge
         self.controller = Controller(
             log,
@@ -98,7 +88,7 @@ class Service:
             boot_id="boot",
             clock_ms=lambda: time.time_ns() // 1_000_000,
             flush=lambda: asyncio.to_thread(log.flush),
-            reports=Reports(self.lines, lambda _: None, self.metrics),
+            reports=Reports(Unheard(), lambda _: None, self.metrics),
             policies=judge,
         )
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)

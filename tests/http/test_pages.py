@@ -48,9 +48,8 @@ class Only(Rules):
 
 
 @contextmanager
-def work(one: Service, log: Counting, only: Only) -> Iterator[list[int]]:
+def work(log: Counting, only: Only) -> Iterator[list[int]]:
     """What is read of the log and checked within the block."""
-    del one
     log.reads = only.checks = 0
     spent: list[int] = []
     yield spent
@@ -70,7 +69,7 @@ async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) ->
     async with service(log=log, authorizer=only) as one:
         await _make(one, 60)
         at = {"at": log.durable_offset - 1} if past else {}
-        with work(one, log, only) as spent:
+        with work(log, only) as spent:
             page = await one.get("/v1/topics", limit=1, **at)
         assert (page["topics"], page["next_cursor"]) == ([], None)
         assert spent[0] <= 2, "but for the time of the newest event"
@@ -94,7 +93,7 @@ async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
         assert len(hidden) > 3, "among hidden names"
         assert not any("a" + part in place for place in hidden for part in ("_00", ".00"))
         assert len(set(map(len, hidden))) == 1, "its length says nothing"
-        with work(one, log, only) as spent:
+        with work(log, only) as spent:
             await one.get("/v1/topics", limit=1, **at)
         assert spent[0] <= 150
         assert spent[1] <= 100
@@ -111,7 +110,7 @@ async def test_a_moment_of_the_past_costs_the_topics_that_are_shown_not_the_log(
         costs = []
         for count in (40, 120):
             await _make(one, count) if count == 40 else [await one.create(f"c{number:03}") for number in range(count)]
-            with work(one, log, only) as spent:
+            with work(log, only) as spent:
                 page = await one.get("/v1/topics", limit=5, at=log.durable_offset - 1)
             assert [len(page["topics"])] == [5]
             costs.append(spent[0])
