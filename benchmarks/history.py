@@ -163,7 +163,7 @@ def _whole(timing: Timing, query: Queries, at: str) -> int:
             page = topics_at(query, at, after, PAGE_MAX)
             _encode(page)
             found += len(page.topics)
-            after = page.next_after
+            after = page.next_cursor
             if after is None:
                 return
 

@@ -156,11 +156,11 @@ async def _whole_list(client: httpx.AsyncClient, at: int) -> list[Figure]:
     """All topics of a moment as `topicwright topics --at` requests them."""
     still, used, started = Standstill(), time.process_time(), time.perf_counter()
     watch = asyncio.create_task(still.watch())
-    after, count = "", 0
-    while after is not None:
-        path = f"/v1/topics?at={at}&limit={PAGE_MAX}" + (f"&after={after}" if after else "")
+    cursor, count = "", 0
+    while cursor is not None:
+        path = f"/v1/topics?at={at}&limit={PAGE_MAX}" + (f"&cursor={cursor}" if cursor else "")
         page = (await client.get(path, headers={"accept": "application/json"})).json()
-        after, count = page["next_after"], count + len(page["topics"])
+        cursor, count = page["next_cursor"], count + len(page["topics"])
     took_s, core_s = time.perf_counter() - started, time.process_time() - used
     watch.cancel()
     with suppress(asyncio.CancelledError):

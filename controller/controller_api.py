@@ -21,7 +21,7 @@ from controller.access.refusals import RefusalRecords
 from controller.machine.access.permissions import CLUSTER_NAME
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import ClientCommand, TopicCommand
-from controller.machine.decision import Answer
+from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
 from controller.policy.interface import PolicyInForce
@@ -233,28 +233,28 @@ class ControllerApi:
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         """The nodes in responses to clients, by id; with the controller if it is a node itself."""
-        brokers = self.cluster.brokers
-        nodes = [
-            Node(broker_id, self._endpoint(broker).host, self._endpoint(broker).port, broker.rack, broker.fenced)
-            for broker_id, broker in sorted(brokers.items())
-            if include_fenced or not broker.fenced
-        ]
+        nodes = self._brokers_at(self._endpoint, include_fenced)
         return [*self._own_nodes(), *nodes] if self._is_a_node_itself() else nodes
+
+    def _brokers_at(self, endpoint_of: Callable[[Broker], Endpoint | None], include_fenced: bool) -> list[Node]:
+        """The brokers that have an endpoint, as nodes by id."""
+        return [
+            Node(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+            for broker_id, broker in sorted(self.cluster.brokers.items())
+            if include_fenced or not broker.fenced
+            for endpoint in (endpoint_of(broker),)
+            if endpoint is not None
+        ]
 
     def admin_nodes(self, include_fenced: bool = False) -> list[Node]:
         """The nodes in responses to admin clients. With a target cluster these are its brokers at their ports of this
         process: at its own address, a broker would name another controller and change topics itself."""
         if not self.cluster.settings.has_target_cluster:
             return self.nodes(include_fenced)
-        if self.broker_ports is None:
+        ports = self.broker_ports
+        if ports is None:
             return self._own_nodes()
-        at = {broker_id: self.broker_ports(self.advertised, broker_id) for broker_id in sorted(self.cluster.brokers)}
-        brokers = [
-            Node(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
-            for broker_id, endpoint in at.items()
-            for broker in (self.cluster.brokers[broker_id],)
-            if endpoint is not None and (include_fenced or not broker.fenced)
-        ]
+        brokers = self._brokers_at(lambda broker: ports(self.advertised, broker.broker_id), include_fenced)
         return brokers or self._own_nodes()
 
     def admin_controller_id(self) -> int:
@@ -351,11 +351,10 @@ class ControllerApi:
         nothing.set_result(Reply())
         return nothing
 
-    async def submit_cluster(self, command: ClusterCommand) -> Answer:
-        """Submit a command of the cluster; the answer has a detail for each of its parts, unless it failed as a
-        whole."""
+    async def submit_cluster(self, command: ClusterCommand, parts: int) -> Sequence[Detail]:
+        """Submit a command of the cluster. Returns a detail for each of its parts, also if it failed as a whole."""
         (answer,) = await self.submit([command])
-        return answer
+        return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
 
     def submit_change(
         self, commands: Sequence[TopicCommand], timeout_ms: int = CHANGE_TIMEOUT_MS
@@ -377,8 +376,3 @@ def _as_uuid4(drawn: bytes) -> TopicId:
     return TopicId(
         bytes((first,)) + drawn[1:6] + bytes((drawn[6] & 0x0F | 0x40, drawn[7], drawn[8] & 0x3F | 0x80)) + drawn[9:]
     )
-
-
-def offline_replicas(replicas: Sequence[BrokerId], live: Sequence[BrokerId]) -> tuple[BrokerId, ...]:
-    """The replicas on brokers that are not live, including placeholders."""
-    return tuple(replica for replica in replicas if replica not in live)

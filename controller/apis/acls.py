@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby, starmap
 from typing import Final
@@ -29,7 +28,7 @@ from controller.kafka.messages.message import Outcome
 from controller.machine.access.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.access.permissions import OPERATIONS
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
-from controller.machine.decision import Answer, Detail
+from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
 from events.access import Acl
 
@@ -44,11 +43,8 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
     for one in request.creations:
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     wrong = _denial(api, context, "Alter")
-    details = [wrong] * len(request.creations) if wrong else await _create(api, context, request)
-    return CreateAclsResponse(results=tuple(Outcome(**errors_of(each)) for each in details))
-
-
-async def _create(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> Sequence[Detail]:
+    if wrong is not None:
+        return CreateAclsResponse(results=(Outcome(**errors_of(wrong)),) * len(request.creations))
     acls = tuple(
         Acl(
             one.resource_type,
@@ -61,7 +57,8 @@ async def _create(api: ControllerApi, context: RequestContext, request: CreateAc
         )
         for one in request.creations
     )
-    return details_of(await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls)), len(acls))
+    details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
+    return CreateAclsResponse(results=tuple(Outcome(**errors_of(each)) for each in details))
 
 
 async def describe_acls(
@@ -88,18 +85,15 @@ async def delete_acls(api: ControllerApi, context: RequestContext, request: Dele
     """Remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
     wrong = _denial(api, context, "Alter")
-    details = [wrong] * len(filters) if wrong else await _delete(api, context, filters)
-    return DeleteAclsResponse(filter_results=tuple(_filter_result(each) for each in details))
-
-
-async def _delete(api: ControllerApi, context: RequestContext, filters: tuple[AclFilter, ...]) -> Sequence[Detail]:
-    command = DeleteAcls(**origin_of(api, context), filters=filters)
-    return details_of(await api.submit_cluster(command), len(filters))
-
-
-def details_of(answer: Answer, parts: int) -> Sequence[Detail]:
-    """One detail for each part of a command, also if the whole command failed."""
-    return [Detail(int(answer.code), answer.message)] * parts if answer.code else answer.details
+    if wrong is not None:
+        return DeleteAclsResponse(filter_results=(DeleteAclsFilterResult(**errors_of(wrong)),) * len(filters))
+    details = await api.submit_cluster(DeleteAcls(**origin_of(api, context), filters=filters), len(filters))
+    return DeleteAclsResponse(
+        filter_results=tuple(
+            DeleteAclsFilterResult(**errors_of(each), matching_acls=tuple(map(_matching, each.acls)))
+            for each in details
+        )
+    )
 
 
 def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
@@ -141,20 +135,13 @@ def _described(acl: Acl) -> AclDescription:
     )
 
 
-def _filter_result(detail: Detail) -> DeleteAclsFilterResult:
-    return DeleteAclsFilterResult(**errors_of(detail), matching_acls=_matching(detail.acls))
-
-
-def _matching(acls: Iterable[Acl]) -> tuple[DeleteAclsMatchingAcl, ...]:
-    return tuple(
-        DeleteAclsMatchingAcl(
-            resource_type=acl.resource_type,
-            resource_name=acl.name,
-            pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission,
-        )
-        for acl in acls
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
     )

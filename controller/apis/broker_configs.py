@@ -12,13 +12,11 @@ Non-goal: dependencies between values are checked only if topics depend on them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
-from controller.apis.config_entries import described
 from controller.controller_api import ControllerApi, Node
-from controller.kafka.messages.configs import DescribeConfigsResourceResult
 from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
 from controller.machine.configs.topic_configs import values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
@@ -58,29 +56,23 @@ Layer = tuple[ConfigSource, Mapping[str, str]]
 # --- describe
 
 
-def described_brokers(
-    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
-) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+def entries_of_brokers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...] | Rejection:
     """The configs of the broker of this id, or without a name the dynamic configs of all brokers.
 
-    `keys` None means all. With simulated brokers the controller answers for every node; in KRaft mode only for itself.
+    With simulated brokers the controller answers for every node; in KRaft mode only for itself.
     """
-    cluster = api.cluster
+    of_all = api.cluster.configs_of(BROKERS, "")
     if not name:
-        entries = _of_all(cluster.configs_of(BROKERS, ""))
-    else:
-        nodes = _nodes(api)
-        broker_id = _broker_id(nodes, name, " or empty string,")
-        if isinstance(broker_id, Rejection):
-            return broker_id
-        static = tuple(sorted(_static(api, nodes[broker_id]).items()))
-        entries = _of_one(cluster.configs_of(BROKERS, str(broker_id)), cluster.configs_of(BROKERS, ""), static)
-    return tuple(described(entry, synonyms, documentation) for entry in entries if keys is None or entry.name in keys)
+        return _of_all(of_all)
+    nodes = _nodes(api)
+    broker_id = _broker_id(nodes, name, " or empty string,")
+    if isinstance(broker_id, Rejection):
+        return broker_id
+    static = tuple(sorted(_static(api, nodes[broker_id]).items()))
+    return _of_one(api.cluster.configs_of(BROKERS, str(broker_id)), of_all, static)
 
 
-def described_loggers(
-    api: ControllerApi, name: str, keys: frozenset[str] | None
-) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
+def entries_of_loggers(api: ControllerApi, name: str) -> tuple[ConfigEntry, ...] | Rejection:
     """The loggers of a node with their levels. There is one: `log.level` is the level of the whole process."""
     if not name:
         return _invalid("Broker id must not be empty")
@@ -88,33 +80,34 @@ def described_loggers(
     if isinstance(broker_id, Rejection):
         return broker_id
     level = api.static_configs.get("log.level", BY_KEY["log.level"].default or "").upper()
-    root = DescribeConfigsResourceResult(
-        name="root",
-        value="WARN" if level == "WARNING" else level,
-        read_only=True,
-        config_source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
-    )
-    return (root,) if keys is None or root.name in keys else ()
+    value, source = "WARN" if level == "WARNING" else level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return (ConfigEntry("root", value, source, ConfigType.UNKNOWN, None, read_only=True),)
 
 
-def _broker_id(nodes: Mapping[int, Node], name: str, or_else: str = "") -> int | Rejection:
-    broker_id = _integer(name)
+def _broker_id(known: Collection[int], name: str, or_else: str = "", what: str = "Broker") -> int | Rejection:
+    """The id in the name of a resource."""
+    broker_id = int(name) if _ID.fullmatch(name) else None
     if broker_id is None:
-        return _invalid(f"Broker id must be an integer, but it is: {name}")
-    if broker_id not in nodes:
-        ids = ", ".join(map(str, sorted(nodes)))
+        return _invalid(f"{what} id must be an integer, but it is: {name}")
+    if broker_id not in known:
+        ids = ", ".join(map(str, sorted(known)))
         return _invalid(f"Unexpected broker id, expected {ids}{or_else} but received {name}")
     return broker_id
 
 
 def cluster_wide_config(api: ControllerApi, name: str) -> ConfigEntry:
     """One config of brokers without a dynamic config of their own."""
-    layers: tuple[Layer, ...] = (
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(api.cluster.configs_of(BROKERS, ""))),
-        (ConfigSource.STATIC_BROKER_CONFIG, api.static_configs),
+    return _effective(name, _layers({}, dict(api.cluster.configs_of(BROKERS, "")), api.static_configs))
+
+
+def _layers(own: Mapping[str, str], of_all: Mapping[str, str], static: Mapping[str, str]) -> tuple[Layer, ...]:
+    """The sources of values, in order of precedence."""
+    return (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, own),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, of_all),
+        (ConfigSource.STATIC_BROKER_CONFIG, static),
         (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
     )
-    return _effective(name, layers)
 
 
 def _nodes(api: ControllerApi) -> dict[int, Node]:
@@ -152,12 +145,7 @@ def _of_all(dynamic: Configs) -> tuple[ConfigEntry, ...]:
 
 @lru_cache(maxsize=64)
 def _of_one(own: Configs, of_all: Configs, static: Configs) -> tuple[ConfigEntry, ...]:
-    layers: tuple[Layer, ...] = (
-        (ConfigSource.DYNAMIC_BROKER_CONFIG, dict(own)),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, dict(of_all)),
-        (ConfigSource.STATIC_BROKER_CONFIG, dict(static)),
-        (ConfigSource.DEFAULT_CONFIG, _DEFAULTS),
-    )
+    layers = _layers(dict(own), dict(of_all), dict(static))
     given = {name for _, layer in layers[:-1] for name in layer}
     names = [*(name for name, row in BROKER_CONFIGS.items() if row.documentation is not None or name in given)]
     names += sorted(given - BROKER_CONFIGS.keys())
@@ -206,7 +194,8 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
 
     INVALID_REQUEST with Kafka's message; INVALID_CONFIG for an append to a config that is no list.
     """
-    wrong = check_ops(ops) or _unknown_broker(name, cluster) or _invalid_list_change(ops)
+    broker_id = _broker_id(cluster.brokers, name, ",", "Node") if name else 0
+    wrong = check_ops(ops) or (broker_id if isinstance(broker_id, Rejection) else _invalid_list_change(ops))
     if wrong is not None:
         return wrong
     after = altered(cluster.configs_of(BROKERS, name), ops, incremental)
@@ -214,18 +203,6 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
         return after
     props = dict(after)
     return _not_dynamic(props) or _bad_value(props) or _not_cluster_wide(name, props) or _conflict(cluster, name, props)
-
-
-def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
-    if not name:
-        return None
-    broker_id = _integer(name)
-    if broker_id is None:
-        return _invalid(f"Node id must be an integer, but it is: {name}")
-    if broker_id in cluster.brokers:
-        return None
-    ids = ", ".join(map(str, sorted(cluster.brokers)))
-    return _invalid(f"Unexpected broker id, expected {ids}, but received {name}")
 
 
 def _invalid_list_change(ops: Sequence[ConfigOp]) -> Rejection | None:
@@ -319,10 +296,6 @@ def _retention_conflicts(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterat
             yield f"{start} -1 as log.retention.{unit} value is set as {whole}."
         elif whole > -1 and local > whole:
             yield f"{start} more than log.retention.{unit} property value: {whole}"
-
-
-def _integer(name: str) -> int | None:
-    return int(name) if _ID.fullmatch(name) else None
 
 
 def _invalid(message: str) -> Rejection:

@@ -137,27 +137,21 @@ def list_partition_reassignments(
     return ListPartitionReassignmentsResponse()
 
 
-class DescribeControllersHandler:
-    """Answers DescribeCluster to clients with `bootstrap.controllers` (KIP-919)."""
-
-    def __init__(self, api: ControllerApi, quorum: Consensus) -> None:
-        self._api = api
-        self._quorum = quorum
-
-    def __call__(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The voters with their endpoints, and the leader."""
-        api, quorum = self._api, self._quorum
-        if request.endpoint_type != CONTROLLER_ENDPOINTS:
-            return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
-        places = ((each.id, *quorum.address_of(each)) for each in quorum.voters)
-        wants_operations = request.include_cluster_authorized_operations
-        return DescribeClusterResponse(
-            endpoint_type=CONTROLLER_ENDPOINTS,
-            cluster_id=api.cluster_id,
-            controller_id=quorum.leader_id,
-            brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
-            cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
-        )
+def describe_controllers(
+    api: ControllerApi, quorum: Consensus, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """The voters with their endpoints, and the leader, for clients with `bootstrap.controllers` (KIP-919)."""
+    if request.endpoint_type != CONTROLLER_ENDPOINTS:
+        return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
+    places = ((each.id, *quorum.address_of(each)) for each in quorum.voters)
+    wants_operations = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLER_ENDPOINTS,
+        cluster_id=api.cluster_id,
+        controller_id=quorum.leader_id,
+        brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
+        cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
+    )
 
 
 def _wrong_endpoint_type(requested: int, own: int) -> DescribeClusterResponse:

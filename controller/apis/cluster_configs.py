@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
-from controller.kafka.messages import ApiKey, configs
+from controller.kafka.messages import ApiKey, Message, configs
 from controller.kafka.messages.cluster import ApiVersion
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
@@ -35,10 +35,20 @@ RESOURCES_PER_REQUEST = 1000
 """Resources in one request to a broker."""
 DEFAULT = 5
 """The config source of a default."""
-_OPERATIONS: dict[int, Operation] = {
-    ApiKey.DESCRIBE_CONFIGS: "DescribeConfigs",
-    ApiKey.ALTER_CONFIGS: "AlterConfigs",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "AlterConfigs",
+
+
+class _Api(NamedTuple):
+    """The operation that an API needs, the field of its response with the results, and their type."""
+
+    operation: Operation
+    field: str
+    result: type[Message]
+
+
+_APIS: dict[int, _Api] = {
+    ApiKey.DESCRIBE_CONFIGS: _Api("DescribeConfigs", "results", configs.DescribeConfigsResult),
+    ApiKey.ALTER_CONFIGS: _Api("AlterConfigs", "responses", configs.AlterConfigsResourceResponse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _Api("AlterConfigs", "responses", configs.AlterConfigsResourceResponse),
 }
 
 
@@ -54,7 +64,7 @@ def to_brokers(
     versions = {api.api_key: (api.min_version, api.max_version) for api in broker_apis}
     return {
         key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], forward, broker_id))
-        for key in _OPERATIONS
+        for key in _APIS
         if key in own and key in versions
     }
 
@@ -81,7 +91,7 @@ class _SplitRequest:
         given.pop((BROKER, str(self._api.node_id)), None)  # this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
             given = Counter({key: times for key, times in given.items() if times == 1})  # duplicates are rejected here
-        operation = _OPERATIONS[context.api_key]
+        operation = _APIS[context.api_key].operation
         is_forwarded = [_key(each) in given and self._may(context, operation, each) for each in request.resources]
         if not any(is_forwarded):
             return self._own(context, request)
@@ -98,15 +108,17 @@ class _SplitRequest:
         answer: Any = self._own(context, replace(request, resources=ours))
         answer = await answer if isinstance(answer, Awaitable) else answer
         key = context.api_key
-        field = "results" if key == ApiKey.DESCRIBE_CONFIGS else "responses"
-        results = list(getattr(answer, field))
+        _, field, kind = _APIS[key]
+        results: list[Any] = list(getattr(answer, field))
         for address, part in self._parts(compress(request.resources, is_forwarded)):
             requested = replace(request, resources=tuple(part))
             try:
                 results += await self._of_broker(address, key, context.api_version, requested, field)
             except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
-                code = int(ErrorCode.REQUEST_TIMED_OUT)
-                results += [_failed(key, each, code, f"The broker did not respond: {why}") for each in part]
+                code, message = int(ErrorCode.REQUEST_TIMED_OUT), f"The broker did not respond: {why}"
+                for each in part:
+                    name = {"resource_type": each.resource_type, "resource_name": each.resource_name}
+                    results.append(kind(**name, error_code=code, error_message=message))
         return replace(answer, **{field: tuple(_in_order(results, request.resources))})
 
     async def _of_broker(
@@ -141,20 +153,6 @@ def _with_defaults(result: Any) -> Any:
     """Set `is_default`, which version 0 has in place of sources."""
     return replace(
         result, configs=tuple(replace(each, is_default=each.config_source == DEFAULT) for each in result.configs)
-    )
-
-
-def _failed(key: int, resource: Any, code: int, message: str) -> Any:
-    kinds: dict[int, Any] = {
-        ApiKey.DESCRIBE_CONFIGS: configs.DescribeConfigsResult,
-        ApiKey.ALTER_CONFIGS: configs.AlterConfigsResourceResponse,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.AlterConfigsResourceResponse,
-    }
-    return kinds[key](
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-        error_code=code,
-        error_message=message,
     )
 
 

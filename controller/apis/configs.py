@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis import errors_of, origin_of
-from controller.apis.broker_configs import cluster_wide_config, described_brokers, described_loggers, refused_change
+from controller.apis import Origin, errors_of, origin_of
+from controller.apis.broker_configs import cluster_wide_config, entries_of_brokers, entries_of_loggers, refused_change
 from controller.apis.broker_table import BROKER_CONFIGS
-from controller.apis.config_entries import describable_configs, described
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -22,14 +21,14 @@ from controller.kafka.messages.configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    DescribeConfigsSynonym,
 )
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, GroupConfig
 from controller.machine.configs.values import ConfigType, canonical_text
-from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
-from controller.machine.decision import Answer
+from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import ConfigOp
 from events.names import TopicName
@@ -57,57 +56,83 @@ async def describe_configs(
 
 def _over_limit(resource: DescribeConfigsResource) -> DescribeConfigsResult:
     message = f"The response would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
-    return _refused(resource.resource_type, resource.resource_name, ErrorCode.INVALID_REQUEST, message)
+    return _described_resource(resource, ErrorCode.INVALID_REQUEST, message)
 
 
 def _describe(
     api: ControllerApi, context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
-    kind, name = resource.resource_type, resource.resource_name
-    keys = frozenset(resource.configuration_keys) if resource.configuration_keys else None
-    if kind != TOPIC:
-        return _describe_other(api, context, request, kind, name, keys)
-    if not api.grants(context, "DescribeConfigs", name):
-        return _refused(kind, name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    wrong = validation.name(name)
-    if wrong is not None:
-        return _refused(kind, name, wrong.code, wrong.message)
-    topic = api.topic(name)
-    if topic is None:
-        return _refused(kind, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    settings = api.cluster.settings
+    found = _entries(api, context, resource.resource_type, resource.resource_name)
+    if isinstance(found, Rejection):
+        return _described_resource(resource, found.code, found.message)
+    keys = frozenset(resource.configuration_keys or ())
+    configs = tuple(
+        described(entry, request.include_synonyms, request.include_documentation)
+        for entry in found
+        if not keys or entry.name in keys
+    )
+    return _described_resource(resource, configs=configs)
+
+
+def _described_resource(
+    resource: DescribeConfigsResource,
+    code: ErrorCode = ErrorCode.NONE,
+    message: str = "",
+    configs: tuple[DescribeConfigsResourceResult, ...] = (),
+) -> DescribeConfigsResult:
     return DescribeConfigsResult(
-        error_message="",
-        resource_type=kind,
-        resource_name=name,
-        configs=describable_configs(
-            topic.configs, settings, keys, request.include_synonyms, request.include_documentation
-        ),
+        error_code=int(code),
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
     )
 
 
-def _describe_other(
-    api: ControllerApi,
-    context: RequestContext,
-    request: DescribeConfigsRequest,
-    kind: int,
-    name: str,
-    keys: frozenset[str] | None,
-) -> DescribeConfigsResult:
+def _entries(api: ControllerApi, context: RequestContext, kind: int, name: str) -> Iterable[ConfigEntry] | Rejection:
+    """The configs of a resource."""
+    if kind == TOPIC:
+        return _entries_of_topic(api, context, name)
     denied = _denied_resource(api, context, "DescribeConfigs", kind, name)
     if denied is not None:
-        return _refused(kind, name, denied.code, denied.message)
+        return denied
     if kind == BROKER:
-        found = described_brokers(api, name, keys, request.include_synonyms, request.include_documentation)
-    elif kind == BROKER_LOGGER:
-        found = described_loggers(api, name, keys)
-    elif kind == GROUP:
-        found = described_group(api, name, keys, request.include_synonyms, request.include_documentation)
-    else:
-        return _refused(kind, name, ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-    if isinstance(found, Rejection):
-        return _refused(kind, name, found.code, found.message)
-    return DescribeConfigsResult(error_message="", resource_type=kind, resource_name=name, configs=found)
+        return entries_of_brokers(api, name)
+    if kind == BROKER_LOGGER:
+        return entries_of_loggers(api, name)
+    if kind == GROUP:
+        return _entries_of_group(api, name)
+    return Rejection(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}", "validation:configs")
+
+
+def _entries_of_topic(api: ControllerApi, context: RequestContext, name: str) -> tuple[ConfigEntry, ...] | Rejection:
+    if not api.grants(context, "DescribeConfigs", name):
+        return Rejection(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.", "authorizer")
+    wrong, topic = validation.name(name), api.topic(name)
+    if wrong is not None:
+        return wrong
+    if topic is None:
+        return Rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", "validation:exists")
+    settings = api.cluster.settings
+    return described_configs(topic.configs, settings.topic_defaults, settings.dynamic_defaults)
+
+
+def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.is_default,
+        config_source=int(entry.source),
+        is_sensitive=entry.sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=one.name, value=one.value, source=int(one.source)) for one in entry.synonyms
+        )
+        if synonyms
+        else (),
+        config_type=int(entry.config_type),
+        documentation=entry.documentation if documentation else None,
+    )
 
 
 def _denied_resource(
@@ -121,10 +146,6 @@ def _denied_resource(
     if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or api.grants(context, operation):
         return None
     return Rejection(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", "authorizer")
-
-
-def _refused(kind: int, name: str, code: ErrorCode, message: str) -> DescribeConfigsResult:
-    return DescribeConfigsResult(error_code=int(code), error_message=message, resource_type=kind, resource_name=name)
 
 
 class _Alteration(NamedTuple):
@@ -159,13 +180,17 @@ async def alter_configs(
         if rejections:  # a short request is submitted at once, before later pipelined requests
             await asyncio.sleep(0)
         rejections += [_rejection(api, context, one, wrong) for one, wrong in part]
-    command_of = _commands(api, context, request.validate_only)
-    commands = [command_of(one) for one, rejection in zip(alterations, rejections, strict=True) if rejection is None]
+    origin, outcomes = origin_of(api, context), list(zip(alterations, rejections, strict=True))
+    commands = [
+        _command(api, context, origin, one, request.validate_only) for one, rejection in outcomes if rejection is None
+    ]
     answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
     return configs.AlterConfigsResponse(
         responses=tuple(
-            _result(one, rejection or answers[one.answer_name])
-            for one, rejection in zip(alterations, rejections, strict=True)
+            configs.AlterConfigsResourceResponse(
+                resource_type=one.kind, resource_name=one.name, **errors_of(rejection or answers[one.answer_name])
+            )
+            for one, rejection in outcomes
         )
     )
 
@@ -184,50 +209,34 @@ def _rejection(
     return refused_change(api.cluster, one.name, one.ops, incremental)
 
 
-def _commands(
-    api: ControllerApi, context: RequestContext, validate_only: bool
-) -> Callable[[_Alteration], AlterTopicConfigs | AlterResourceConfigs]:
-    origin = origin_of(api, context)
-
-    def command_of(one: _Alteration) -> AlterTopicConfigs | AlterResourceConfigs:
-        is_topic = one.kind == TOPIC
-        if is_topic:
-            denied = api.denial(context, "AlterConfigs", one.name)
-        else:
-            rejection = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
-            denied = 0 if rejection is None else int(rejection.code)
-        make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
-        return make(
-            **origin,
-            topic=one.answer_name,
-            ops=one.ops,
-            incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
-            api=context.api,
-            api_version=context.api_version,
-            validate_only=validate_only,
-            denied=denied,
-        )
-
-    return command_of
-
-
-def _result(one: _Alteration, outcome: Rejection | Answer) -> configs.AlterConfigsResourceResponse:
-    return configs.AlterConfigsResourceResponse(
-        resource_type=one.kind,
-        resource_name=one.name,
-        **errors_of(outcome),
+def _command(
+    api: ControllerApi, context: RequestContext, origin: Origin, one: _Alteration, validate_only: bool
+) -> AlterTopicConfigs | AlterResourceConfigs:
+    is_topic = one.kind == TOPIC
+    if is_topic:
+        denied = api.denial(context, "AlterConfigs", one.name)
+    else:
+        rejection = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
+        denied = 0 if rejection is None else int(rejection.code)
+    make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
+    return make(
+        **origin,
+        topic=one.answer_name,
+        ops=one.ops,
+        incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        api=context.api,
+        api_version=context.api_version,
+        validate_only=validate_only,
+        denied=denied,
     )
 
 
-def described_group(
-    api: ControllerApi, name: str, keys: frozenset[str] | None, synonyms: bool, documentation: bool
-) -> tuple[DescribeConfigsResourceResult, ...] | Rejection:
-    """The configs of a group, which need not exist; `keys` None means all."""
+def _entries_of_group(api: ControllerApi, name: str) -> list[ConfigEntry] | Rejection:
+    """The configs of a group, which need not exist."""
     if not name:
         return Rejection(ErrorCode.INVALID_REQUEST, "Group name must not be empty", "validation:group-configs")
     own = dict(api.cluster.configs_of(GROUPS, name))
-    rows = (row for row in GROUP_CONFIGS.values() if not row.internal and (keys is None or row.name in keys))
-    return tuple(described(_entry(api, row, own.get(row.name)), synonyms, documentation) for row in rows)
+    return [_entry(api, row, own.get(row.name)) for row in GROUP_CONFIGS.values() if not row.internal]
 
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.brokers.cluster.connections import Address, ClusterUnreachable
 from controller.brokers.cluster.security import NotAuthenticated
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import (
@@ -35,14 +35,9 @@ from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
 from events.names import BrokerId
 
-
-class PassOn(Protocol):
-    """Sends a request frame to the broker at an address, or to any, and returns the frame of its response. Raises
-    ClusterUnreachable after `within_s` seconds, NotAuthenticated."""
-
-    def __call__(self, payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> Awaitable[bytes]: ...
-
-
+PassOn = Callable[[bytes, float, Address | None], Awaitable[bytes]]
+"""Sends a request frame to the broker at an address, or to any, and returns the frame of its response. Raises
+ClusterUnreachable after so many seconds, NotAuthenticated."""
 WITHIN_S: Final = 330.0
 """Timeout of a forwarded request: JoinGroup may wait for `max.poll.interval.ms`."""
 
@@ -58,7 +53,7 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassOn:
     """Forwards everything to one broker, at its current address."""
 
-    async def pass_to(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+    async def pass_to(payload: bytes, within_s: float, _: Address | None) -> bytes:
         broker = api.cluster.brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             raise ClusterUnreachable(f"broker {broker_id} is not registered in the cluster")
@@ -121,7 +116,7 @@ def forwarding_rows(
 
     async def forward_frame(request: ForwardedRequest) -> ForwardedResponse:
         try:
-            return ForwardedResponse(frame=await forward(request.frame, WITHIN_S))
+            return ForwardedResponse(frame=await forward(request.frame, WITHIN_S, None))
         except (ClusterUnreachable, NotAuthenticated) as unreachable:
             raise Disconnect(f"cannot forward it: {unreachable}") from unreachable
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from controller.apis import errors_of
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
-from controller.kafka.messages import ApiKey, Encoded, Message, access, configs, topics
+from controller.kafka.messages import APIS, ApiKey, Encoded, Message, access, configs, topics
 from controller.kafka.messages.access import DeleteAclsRequest
 from controller.kafka.messages.message import Outcome
-from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
+from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from controller.machine.access.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
@@ -65,17 +65,6 @@ async def in_turns(
     return Encoded(encoded)
 
 
-def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
-    """The handler of an API that changes things, which rejects requests beyond Kafka's bounds as a whole."""
-    check, fail = _CHECKS[api_key], _FAILED[api_key]
-
-    def answer(context: RequestContext, request: Any) -> Any:
-        error = check(api, request)
-        return handle(context, request) if error is None else fail(request, error)
-
-    return answer
-
-
 def _topics(api: ControllerApi, request: CreateTopicsRequest) -> Detail | None:
     # The machine itself checks, and records, a request for one topic.
     if len(request.topics) < 2:
@@ -119,112 +108,91 @@ def _filters(api: ControllerApi, request: DeleteAclsRequest) -> Detail | None:
     return BATCH if scanned > ACLS_SCANNED_MAX else _batch(len(request.filters))
 
 
-def _configs(_: ControllerApi, request: Any) -> Detail | None:
-    return _batch(sum(max(1, len(resource.configs)) for resource in request.resources))
+def _once(named: Iterable[Any], field: str = "name") -> Iterable[dict[str, Any]]:
+    """Each name once."""
+    return ({field: name} for name in dict.fromkeys(one.name for one in named))
 
 
-_CHECKS: Final[dict[int, Callable[[ControllerApi, Any], Detail | None]]] = {
-    ApiKey.CREATE_TOPICS: _topics,
-    ApiKey.DELETE_TOPICS: lambda _, r: _batch(len(r.topics) + len(r.topic_names)),
-    ApiKey.CREATE_PARTITIONS: _partitions,
-    ApiKey.ALTER_CONFIGS: _configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
-    ApiKey.CREATE_ACLS: lambda _, r: _batch(len(r.creations)),
-    ApiKey.DELETE_ACLS: _filters,
-    ApiKey.ALTER_CLIENT_QUOTAS: lambda _, r: _batch(sum(max(1, len(entry.ops)) for entry in r.entries)),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda _, r: _batch(len(r.deletions) + len(r.upsertions)),
+def _deleted(request: DeleteTopicsRequest) -> Iterable[dict[str, Any]]:
+    by_name = ({"name": name} for name in request.topic_names)
+    return by_name if not request.topics else ({"name": one.name, "topic_id": one.topic_id} for one in request.topics)
+
+
+class _Bound(NamedTuple):
+    """The bound of an API, and the results in its response to a request beyond it."""
+
+    error: Callable[[ControllerApi, Any], Detail | None]
+    """The error of a request that is too large; None if it is not."""
+    field: str
+    """The field of the response with the results."""
+    result: type[Message]
+    named: Callable[[Any], Iterable[dict[str, Any]]]
+    """For each result, the fields that tell what it is about."""
+
+
+_OF_CONFIGS: Final = _Bound(
+    lambda _, r: _batch(sum(max(1, len(resource.configs)) for resource in r.resources)),
+    "responses",
+    configs.AlterConfigsResourceResponse,
+    lambda r: ({"resource_type": one.resource_type, "resource_name": one.resource_name} for one in r.resources),
+)
+_BOUNDS: Final[Mapping[int, _Bound]] = {
+    ApiKey.CREATE_TOPICS: _Bound(_topics, "topics", topics.CreatableTopicResult, lambda r: _once(r.topics)),
+    ApiKey.DELETE_TOPICS: _Bound(
+        lambda _, r: _batch(len(r.topics) + len(r.topic_names)), "responses", topics.DeletableTopicResult, _deleted
+    ),
+    ApiKey.CREATE_PARTITIONS: _Bound(
+        _partitions, "results", topics.CreatePartitionsTopicResult, lambda r: ({"name": one.name} for one in r.topics)
+    ),
+    ApiKey.ALTER_CONFIGS: _OF_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _OF_CONFIGS,
+    ApiKey.CREATE_ACLS: _Bound(
+        lambda _, r: _batch(len(r.creations)), "results", Outcome, lambda r: ({} for _ in r.creations)
+    ),
+    ApiKey.DELETE_ACLS: _Bound(
+        _filters, "filter_results", access.DeleteAclsFilterResult, lambda r: ({} for _ in r.filters)
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: _Bound(
+        lambda _, r: _batch(sum(max(1, len(entry.ops)) for entry in r.entries)),
+        "entries",
+        access.AlteredEntryData,
+        lambda r: ({"entity": entry.entity} for entry in r.entries),
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _Bound(
+        lambda _, r: _batch(len(r.deletions) + len(r.upsertions)),
+        "results",
+        access.AlterUserScramCredentialsResult,
+        lambda r: _once((*r.deletions, *r.upsertions), "user"),
+    ),
 }
-"""By API, the error of a request that is too large; None if it is not."""
-
-
-def _created_topics(request: topics.CreateTopicsRequest, error: Detail) -> topics.CreateTopicsResponse:
-    return topics.CreateTopicsResponse(
-        topics=tuple(
-            topics.CreatableTopicResult(name=name, **errors_of(error))
-            for name in dict.fromkeys(topic.name for topic in request.topics)
-        )
-    )
-
-
-def _deleted_topics(request: topics.DeleteTopicsRequest, error: Detail) -> topics.DeleteTopicsResponse:
-    states = request.topics or tuple(topics.DeleteTopicState(name=name) for name in request.topic_names)
-    return topics.DeleteTopicsResponse(
-        responses=tuple(
-            topics.DeletableTopicResult(name=one.name, topic_id=one.topic_id, **errors_of(error)) for one in states
-        )
-    )
-
-
-def _created_partitions(request: topics.CreatePartitionsRequest, error: Detail) -> topics.CreatePartitionsResponse:
-    return topics.CreatePartitionsResponse(
-        results=tuple(
-            topics.CreatePartitionsTopicResult(name=topic.name, **errors_of(error)) for topic in request.topics
-        )
-    )
-
-
-def _altered_configs(request: configs.AlterConfigsRequest, error: Detail) -> configs.AlterConfigsResponse:
-    return configs.AlterConfigsResponse(
-        responses=tuple(
-            configs.AlterConfigsResourceResponse(
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                **errors_of(error),
-            )
-            for one in request.resources
-        )
-    )
-
-
-def _created_acls(request: access.CreateAclsRequest, error: Detail) -> access.CreateAclsResponse:
-    result = Outcome(**errors_of(error))
-    return access.CreateAclsResponse(results=(result,) * len(request.creations))
-
-
-def _deleted_acls(request: access.DeleteAclsRequest, error: Detail) -> access.DeleteAclsResponse:
-    result = access.DeleteAclsFilterResult(**errors_of(error))
-    return access.DeleteAclsResponse(filter_results=(result,) * len(request.filters))
-
-
-def _altered_quotas(request: access.AlterClientQuotasRequest, error: Detail) -> access.AlterClientQuotasResponse:
-    return access.AlterClientQuotasResponse(
-        entries=tuple(access.AlteredEntryData(**errors_of(error), entity=entry.entity) for entry in request.entries)
-    )
-
-
-def _altered_users(
-    request: access.AlterUserScramCredentialsRequest, error: Detail
-) -> access.AlterUserScramCredentialsResponse:
-    users = dict.fromkeys([*(one.name for one in request.deletions), *(one.name for one in request.upsertions)])
-    return access.AlterUserScramCredentialsResponse(
-        results=tuple(access.AlterUserScramCredentialsResult(user=user, **errors_of(error)) for user in users)
-    )
-
-
-_FAILED: Final[Mapping[int, Callable[[Any, Detail], Message]]] = {
-    ApiKey.CREATE_TOPICS: _created_topics,
-    ApiKey.DELETE_TOPICS: _deleted_topics,
-    ApiKey.CREATE_PARTITIONS: _created_partitions,
-    ApiKey.ALTER_CONFIGS: _altered_configs,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _altered_configs,
-    ApiKey.CREATE_ACLS: _created_acls,
-    ApiKey.DELETE_ACLS: _deleted_acls,
-    ApiKey.ALTER_CLIENT_QUOTAS: _altered_quotas,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _altered_users,
-}
-"""By API, the response with one error for everything that a request names."""
-
-CHANGES: Final = frozenset(_FAILED)
+CHANGES: Final = frozenset(_BOUNDS)
 """The APIs that change things."""
 
 
-def rejecting(api_key: int, error: Detail) -> Handler:
-    """A handler that answers every request with this error."""
-    return lambda _, request: _FAILED[api_key](request, error)
+def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
+    """The handler of an API that changes things, which rejects requests beyond Kafka's bounds as a whole."""
+
+    def answer(context: RequestContext, request: Any) -> Any:
+        error = _BOUNDS[api_key].error(api, request)
+        return handle(context, request) if error is None else _rejected(api_key, request, error)
+
+    return answer
+
+
+def _rejected(api_key: int, request: Any, error: Detail) -> Message:
+    """The response with this error for everything that a request names."""
+    bound = _BOUNDS[api_key]
+    results = tuple(bound.result(**fields, **errors_of(error)) for fields in bound.named(request))
+    response: Any = APIS[api_key].response
+    return response(**{bound.field: results})  # type: ignore[no-any-return]
 
 
 NOT_CONTROLLER: Final = Detail(int(ErrorCode.NOT_CONTROLLER), "This is not the correct controller for this cluster.")
-NOT_CONTROLLER_HANDLERS: Final[Mapping[int, Handler]] = {
-    key: rejecting(key, NOT_CONTROLLER) for key in CHANGES if key != ApiKey.ALTER_USER_SCRAM_CREDENTIALS
-}
+
+
+def _not_controller(context: RequestContext, request: Any) -> Message:
+    return _rejected(context.api_key, request, NOT_CONTROLLER)
+
+
+NOT_CONTROLLER_HANDLERS: Final = dict.fromkeys(CHANGES - {ApiKey.ALTER_USER_SCRAM_CREDENTIALS}, _not_controller)
 """The responses of a simulated broker to requests for the controller."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.apis import origin_of
 from controller.apis.limits import slices
-from controller.controller_api import ControllerApi, Node, new_topic_ids, offline_replicas
+from controller.controller_api import ControllerApi, Node, new_topic_ids
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import JAVA, LIBRDKAFKA, RequestContext
 from controller.kafka.messages import ApiKey, Encoded
@@ -30,6 +30,7 @@ from controller.machine.state import Topic
 from events.catalog import Partition
 from events.names import BrokerId, TopicName, shard_key
 from events.values import Configs
+from projections.views.topics import offline_replicas
 
 TOPICS_PER_SLICE = 200
 """Bounds how long one slice of a listing blocks the loop: a few milliseconds with nothing cached."""
@@ -38,7 +39,6 @@ LARGE = 2_000
 """Topics with more partitions are encoded in another thread: 100,000 partitions take 300 ms."""
 TOPIC_IDS_SINCE = 12
 """The version from which topics may be requested by id (KIP-516)."""
-_MISSING_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 AUTO_CREATION_WAIT_MS = 30_000
 """Timeout of an auto-creation. Its client polls Metadata meanwhile."""
 
@@ -118,36 +118,25 @@ class MetadataHandler:
         for one in requested:
             if _key(one) in parts:
                 continue
-            found = self._find(context, one)
+            found = self._find(context, request, one, missing)
             if isinstance(found, Topic):
                 parts[found.name] = self._encoded(context, request, found)
-                continue
-            if found.error_code in _MISSING_CODES and found.name is not None:
-                found = self._missing(context, request, found.name, found.error_code, missing)
-            parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
+            else:
+                parts[found.name or found.topic_id] = encode_element(ApiKey.METADATA, context.api_version, found)
         return missing
 
-    def _missing(
-        self, context: RequestContext, request: MetadataRequest, name: str, code: int, to_create: list[str]
-    ) -> MetadataResponseTopic:
-        """The response for a missing topic; adds it to `to_create` if the request creates it."""
-        if self._creates(request, name):
-            if self._api.may_create(context, name):
-                to_create += [name] if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else []
-            else:
-                self._api.grants(context, "Create", name)
-                return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
-        wants_operations = request.include_topic_authorized_operations
-        operations = self._api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
-        return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
-
-    def _find(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | MetadataResponseTopic:
+    def _find(
+        self, context: RequestContext, request: MetadataRequest, requested: MetadataRequestTopic, to_create: list[str]
+    ) -> Topic | MetadataResponseTopic:
+        """The topic, or the response for a missing or denied one; adds its name to `to_create` if the request creates
+        it."""
         api, name = self._api, requested.name
         if requested.topic_id != ZERO_UUID:
             name = api.store.durable_name_of(requested.topic_id)
             if name is None or not api.grants(context, "Describe", name):
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                return MetadataResponseTopic(error_code=int(code), name=_no_name(context), topic_id=requested.topic_id)
+                no_name = None if context.api_version >= TOPIC_IDS_SINCE else ""
+                return MetadataResponseTopic(error_code=int(code), name=no_name, topic_id=requested.topic_id)
         assert name is not None, "a topic has a name or an id"
         if not api.grants(context, "Describe", name):
             return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
@@ -155,8 +144,15 @@ class MetadataHandler:
         if topic is not None:
             return topic
         wrong = validation.name(name)
+        if self._creates(request, name):
+            if not api.may_create(context, name):
+                api.grants(context, "Create", name)
+                return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
+            to_create += [name] if wrong is None else []
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
-        return MetadataResponseTopic(error_code=int(code), name=name)
+        wants_operations = request.include_topic_authorized_operations
+        operations = api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+        return MetadataResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
 
     def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
         live = self._api.cluster.live
@@ -272,10 +268,6 @@ def _invalid_request(topics: Sequence[MetadataRequestTopic]) -> MetadataResponse
     )
 
 
-def _no_name(context: RequestContext) -> str | None:
-    return None if context.api_version >= TOPIC_IDS_SINCE else ""
-
-
 def response_topic(
     topic: Topic, partitions: Sequence[Partition], live: Sequence[BrokerId], operations: int, start: int = 0
 ) -> MetadataResponseTopic:
@@ -292,7 +284,7 @@ def response_topic(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
-                offline_replicas=offline_replicas(partition.replicas, live),
+                offline_replicas=offline_replicas(partition, live),
             )
             for index, partition in enumerate(partitions, start)
         ),

@@ -93,28 +93,20 @@ async def offset_fetch(
         requested: Sequence[clients.OffsetFetchRequestTopic],
     ) -> Iterator[clients.OffsetFetchResponseTopic]:
         for topic in requested:
-            code = denied or _invisible(api, context, topic.name)
-            yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=_uncommitted(topic, code))
+            is_visible = api.grants(context, "Describe", topic.name)
+            code = denied or (ErrorCode.NONE if is_visible else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            partitions = tuple(
+                clients.OffsetFetchResponsePartition(
+                    partition_index=index, committed_offset=-1, metadata="", error_code=int(code)
+                )
+                for index in topic.partition_indexes
+            )
+            yield clients.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
     if denied and context.api_version >= 2:
         return clients.OffsetFetchResponse(error_code=int(denied))
     topics = await in_turns(api, context, request.topics or (), PER_SLICE, results)
     return clients.OffsetFetchResponse(topics=topics)
-
-
-def _uncommitted(
-    topic: clients.OffsetFetchRequestTopic, code: ErrorCode
-) -> tuple[clients.OffsetFetchResponsePartition, ...]:
-    return tuple(
-        clients.OffsetFetchResponsePartition(
-            partition_index=index, committed_offset=-1, metadata="", error_code=int(code)
-        )
-        for index in topic.partition_indexes
-    )
-
-
-def _invisible(api: ControllerApi, context: RequestContext, topic: str) -> ErrorCode:
-    return ErrorCode.NONE if api.grants(context, "Describe", topic) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCode:

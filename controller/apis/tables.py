@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from controller.apis import acls, cluster, configs, records, users
+from controller.apis import acls, cluster, configs, records, topics, users
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
 from controller.apis.cluster_configs import to_brokers
-from controller.apis.describe_topic_partitions import DescribeTopicPartitionsHandler
+from controller.apis.describe_topic_partitions import describe_topic_partitions
 from controller.apis.forwarding import closing_after_addresses, closing_produce, forwarding_rows, to_broker
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import MetadataHandler
-from controller.apis.topics import CreateTopicsHandler, DeleteTopicsHandler, create_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from controller.controller_api import ControllerApi
@@ -88,9 +87,9 @@ def administration(
     """The handlers of changes and SCRAM credentials. `create_ms_max` caps the timeout of CreateTopics; configs of
     topics and of the kinds `other_configs` can be altered."""
     changes: dict[ApiKey, Handler] = {
-        ApiKey.CREATE_TOPICS: CreateTopicsHandler(api, create_ms_max),
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(api),
-        ApiKey.CREATE_PARTITIONS: partial(create_partitions, api),
+        ApiKey.CREATE_TOPICS: partial(topics.create_topics, api, create_ms_max),
+        ApiKey.DELETE_TOPICS: partial(topics.delete_topics, api),
+        ApiKey.CREATE_PARTITIONS: partial(topics.create_partitions, api),
         ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api, other_configs),
         ApiKey.CREATE_ACLS: partial(acls.create_acls, api),
@@ -162,7 +161,7 @@ def _reading(api: ControllerApi) -> dict[int, Handler]:
         **descriptions(api),
         ApiKey.METADATA: MetadataHandler(api),
         ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(api),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(cluster.list_partition_reassignments, api),
     }
 

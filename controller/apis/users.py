@@ -8,14 +8,11 @@ password is not stored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import TypeAlias
-
-from msgspec.structs import replace
 
 from controller.apis import errors_of, origin_of
-from controller.apis.acls import DENIED, details_of
+from controller.apis.acls import DENIED
 from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -28,7 +25,6 @@ from controller.kafka.messages.access import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
-    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from controller.kafka.sasl.scram import keys_of
@@ -76,27 +72,18 @@ async def _alter_in_slices(
     details = [Detail()] * len(request.entries)
     for entities in slices(list(together.values()), ENTITIES_PER_SLICE):
         numbers = list(chain.from_iterable(entities))
-        in_slice = replace(request, entries=tuple(request.entries[number] for number in numbers))
-        for number, detail in zip(numbers, await _alter_quotas(api, context, in_slice), strict=True):
+        command = AlterClientQuotas(
+            **origin_of(api, context),
+            alterations=tuple(_alteration(request.entries[number]) for number in numbers),
+            validate_only=request.validate_only,
+        )
+        for number, detail in zip(numbers, await api.submit_cluster(command, len(numbers)), strict=True):
             details[number] = detail
     return details
 
 
-async def _alter_quotas(
-    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
-) -> Sequence[Detail]:
-    command = AlterClientQuotas(
-        **origin_of(api, context),
-        alterations=tuple(
-            QuotaAlteration(
-                _entity(entry),
-                tuple((op.key, None if op.remove else op.value) for op in entry.ops),
-            )
-            for entry in request.entries
-        ),
-        validate_only=request.validate_only,
-    )
-    return details_of(await api.submit_cluster(command), len(request.entries))
+def _alteration(entry: access.EntryData) -> QuotaAlteration:
+    return QuotaAlteration(_entity(entry), tuple((op.key, None if op.remove else op.value) for op in entry.ops))
 
 
 def _entity(entry: access.EntryData) -> QuotaEntity:
@@ -107,11 +94,9 @@ async def describe_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
     """The entities that match all components; with `strict` those without other parts."""
-    if not api.grants(context, "DescribeConfigs"):
-        return _refused(DENIED.code, DENIED.message)
-    wrong = _filter_error(request.components)
+    wrong = _filter_error(request.components) if api.grants(context, "DescribeConfigs") else DENIED
     if wrong is not None:
-        return _refused(int(wrong.code), wrong.message)
+        return access.DescribeClientQuotasResponse(**errors_of(wrong), entries=None)
     quotas = api.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
 
@@ -120,10 +105,6 @@ async def describe_client_quotas(
 
     found = await in_turns(api, context, entities, ENTITIES_PER_SLICE, entries)
     return access.DescribeClientQuotasResponse(entries=found)
-
-
-def _refused(code: int, message: str) -> access.DescribeClientQuotasResponse:
-    return access.DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
 
 
 def _matches(entity: dict[str, str | None], request: access.DescribeClientQuotasRequest) -> bool:
@@ -181,41 +162,39 @@ def _invalid(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_REQUEST, message, "validation:quota-filter")
 
 
-_Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 USERS_PER_SLICE = 500
 """Users that are described, or changed by one command, at once."""
-_DENIED = "Cluster authorization failed."
 
 
 async def alter_user_scram_credentials(
     api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Set and remove credentials; needs Alter on the cluster. One result a user, in order of first appearance."""
-    changes: tuple[_Change, ...] = (*request.deletions, *request.upsertions)
-    of_user: dict[str, list[_Change]] = {each.name: [] for each in changes}
-    for each in changes:
-        of_user[each.name].append(each)
-    if not api.grants(context, "Alter"):
-        return _scram_response(dict.fromkeys(of_user, Detail(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _DENIED)))
-    outcomes: dict[str, Detail] = {}
-    for users in slices(list(of_user), USERS_PER_SLICE):
-        outcomes |= await _alter_credentials(api, context, [each for user in users for each in of_user[user]])
-    return _scram_response(outcomes)
+    names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
+    outcomes = dict.fromkeys(names, DENIED)
+    if api.grants(context, "Alter"):
+        for users in slices(list(outcomes), USERS_PER_SLICE):
+            outcomes |= await _alter_credentials(api, context, request, frozenset(users))
+    return AlterUserScramCredentialsResponse(
+        results=tuple(
+            AlterUserScramCredentialsResult(user=user, **errors_of(detail)) for user, detail in outcomes.items()
+        )
+    )
 
 
 async def _alter_credentials(
-    api: ControllerApi, context: RequestContext, changes: Sequence[_Change]
+    api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
-    removals = [each for each in changes if isinstance(each, ScramCredentialDeletion)]
-    upserts = [each for each in changes if isinstance(each, ScramCredentialUpsertion)]
+    """Make the changes of these users with one command."""
+    removals = [one for one in request.deletions if one.name in users]
+    upserts = [one for one in request.upsertions if one.name in users]
     command = AlterUserScramCredentials(
         **origin_of(api, context),
         removals=tuple(ScramRemoval(each.name, each.mechanism) for each in removals),
         upserts=tuple(map(_upsert, upserts)),
     )
-    details = details_of(await api.submit_cluster(command), len(changes))
-    names = [*(each.name for each in removals), *(each.name for each in upserts)]
-    return dict(zip(names, details, strict=True))
+    names = [*(one.name for one in removals), *(one.name for one in upserts)]
+    return dict(zip(names, await api.submit_cluster(command, len(names)), strict=True))
 
 
 def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
@@ -223,14 +202,6 @@ def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
     stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
     return ScramUpsert(
         requested.name, requested.mechanism, requested.iterations, requested.salt, stored_key, server_key
-    )
-
-
-def _scram_response(outcomes: Mapping[str, Detail]) -> AlterUserScramCredentialsResponse:
-    return AlterUserScramCredentialsResponse(
-        results=tuple(
-            AlterUserScramCredentialsResult(user=user, **errors_of(detail)) for user, detail in outcomes.items()
-        )
     )
 
 
@@ -260,14 +231,14 @@ async def describe_user_scram_credentials(
 def _described_user(cluster: Cluster, user: str, twice: bool) -> DescribeUserScramCredentialsResult:
     if twice:
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
-        return DescribeUserScramCredentialsResult(
-            user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=message
-        )
+        return _not_described(user, ErrorCode.DUPLICATE_RESOURCE, message)
     known = [(number, cluster.scram.get((user, mechanism))) for number, mechanism in MECHANISMS.items()]
     infos = tuple(CredentialInfo(mechanism=n, iterations=one.iterations) for n, one in known if one is not None)
     if not infos:
         message = f"Attempt to describe a user credential that does not exist: {user}"
-        return DescribeUserScramCredentialsResult(
-            user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=message
-        )
+        return _not_described(user, ErrorCode.RESOURCE_NOT_FOUND, message)
     return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _not_described(user: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -22,11 +22,11 @@ from controller.controller_api import ControllerApi, ControllerStatus, Reply
 from controller.http.app import Parts, build_routes
 from controller.http.following import Followers
 from controller.http.metrics import Metrics
-from controller.http.query_threads import ARCHIVE, Reading, Stopping
+from controller.http.permissions import Reader
+from controller.http.query_threads import ARCHIVE, Reading
 from controller.machine.commands.commands import ClientCommand, CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
-from controller.release import RELEASE
 from events.catalog import Endpoint, Verdict
 from events.logs import events_topic
 from events.logs.log import LogError, LogLocked
@@ -65,13 +65,13 @@ class FolderBackend(Backend):
                 for number, (log, store) in enumerate(zip(logs, stores, strict=True))
             ]
             partition_of = partial(events_topic.partition_of, partitions=len(logs))
-            query, reading, stopping = Queries(parts, partition_of), Reading(), Stopping()
+            query, reading = Queries(parts, partition_of), Reading()
             opened.callback(reading.close)
             stopped = _StoppedController(PartitionedStore(stores, partition_of), query, logs[0].cluster_id)
             api = ControllerApi(stopped, node_id=0, advertised=Endpoint("", "", 0))
-            followers = Followers(query, reading, stopping)
-            handlers = Parts(api, None, query, Metrics(), reading, stopping, followers, newest_head=_recorded_head)
-            self._app = build_routes(handlers, RELEASE, with_pages=False)
+            reader = Reader(api, query, reading)
+            handlers = Parts(reader, None, Metrics(), Followers(reader), newest_head=_recorded_head)
+            self._app = build_routes(handlers, with_pages=False)
             self._loop = opened.enter_context(closing(asyncio.new_event_loop()))
             self._opened = opened.pop_all()
 

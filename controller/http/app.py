@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -21,27 +22,26 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from litestar.utils import normalize_path
 
 from controller.brokers.port import Brokers
-from controller.controller_api import ControllerApi
 from controller.http import metrics as health
 from controller.http.changes import Changes
 from controller.http.document import completed
 from controller.http.errors import HttpRequest, answer_early, answer_error
 from controller.http.following import Followers
-from controller.http.gate import Authenticated, HostCheck, Hosts, Logins
+from controller.http.gate import Authenticated, Hosts, Logins, host_check
 from controller.http.metrics import Metrics
 from controller.http.pages import changes as change_pages
 from controller.http.pages import frame
 from controller.http.pages import reads as read_pages
-from controller.http.pages.site import CleanQueries, Site, is_page
+from controller.http.pages.site import Site, clean_queries, is_page
 from controller.http.paths import log_heads, reads, topics, writes
 from controller.http.paths.log_heads import NewestHead
 from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader, SealedCursors
-from controller.http.query_threads import Reading, Stopping, remember_accepted
+from controller.http.query_threads import remember_accepted
 from controller.http.requests import refuse_other_sites, refuse_unknown_parameters
 from controller.machine.errors import ErrorCode
+from controller.release import RELEASE
 from projections.queries.proving import Sign, unsigned
-from projections.queries.query import Queries
 
 _T = TypeVar("_T")
 
@@ -66,95 +66,65 @@ def _document(app: Litestar) -> bytes:
     return msgspec.json.encode(completed(app.openapi_schema.to_schema()))
 
 
-_JSON = (
-    writes.create_topic,
-    writes.delete_topic,
-    writes.alter_topic,
-    topics.topics,
-    topics.topic,
-    topics.topic_configs,
-    topics.topic_events,
-    reads.request_,
-    reads.brokers,
-    reads.events,
-    reads.follow,
-    reads.explanation,
-    reads.requests,
-    reads.summary,
-    reads.timeline,
-    topics.topic_timeline,
-    reads.broker,
-    reads.diff,
-    reads.policies,
-    reads.quorum,
-    log_heads.log_head,
-    log_heads.log_proof,
-    log_heads.log_leaves,
-)
-_HEALTH = (health.live, health.ready, health.metrics)
-_SIMULATED = (writes.add, writes.stop, writes.start, writes.delay)
+def _handlers(*modules: ModuleType) -> list[HTTPRouteHandler]:
+    """The handlers that these modules define."""
+    return [each for module in modules for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
 
 
 class Parts(msgspec.Struct, frozen=True):
     """The objects that handlers use."""
 
-    api: ControllerApi
+    reader: Reader
     brokers: Brokers | BrokerControl | None
-    query: Queries
     metrics: Metrics
-    reading: Reading
-    stopping: Stopping
     followers: Followers
     sign: Sign = unsigned
     newest_head: NewestHead | None = None
     """Chooses the head of a proof; None makes a head over every durable event and signs it."""
 
 
-def build_app(parts: Parts, release: str, hosts: Hosts, logins: Logins | None = None) -> ASGIApp:
+def build_app(parts: Parts, hosts: Hosts, logins: Logins | None = None) -> ASGIApp:
     """The application of a controller or gateway. Paths that control brokers exist only with simulated brokers."""
-    app: ASGIApp = HeadAsGet(CleanQueries(build_routes(parts, release)))
+    app: ASGIApp = _head_as_get(clean_queries(build_routes(parts)))
     app = app if logins is None else Authenticated(app, logins)
-    return _Measured(HostCheck(app, hosts), parts.metrics)
+    return _measured(host_check(app, hosts), parts.metrics)
 
 
-def build_routes(parts: Parts, release: str, *, with_pages: bool = True) -> Litestar:
+def build_routes(parts: Parts, *, with_pages: bool = True) -> Litestar:
     """The handlers alone, without login, host check and metrics."""
-    newest_head = parts.newest_head or log_heads.signed_now(parts.sign, parts.api)
+    api = parts.reader.api
     dependencies: dict[str, object] = {
-        "controller_api": parts.api,
-        "why_not": lambda: health.why_not_ready(parts.api),
-        "archive_error": parts.api.archive_error,
-        "reader": Reader(parts.api, parts.query, parts.reading),
+        "why_not": lambda: health.why_not_ready(api),
+        "archive_error": api.archive_error,
+        "reader": parts.reader,
         "metrics": parts.metrics,
-        "changes": Changes(parts.api, parts.query, parts.reading, parts.stopping),
+        "changes": Changes(parts.reader),
         "followers": parts.followers,
         "cursors": SealedCursors(),
         "sign": parts.sign,
-        "newest_head": newest_head,
+        "newest_head": parts.newest_head or log_heads.signed_now(parts.sign, api),
     }
-    handlers = [*_JSON]
+    handlers = _handlers(writes, topics, reads, log_heads)
     if isinstance(parts.brokers, BrokerControl):
-        handlers += _SIMULATED
         dependencies["brokers"] = parts.brokers
+    else:
+        handlers = [each for each in handlers if each not in writes.OF_SIMULATED_BROKERS]
     site = Site(dependencies) if with_pages else None
     description = "Create topics, and see why every topic is as it is, now and in the past."
-    return _litestar(handlers, dependencies, "Topicwright", release, description, site)
+    return _litestar(handlers, dependencies, "Topicwright", description, site)
 
 
-def build_worker_app(
-    why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, release: str, hosts: Hosts
-) -> ASGIApp:
+def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, hosts: Hosts) -> ASGIApp:
     """The application of a worker: health and metrics. Clients send no requests to a worker."""
     dependencies: dict[str, object] = {"why_not": why_not, "archive_error": archive_error, "metrics": metrics}
     description = "Decides the commands that gateways write to the commands topic."
-    return HostCheck(HeadAsGet(_litestar([], dependencies, "Topicwright worker", release, description)), hosts)
+    return host_check(_head_as_get(_litestar([], dependencies, "Topicwright worker", description)), hosts)
 
 
 def _litestar(
     versioned: Sequence[HTTPRouteHandler],
     dependencies: dict[str, object],
     title: str,
-    release: str,
     description: str,
     site: Site | None = None,
 ) -> Litestar:
@@ -163,9 +133,9 @@ def _litestar(
             return site.error_page(request, error)
         return answer_error(request, error)
 
-    routes: list[HTTPRouteHandler | Router] = [describe, *_HEALTH, Router("/v1", route_handlers=versioned)]
+    routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
     if site is not None:
-        pages = [frame.asset, *read_pages.PAGES, *change_pages.PAGES]
+        pages = _handlers(frame, read_pages, change_pages)
         site_of = Provide(_providing(site), sync_to_thread=False)
         routes.append(Router("/", route_handlers=pages, dependencies={"site": site_of}, include_in_schema=False))
     return Litestar(
@@ -177,7 +147,7 @@ def _litestar(
         logging_config=None,
         openapi_config=OpenAPIConfig(
             title=title,
-            version=release,
+            version=RELEASE,
             description=description,
             path="/openapi",
             render_plugins=[JsonRenderPlugin(path="/openapi.json")],
@@ -196,38 +166,33 @@ def _providing(part: _T) -> Callable[[], _T]:
     return lambda: part
 
 
-class _Measured:
+def _measured(app: ASGIApp, metrics: Metrics) -> ASGIApp:
     """Records the time from the request to the start of the response, per method, route and status."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def measured(scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
 
         async def measured_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 method, route = str(scope.get("method")), str(scope.get("path_template") or OTHER)
                 seconds = time.perf_counter() - started
-                self._metrics.http_request(method if method in METHODS else OTHER, route, message["status"], seconds)
+                metrics.http_request(method if method in METHODS else OTHER, route, message["status"], seconds)
             await send(message)
 
-        await self._app(scope, receive, measured_send)
+        await app(scope, receive, measured_send)
+
+    return measured
 
 
 ENDLESS = "/events/follow"
 
 
-class HeadAsGet:
+def _head_as_get(app: ASGIApp) -> ASGIApp:
     """Answers HEAD with the headers that GET would have (RFC 9110)."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         if scope.get("method") != "HEAD":
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         if normalize_path(scope["path"]).endswith(ENDLESS):  # its response never ends
             message = "HEAD is not allowed here; allowed: GET"
@@ -239,4 +204,6 @@ class HeadAsGet:
                 cast(dict[str, Any], message)["body"] = b""
             await send(message)
 
-        await self._app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)
+        await app(cast(Scope, {**scope, "method": "GET"}), receive, without_body)
+
+    return answered

@@ -25,9 +25,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from controller.controller_api import ControllerApi, Reply
+from controller.controller_api import Reply
 from controller.http.errors import HttpRequest, Refused, refused
-from controller.http.query_threads import Reading, Stopping
+from controller.http.permissions import Reader
 from controller.http.requests import API, caller_of
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.decision import Answer
@@ -54,11 +54,9 @@ _Command = TypeVar("_Command", bound=TopicCommand)
 class Changes:
     """Submits the changes of HTTP clients."""
 
-    def __init__(self, api: ControllerApi, queries: Queries, reading: Reading, stopping: Stopping) -> None:
-        self.api = api
-        self._queries = queries
-        self._reading = reading
-        self._stopping = stopping
+    def __init__(self, reader: Reader) -> None:
+        self.api = reader.api
+        self._queries, self._reading = reader.queries, reader.reading
         self._in_progress: set[RequestId] = set()
         """Requests with a key that are not answered yet."""
         self._late: dict[RequestId, None] = {}
@@ -89,7 +87,10 @@ class Changes:
         self._in_progress.add(first)
         answering: asyncio.Future[Reply] | None = None
         try:
-            request_id, known = await self._earlier(first)
+            has_target_cluster = self.api.cluster.settings.has_target_cluster
+            request_id, known = await self._reading.run(
+                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
+            )
             if known is None:
                 submitted = replace(command, request_id=request_id)
                 answering = submit(submitted)
@@ -105,31 +106,20 @@ class Changes:
             raise _refused(IN_PROGRESS, request_id, "the request with this key is not answered yet")
         return known.answer
 
-    async def _earlier(self, first: RequestId) -> tuple[RequestId, Earlier | None]:
-        has_target_cluster = self.api.cluster.settings.has_target_cluster
-        try:
-            return await self._reading.run(
-                earlier, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
-            )
-        except TriedTooOften:
-            why = f"requests with this key failed {TRIES_MAX} times: use another key"
-            raise _refused(KEY_REUSED, first, why) from None
-
     def _ended(self, first: RequestId, answering: asyncio.Future[Reply]) -> None:
-        self._in_progress.discard(first)
-        if not answering.cancelled() and answering.exception() is None:
-            self._remember_late(answering.result().answers[0])
-
-    def _remember_late(self, answer: Answer) -> None:
         """After a timeout this process may still decide the request, so a retry needs a new request id. In a gateway
         it does not: workers skip ids that they know."""
+        self._in_progress.discard(first)
+        if answering.cancelled() or answering.exception() is not None:
+            return
+        answer = answering.result().answers[0]
         if was_late(answer) and self.api.decides_here:
             self._late[answer.request_id] = None
             while len(self._late) > LATE_MAX:
                 del self._late[next(iter(self._late))]
 
     async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
-        stops = asyncio.ensure_future(self._stopping.event.wait())
+        stops = asyncio.ensure_future(self._reading.stopping.wait())
         try:
             await asyncio.wait((answering, stops), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -181,10 +171,6 @@ _RETRIABLE: Final = frozenset(
 _STAMPS: Final = frozenset((*TopicCommand.__struct_fields__, "topic_id", "verdict", "timeout_ms")) - {"topic"}
 
 
-class TriedTooOften(Exception):
-    """All attempts of a request failed."""
-
-
 class Earlier(msgspec.Struct, frozen=True):
     """A recorded command and its answer, None until it is answered."""
 
@@ -210,7 +196,7 @@ def earlier(
 ) -> tuple[RequestId, Earlier | None]:
     """The attempt of a client's request for one topic that did not fail, with its id; or None, and the id for the next
     attempt. An id in `late` is skipped: it may still be decided. With a target cluster, a change is answered when the
-    cluster has applied it. Raises TriedTooOften."""
+    cluster has applied it. Raises Refused if all attempts failed."""
     free: RequestId | None = None
     unknown = 0
     for number in range(1, TRIES_MAX + 1):
@@ -227,7 +213,7 @@ def earlier(
         if free is not None and unknown >= AHEAD:
             break
     if free is None:
-        raise TriedTooOften
+        raise _refused(KEY_REUSED, first, f"requests with this key failed {TRIES_MAX} times: use another key")
     return free, None
 
 

@@ -22,7 +22,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import uvicorn
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from controller.http.requests import API
+from controller.kafka.server.service import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import normal_host
@@ -49,24 +50,6 @@ BLOCK_BYTES: Final = 32 << 10
 """The size of a response block, and of a transport's write buffer. Up to 160 KiB a connection (TLS) are not counted."""
 
 
-class Counts(Protocol):
-    """Limits the connections of all listeners, in total and by address."""
-
-    @property
-    def is_over(self) -> bool:
-        """True if all listeners together have more connections than open files allow."""
-        ...
-
-    def admit(self, host: str, more: int = 0) -> bool:
-        """Count one more connection from an address, until `left`; False if it exceeds a limit. `more` connections
-        beyond the limit of open files are allowed."""
-        ...
-
-    def left(self, host: str) -> None:
-        """Stop counting an admitted connection."""
-        ...
-
-
 class ListenerConnections:
     """Tracks and limits the connections of one listener, TLS handshakes included.
 
@@ -79,7 +62,9 @@ class ListenerConnections:
     loop: asyncio.AbstractEventLoop
     make: Callable[[], Connection]
 
-    def __init__(self, app: ASGIApp, busy: ASGIApp, counts: Counts | None = None, tls: Tls | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, busy: ASGIApp, counts: ConnectionCounts | None = None, tls: Tls | None = None
+    ) -> None:
         self.app = app
         self.busy = busy
         self.tls = tls

@@ -8,11 +8,10 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
-
 from controller.http.changes import IN_PROGRESS, KEY, KEY_CHARACTERS_MAX, KEY_REUSED
 from controller.http.errors import PROBLEM
 from controller.http.metrics import OPEN_PATHS
+from controller.http.requests import schemas_of
 from projections.views.view import ProblemView
 
 Operation = dict[str, Any]
@@ -70,7 +69,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     """Complete the document in place."""
     components = document["components"]
     components["securitySchemes"] = _LOGINS
-    components["schemas"].update(_schemas(ProblemView))
+    components["schemas"].update(schemas_of(ProblemView))
     document["security"] = [{"bearer": []}, {"basic": []}, {}]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -124,8 +123,3 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _header(description: str) -> dict[str, Any]:
     return {"description": description, "schema": {"type": "string"}}
-
-
-def _schemas(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    _, schemas = msgspec.json.schema_components((kind,), ref_template="#/components/schemas/{name}")
-    return schemas

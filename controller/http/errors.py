@@ -6,8 +6,8 @@ after it created its topic is no error: it is answered 202, because a retry woul
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -19,18 +19,20 @@ from litestar.types import Send
 
 from controller.brokers.simulated import UnknownBroker
 from controller.http.query_threads import TooBusy
+from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.events import BadPlace
 from projections.queries.query import NotFound, NoTopic, QueryClosed
 from projections.text.moments import BadMoment
+from projections.views.topics import refusal
 from projections.views.view import ErrorView, ProblemView, problem
 
 HttpRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
 """The framework's user, credentials and state are not used, so their types do not matter."""
 
-STATUS_OF = {
+STATUS_OF: Final[Mapping[int, int]] = {
     ErrorCode.NONE: 200,
     ErrorCode.REQUEST_TIMED_OUT: 504,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
@@ -75,9 +77,9 @@ def refused(status: int, code: ErrorCode, message: str) -> Refused:
     return Refused(status, _error_view(code, message))
 
 
-def status_of(code: int) -> int:
-    """The HTTP status of one of Kafka's error codes; 500 for codes without one."""
-    return STATUS_OF.get(code, 500)  # type: ignore[call-overload, no-any-return]
+def refusal_of(answer: Answer) -> Refused:
+    """A `Refused` with the error of a command; the status is 500 for codes without one."""
+    return Refused(STATUS_OF.get(answer.code, 500), refusal(answer))
 
 
 def answer_error(request: HttpRequest, error: Exception) -> Response[ProblemView]:
@@ -101,9 +103,10 @@ async def answer_early(
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def query_error(error: Exception) -> tuple[int, ErrorView] | None:
-    """The status and body for an error that queries raise; None for any other error."""
+def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
     match error:
+        case Refused():
+            return error.status, error.error
         case BadMoment():
             return 400, _error_view(ErrorCode.INVALID_REQUEST, f"at: {error}")
         case BadPlace():
@@ -112,17 +115,6 @@ def query_error(error: Exception) -> tuple[int, ErrorView] | None:
             return 404, _error_view(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
         case NotFound():
             return 404, _error_view(ErrorCode.RESOURCE_NOT_FOUND, str(error))
-        case _:
-            return None
-
-
-def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
-    known = query_error(error)
-    if known is not None:
-        return known
-    match error:
-        case Refused():
-            return error.status, error.error
         case UnknownBroker():
             return 404, _error_view(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
         case TooBusy() | QueryClosed():

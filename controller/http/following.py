@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 
 from controller.http.errors import refused
-from controller.http.query_threads import Reading, Stopping, client_host
+from controller.http.permissions import Reader
+from controller.http.query_threads import client_host
 from controller.machine.errors import ErrorCode
 from projections.queries.events import EventFilter, Listing, Place, cursor_of, listing
-from projections.queries.query import Queries
 from projections.views.events import EventView, event_view
 
 FOLLOWERS_MAX = 64
@@ -49,10 +49,8 @@ def server_sent(events: Sequence[EventView], reached: Place) -> bytes:
 class Followers:
     """The clients that follow the events."""
 
-    def __init__(self, query: Queries, reading: Reading, stopping: Stopping) -> None:
-        self._query = query
-        self._reading = reading
-        self._stopping = stopping
+    def __init__(self, reader: Reader) -> None:
+        self._queries, self._reading = reader.queries, reader.reading
         self._by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -73,7 +71,7 @@ class Followers:
         if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= OF_ONE_MAX:
             message = f"too many clients follow the events: {len(self)}"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
-        events = listing(self._query, EventFilter(topic, request_id), partition)
+        events = listing(self._queries, EventFilter(topic, request_id), partition)
         place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
         return self._lines(events, place, write, may_see)
 
@@ -84,7 +82,7 @@ class Followers:
         self._by_host[host] += 1
         silent_s = 0.0
         try:
-            while may_see() and not self._stopping.event.is_set():
+            while may_see() and not self._reading.stopping.is_set():
                 if any(at < end for at, end in zip(place, events.end(), strict=True)):
                     lines, place = await self._reading.run(self._chunk, events, place, write)
                     if lines:

@@ -16,7 +16,7 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import structlog
@@ -29,8 +29,11 @@ from controller.http.query_threads import client_host
 from controller.http.requests import API, SCOPE_KEY
 from controller.kafka.sasl.conversation import AuthenticationFailed
 from controller.kafka.sasl.gate import USER_CHARACTERS_LOGGED
-from controller.kafka.session import ANONYMOUS, Session, normal_host
+from controller.kafka.session import ANONYMOUS, normal_host
 from controller.machine.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from controller.access.users import Users
 
 MISDIRECTED: Final = 421
 CREDENTIALS_BYTES_MAX: Final = 4096  # of the header, before anything is decoded
@@ -44,15 +47,11 @@ _CHALLENGES: Final = (
 _logger = structlog.get_logger("topicwright.http")
 
 
-class HostCheck:
+def host_check(app: ASGIApp, hosts: Hosts) -> ASGIApp:
     """Refuses requests for other hosts, and sets the client's address behind proxies."""
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        hosts, client = self._hosts, scope.get("client")
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
         host = _header(scope, b"host")
         if scope.get("path") not in OPEN_PATHS and not all(map(hosts.allows, host)):
             shown = host[0][:_NAME_SHOWN_MAX]
@@ -63,11 +62,13 @@ class HostCheck:
             behind = hosts.client_behind(client[0], _header(scope, b"x-forwarded-for"))
             cast(dict[str, Any], scope)["client"] = (behind, client[1])
             client_host.set(behind)
-        await self._app(scope, receive, send)
+        await app(scope, receive, send)
+
+    return checked
 
 
 class Authenticated:
-    """Refuses requests without a valid login, and stores the session in the scope."""
+    """Refuses requests without a valid login, and stores the principal in the scope."""
 
     def __init__(self, app: ASGIApp, logins: Logins) -> None:
         self._app = app
@@ -79,14 +80,12 @@ class Authenticated:
             return
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         client = scope.get("client")
-        host = client[0] if client else ""
         try:
-            principal = await self._principal(given, host)
+            principal = await self._principal(given, client[0] if client else "")
         except AuthenticationFailed as refusal:
             await self._refuse(scope, send, refusal)
             return
-        session = Session(principal=principal, host=host, listener=API)
-        cast(dict[str, Any], scope)[SCOPE_KEY] = session
+        cast(dict[str, Any], scope)[SCOPE_KEY] = principal
         await self._app(scope, receive, send)
 
     async def _principal(self, given: list[bytes], host: str) -> str:
@@ -99,7 +98,7 @@ class Authenticated:
         scheme, _, credentials = given[0].decode("latin-1").partition(" ")
         match scheme.lower():
             case "bearer":
-                user = self._logins.passwords.owner_of(credentials.strip())
+                user = self._logins.users.owner_of(credentials.strip())
                 if user is None:
                     raise AuthenticationFailed("unknown token")
             case "basic":
@@ -116,7 +115,7 @@ class Authenticated:
             raise AuthenticationFailed("malformed Basic Authorization") from None
         if not colon or not user:
             raise AuthenticationFailed("Basic Authorization without a user name or password")
-        if not await self._logins.passwords.knows(user, password, host):
+        if not await self._logins.users.knows(user, password, host):
             raise AuthenticationFailed("wrong user name or password", user=user)
         return user
 
@@ -175,22 +174,10 @@ class Hosts(msgspec.Struct, frozen=True):
         return _is_address(host) and any(ip_address(host) in network for network in self.proxies)
 
 
-class Passwords(Protocol):
-    """Checks tokens and passwords."""
-
-    def owner_of(self, token: str) -> str | None:
-        """The user with this token."""
-        ...
-
-    async def knows(self, user: str, password: str, address: str) -> bool:
-        """True if the password is the user's. Concurrent checks are scheduled fairly by client address."""
-        ...
-
-
 class Logins(msgspec.Struct, frozen=True):
     """Checks the logins of HTTP clients; `required` refuses clients without one."""
 
-    passwords: Passwords
+    users: Users
     required: bool
     failed_delay_ms: int
     on_login: Callable[[str, str, str], None]

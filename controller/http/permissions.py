@@ -43,14 +43,18 @@ class Reader(msgspec.Struct, frozen=True):
         """Answer with the result of a query; see `Reading.answer`."""
         return await self.reading.answer(work, self.queries, *args, **kwargs)
 
-    def need(self, request: HttpRequest, topic: str | None = None) -> None:
-        """Raise Refused unless the caller may describe the topic, or without one the cluster."""
-        need_cluster(self.api, request) if topic is None else need_topic(self.api, request, topic)
+    def need(self, request: HttpRequest, topic: str | None = None, operation: Operation = "Describe") -> None:
+        """Raise Refused unless the caller may do this to the topic, or without one to the cluster."""
+        if self.api.grants(caller_of(request), operation, topic):
+            return
+        if topic is None:
+            raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
+        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation} on topic {topic!r} is needed")
 
     async def need_request(self, request: HttpRequest, request_id: str) -> None:
         """Raise Refused if the caller may not see the request; an unknown request gives the same error."""
         if not await self.may_see_request(request, request_id):
-            need_cluster(self.api, request)
+            self.need(request)
 
     async def may_see_request(self, request: HttpRequest, request_id: str) -> bool:
         """True if the caller made the request, or may describe the cluster or every topic of the request."""
@@ -71,18 +75,6 @@ def may_describe(api: ControllerApi, request: HttpRequest, topic: str) -> bool:
 def may_describe_some(api: ControllerApi, request: HttpRequest) -> bool:
     """False if there is certainly no topic that the caller may describe."""
     return api.authorizer.allows_any(caller_of(request), "Describe", "Topic")
-
-
-def need_topic(api: ControllerApi, request: HttpRequest, topic: str, operation: Operation = "Describe") -> None:
-    """Raise Refused unless the caller may do this to the topic."""
-    if not api.grants(caller_of(request), operation, topic):
-        raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation} on topic {topic!r} is needed")
-
-
-def need_cluster(api: ControllerApi, request: HttpRequest, operation: Operation = "Describe") -> None:
-    """Raise Refused unless the caller may do this to the cluster."""
-    if not api.grants(caller_of(request), operation):
-        raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
 
 
 def _subjects_of(queries: Queries, request_id: str) -> tuple[set[str | None], str]:
@@ -116,11 +108,11 @@ class SealedCursors:
         """A shard key as a cursor, padded to hide its length."""
         return MARK + self._fernet.encrypt(key.encode().ljust(NAME_LENGTH_MAX, b"\0")).decode()
 
-    def open(self, after: str | None) -> str | None:
+    def open(self, cursor: str | None) -> str | None:
         """The name or shard key to continue after. Raises BadPlace."""
-        if after is None or not after.startswith(MARK):
-            return after
+        if cursor is None or not cursor.startswith(MARK):
+            return cursor
         try:
-            return self._fernet.decrypt(after.removeprefix(MARK).encode()).rstrip(b"\0").decode()
+            return self._fernet.decrypt(cursor.removeprefix(MARK).encode()).rstrip(b"\0").decode()
         except (InvalidToken, UnicodeError):
-            raise BadPlace("after: not a next_after of this process: start again without it") from None
+            raise BadPlace("cursor: not a next_cursor of this process: start again without it") from None

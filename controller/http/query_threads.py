@@ -60,6 +60,8 @@ class Reading:
         self._waiting_max = waiting_max
         self._waiting = 0
         self._by_host: dict[str, _HostQueries] = {}
+        self.stopping = asyncio.Event()
+        """Set when the service begins to stop: waiting handlers then answer at once."""
 
     async def run(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run `work` in a thread. If the caller is cancelled, the query is given up. Raises TooBusy."""
@@ -99,13 +101,6 @@ class Reading:
     def close(self) -> None:
         """Cancel waiting queries and wait for the running ones."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-
-
-class Stopping:
-    """`event` is set when the service begins to stop: waiting handlers then answer at once."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
 
 
 JSON: Final = "application/json"

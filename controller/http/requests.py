@@ -24,7 +24,7 @@ from litestar.openapi.spec import Operation
 from litestar.params import QueryParameter
 
 from controller.http.errors import Connection, HttpRequest, refused
-from controller.kafka.session import ANONYMOUS, Session
+from controller.kafka.session import ANONYMOUS
 from controller.machine.errors import ErrorCode
 from events.catalog import EVENT_TYPES
 from projections.text.moments import OFFSET_END, SYNTAX
@@ -34,8 +34,8 @@ CLIENT_ID_CHARACTERS_MAX: Final = 200
 """The User-Agent header is the client id in events; longer ones are truncated."""
 KEY_CHARACTERS_MAX: Final = 100
 """A JSON key in an error message is truncated to this."""
-SCOPE_KEY: Final = "topicwright.session"
-"""The key of the ASGI scope under which `controller.http.gate` stores the session."""
+SCOPE_KEY: Final = "topicwright.principal"
+"""The key of the ASGI scope under which `controller.http.gate` stores the principal."""
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -51,13 +51,10 @@ class Caller(msgspec.Struct, frozen=True):
 
 def caller_of(connection: Connection) -> Caller:
     """The sender of a request; anonymous without a login."""
-    session: Session | None = connection.scope.get(SCOPE_KEY)  # type: ignore[assignment]
+    principal: str = connection.scope.get(SCOPE_KEY, ANONYMOUS)  # type: ignore[assignment]
     agent: str | None = connection.headers.get("user-agent")
     client_id = None if agent is None else agent[:CLIENT_ID_CHARACTERS_MAX]
-    if session is None:
-        client = connection.client
-        return Caller(host="" if client is None else client.host, client_id=client_id)
-    return Caller(session.principal, session.host, client_id)
+    return Caller(principal, "" if connection.client is None else connection.client.host, client_id)
 
 
 async def refuse_other_sites(connection: Connection, _: BaseRouteHandler) -> None:
@@ -181,14 +178,18 @@ def _problem(message: str, kind: type[msgspec.Struct]) -> str:
 
 def described(kind: type[msgspec.Struct], *, required: bool = True) -> type[Operation]:
     """An OpenAPI operation with this request body."""
-    _, components = msgspec.json.schema_components((kind,), ref_template="#/components/schemas/{name}")
-    body = {"required": required, "content": {"application/json": {"schema": components[kind.__name__]}}}
+    body = {"required": required, "content": {"application/json": {"schema": schemas_of(kind)[kind.__name__]}}}
 
     class WithBody(Operation):
         def to_schema(self) -> dict[str, Any]:
             return {**super().to_schema(), "requestBody": body}
 
     return WithBody
+
+
+def schemas_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """The OpenAPI schemas of a struct and its parts, by name."""
+    return msgspec.json.schema_components((kind,), ref_template="#/components/schemas/{name}")[1]
 
 
 LIMIT_MAX = 1000

@@ -11,7 +11,6 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 import structlog
 import uvicorn
@@ -20,14 +19,16 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http.app import Parts, build_app
-from controller.http.connections import Connection, Counts, ListenerConnections
+from controller.http.connections import Connection, ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import OPEN_PATHS, Metrics, states
 from controller.http.paths.log_heads import head_gauges
 from controller.http.paths.writes import BrokerControl
-from controller.http.query_threads import Reading, Stopping
+from controller.http.permissions import Reader
+from controller.http.query_threads import Reading
+from controller.kafka.server.service import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned
@@ -52,18 +53,16 @@ class HttpServer:
         tls: Tls | None = None,
         logins: Logins | None = None,
         hosts: Hosts = LOCAL_HOSTS,
-        counts: Counts | None = None,
+        counts: ConnectionCounts | None = None,
         sign: Sign = unsigned,
     ) -> None:
         """`tls` makes it HTTPS. Without `logins` there is no login, without `counts` no connection limit per address.
         `sign` signs the tree heads of the log."""
         self._logins = logins
         self._hosts = hosts
-        self._query = query
-        self._reading = Reading()
-        self._stopping = Stopping()
-        followers = Followers(query, self._reading, self._stopping)
-        self._parts = Parts(api, brokers, query, metrics, self._reading, self._stopping, followers, sign)
+        self._reader = Reader(api, query, Reading())
+        followers = Followers(self._reader)
+        self._parts = Parts(self._reader, brokers, metrics, followers, sign)
         self._listener = HttpListener(tls, counts)
         metrics.watch(lambda: states(api))
         metrics.watch(lambda: head_gauges(query))
@@ -71,23 +70,23 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
-        app = await asyncio.to_thread(build_app, self._parts, _release(), self._hosts.named(host), self._logins)
+        app = await asyncio.to_thread(build_app, self._parts, self._hosts.named(host), self._logins)
         return await self._listener.start(app, host, port)
 
     async def stop(self) -> None:
         """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
         if not self._listener.listens:
             return
-        self._stopping.event.set()
-        self._query.close()
+        self._reader.reading.stopping.set()
+        self._reader.queries.close()
         await self._listener.stop()
-        self._reading.close()
+        self._reader.reading.close()
 
 
 class HttpListener:
     """Serves one application on one address."""
 
-    def __init__(self, tls: Tls | None = None, counts: Counts | None = None) -> None:
+    def __init__(self, tls: Tls | None = None, counts: ConnectionCounts | None = None) -> None:
         self._tls = tls
         self._counts = counts
         self._server: _Server | None = None
@@ -163,13 +162,6 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals belong to the process."""
         yield
-
-
-def _release() -> str:
-    try:
-        return version("topicwright")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -112,15 +112,9 @@ def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[
     return [one for row in rows if which.matches(one := topic_summary(row, live))]
 
 
-def topics_page(
-    query: Queries,
-    page: Sequence[TopicSummary],
-    next_after: str | None,
-    end: Ends,
-    next_cursor: str | None = None,
-) -> TopicsView:
-    """A page of topics; in a list ordered by name the next page starts after a name."""
-    return TopicsView(tuple(page), next_after, query.as_of(end), next_after or next_cursor)
+def topics_page(query: Queries, page: Sequence[TopicSummary], end: Ends, next_cursor: str | None) -> TopicsView:
+    """A page of topics."""
+    return TopicsView(tuple(page), query.as_of(end), next_cursor)
 
 
 def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
@@ -141,7 +135,7 @@ def topics_at(
     next page starts, if that is not the key of a visible topic. Raises BadMoment."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
-    return topics_page(query, summaries(page.rows, live, which), _next_after(page, place), end)
+    return topics_page(query, summaries(page.rows, live, which), end, _after(page, place))
 
 
 def newest_at(
@@ -170,10 +164,10 @@ def newest_at(
         rows |= {(part.partition, row.created_offset): row for row in under if row is not None}
     live = query.cluster_at(end).live
     matching = (rows[number, offset] for number, offset, _ in created if (number, offset) in rows)
-    return topics_page(query, summaries(matching, live, which), None, end, next_cursor(found.next_place))
+    return topics_page(query, summaries(matching, live, which), end, next_cursor(found.next_place))
 
 
-def _next_after(page: TopicPage, place: Callable[[str], str]) -> str | None:
+def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
     if page.rows and page.reached == shard_key(page.rows[-1].name):
         return page.rows[-1].name
     return None if page.reached is None else place(page.reached)

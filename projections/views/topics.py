@@ -108,13 +108,11 @@ class TopicView(TopicSummary, frozen=True, kw_only=True):
 
 
 class TopicsView(msgspec.Struct, frozen=True):
-    """A page of topics. `next_cursor` is the `cursor` of the next page, null on the last. In lists ordered by name
-    `next_after` is the same, for the parameter `after`, which accepts any name."""
+    """A page of topics. `next_cursor` is the `cursor` of the next page, null on the last."""
 
     topics: tuple[TopicSummary, ...]
-    next_after: str | None
     as_of: AsOfView
-    next_cursor: str | None = None
+    next_cursor: str | None
 
 
 class ConfigView(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import inspect
 import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.access.authorizer import Authorizer
 from controller.apis.tables import HandlerTable, broker_listener, controller_listener
@@ -15,14 +15,31 @@ from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
+from controller.kafka.codec import codec
 from controller.kafka.handling import ClientConnection, RequestContext
-from controller.kafka.messages import Message
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.kafka.session import Session
+from controller.machine.configs.changes import OpType
 from events.catalog import Endpoint
+from events.codec import decode_event
 from events.logs.memory_log import InMemoryLog
 
 ENDPOINT = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
 _clock = itertools.count(1_700_000_000_000)
+E = TypeVar("E")
+
+
+def read_back(key: int, version: int, answer: Message) -> Any:
+    """A response as a client reads it."""
+    return codec.decode_response(key, version, codec.encode_response(key, version, 1, answer)[4:])[1]
 
 
 class Unheard:
@@ -47,8 +64,40 @@ class Rig:
         """The controller's answer, or what its handler raises."""
         return await self._call(self.listener, key, version, request, principal)
 
+    async def create(self, *names: str, principal: str = "User:ANONYMOUS", **more: Any) -> Any:
+        """Create topics of one partition, or as `more` says; their results."""
+        each = {"num_partitions": 1, "replication_factor": 1, **more}
+        topics = tuple(CreatableTopic(name=name, **each) for name in names)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=60_000)
+        return (await self.call(ApiKey.CREATE_TOPICS, 7, request, principal)).topics
+
+    async def describe_configs(self, kind: int, name: str, *keys: str, principal: str = "User:ANONYMOUS") -> Any:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys or None)
+        request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
+        (result,) = (await self.call(ApiKey.DESCRIBE_CONFIGS, 4, request, principal)).results
+        return result
+
+    async def alter_configs(
+        self,
+        kind: int,
+        name: str,
+        *steps: tuple[str, OpType, str | None],
+        dry: bool = False,
+        principal: str = "User:ANONYMOUS",
+    ) -> tuple[int, str | None]:
+        """Alter configs of one resource incrementally; the error and its message."""
+        configs = tuple(AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in steps)
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry)
+        (done,) = (await self.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, principal)).responses
+        return done.error_code, done.error_message
+
+    def events(self, kind: type[E]) -> list[E]:
+        """The durable events of a type."""
+        events = (decode_event(*pair).event for pair in self.log.read())
+        return [event for event in events if isinstance(event, kind)]
+
     async def call_broker(self, key: int, version: int, request: Message) -> Any:
-        """A broker's answer."""
         return await self._call(self.broker, key, version, request, "User:ANONYMOUS")
 
     async def _call(self, table: HandlerTable, key: int, version: int, request: Message, principal: str) -> Any:

@@ -28,8 +28,7 @@ from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.access.acls import Acls
 from controller.machine.errors import ErrorCode
 from events.access import AclsCreated, AclsDeleted, QuotasChanged, RequestsRefused
-from events.catalog import CreateRejected, Event
-from events.codec import decode_event
+from events.catalog import CreateRejected
 from tests.apis.rig import Rig, rig
 
 ADMIN, BOB = "User:admin", "User:bob"
@@ -50,10 +49,6 @@ async def guarded() -> AsyncIterator[Rig]:
         yield one
 
 
-def events_of(one: Rig) -> list[Event]:
-    return [decode_event(*pair).event for pair in one.log.read()]
-
-
 async def create(one: Rig, *acls: AclCreation, principal: str = ADMIN) -> list[int]:
     answer = await one.call(ApiKey.CREATE_ACLS, 3, CreateAclsRequest(creations=acls), principal)
     return [each.error_code for each in answer.results]
@@ -69,30 +64,20 @@ async def test_acl_applies_from_create_until_delete() -> None:
         found = await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY, ADMIN)
         ((entry,),) = [each.acls for each in found.resources]
         assert (entry.principal, entry.operation, entry.permission_type) == (BOB, 3, 3)
-        wanted = DeleteAclsFilter(resource_type_filter=2, pattern_type_filter=2, resource_name_filter="t")
-        deletion = DeleteAclsRequest(filters=(replace_any(wanted),))
+        wanted = DeleteAclsFilter(
+            resource_type_filter=2, resource_name_filter="t", pattern_type_filter=2, operation=1, permission_type=1
+        )
+        deletion = DeleteAclsRequest(filters=(wanted,))
         (gone,) = (await one.call(ApiKey.DELETE_ACLS, 3, deletion, ADMIN)).filter_results
         assert [each.resource_name for each in gone.matching_acls] == ["t"]
         again = await one.call(ApiKey.METADATA, 12, named, BOB)
         assert b"".join(again.topics) == b"".join(denied.topics)
-        kinds = [type(event) for event in events_of(one) if isinstance(event, AclsCreated | AclsDeleted)]
-        assert kinds == [AclsCreated, AclsDeleted]
+        assert len(one.events(AclsCreated)) == len(one.events(AclsDeleted)) == 1
 
 
-def replace_any(wanted: DeleteAclsFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=wanted.resource_type_filter,
-        resource_name_filter=wanted.resource_name_filter,
-        pattern_type_filter=wanted.pattern_type_filter,
-        operation=1,
-        permission_type=1,
-    )
-
-
-async def test_acls_without_an_authorizer_are_rejected() -> None:
-    async with rig() as one:
-        assert await create(one, READS) == [ErrorCode.SECURITY_DISABLED]
-        assert (await one.call(ApiKey.DESCRIBE_ACLS, 3, EVERY)).error_code == ErrorCode.SECURITY_DISABLED
+async def test_acls_without_an_authorizer_are_rejected(served: Rig) -> None:
+    assert await create(served, READS) == [ErrorCode.SECURITY_DISABLED]
+    assert (await served.call(ApiKey.DESCRIBE_ACLS, 3, EVERY)).error_code == ErrorCode.SECURITY_DISABLED
 
 
 @pytest.mark.parametrize(
@@ -116,19 +101,17 @@ async def test_many_denied_requests_write_few_events() -> None:
         topics = tuple(CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=1) for n in range(300))
         request = CreateTopicsRequest(topics=topics, timeout_ms=5000)
         named = MetadataRequest(topics=tuple(MetadataRequestTopic(name=topic.name) for topic in topics))
-        before = len(events_of(one))
+        before = one.log.durable_offset
         for _ in range(3):
             made = await one.call(ApiKey.CREATE_TOPICS, 7, request, BOB)
             assert {each.error_code for each in made.topics} == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
             await one.call(ApiKey.METADATA, 12, named, BOB)
         await one.controller.decided()
-        assert len(events_of(one)) - before <= 4 * 50, "fifty of each kind, and not 2,700"
+        assert one.log.durable_offset - before <= 4 * 50, "fifty of each kind, and not 2,700"
         one.controller.refusals.stop()
         await one.controller.decided()
-        events = events_of(one)[before:]
-        counted = sum(event.count for event in events if isinstance(event, RequestsRefused))
-        recorded = sum(isinstance(event, CreateRejected) for event in events)
-        assert counted + recorded == 2 * 3 * 300, "none is lost"
+        counted = sum(event.count for event in one.events(RequestsRefused))
+        assert counted + len(one.events(CreateRejected)) == 2 * 3 * 300, "none is lost"
 
 
 def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequest:
@@ -137,25 +120,24 @@ def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequ
     return AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=(op,)),))
 
 
-async def test_alter_and_describe_client_quotas() -> None:
-    async with rig() as one:
-        for request in (quota(2.5), quota(7.0, None)):
-            (entry,) = (await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
-            assert entry.error_code == 0
-        everything = DescribeClientQuotasRequest()
-        seen = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
-        assert [[part.entity_name for part in each.entity] for each in seen.entries] == [[None], ["bob"]]
-        exact = ComponentData(entity_type="user", match_type=0, match="bob")
-        (bob,) = (
-            await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=(exact,)))
-        ).entries
-        assert [(each.key, each.value) for each in bob.values] == [("controller_mutation_rate", 2.5)]
-        default = ComponentData(entity_type="user", match_type=1)
-        found = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=(default,)))
-        assert len(found.entries) == 1
-        await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(None))
-        assert len((await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)).entries) == 1
-        assert sum(isinstance(event, QuotasChanged) for event in events_of(one)) == 3
+async def test_alter_and_describe_client_quotas(served: Rig) -> None:
+    for request in (quota(2.5), quota(7.0, None)):
+        (entry,) = (await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
+        assert entry.error_code == 0
+    everything = DescribeClientQuotasRequest()
+    seen = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
+    assert [[part.entity_name for part in each.entity] for each in seen.entries] == [[None], ["bob"]]
+    exact = ComponentData(entity_type="user", match_type=0, match="bob")
+    (bob,) = (
+        await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=(exact,)))
+    ).entries
+    assert [(each.key, each.value) for each in bob.values] == [("controller_mutation_rate", 2.5)]
+    default = ComponentData(entity_type="user", match_type=1)
+    found = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=(default,)))
+    assert len(found.entries) == 1
+    await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(None))
+    assert len((await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)).entries) == 1
+    assert len(served.events(QuotasChanged)) == 3
 
 
 @pytest.mark.parametrize(
@@ -170,11 +152,10 @@ async def test_alter_and_describe_client_quotas() -> None:
         ((ComponentData(entity_type="user", match_type=2), ComponentData(entity_type="ip", match_type=2)), 42),
     ],
 )
-async def test_invalid_quota_filters(components: tuple[ComponentData, ...], code: int) -> None:
-    async with rig() as one:
-        response = await one.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
-        assert (response.error_code, response.entries) == (code, None)
-        assert response.error_message
+async def test_invalid_quota_filters(served: Rig, components: tuple[ComponentData, ...], code: int) -> None:
+    response = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
+    assert (response.error_code, response.entries) == (code, None)
+    assert response.error_message
 
 
 async def test_many_quotas_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,18 +169,16 @@ async def test_many_quotas_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch
         assert {entity[0][1] for entity in one.api.cluster.quotas} == set(users)
 
 
-async def test_mutation_quota_exceeded_rejects_and_mutes() -> None:
-    async with rig() as one:
-        await one.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(0.001, "ANONYMOUS"))
-        topics = (CreatableTopic(name="a", num_partitions=1, replication_factor=1),)
-        first = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=5000))
-        assert (first.topics[0].error_code, first.throttle_time_ms) == (0, 0)
-        more = (CreatableTopic(name="b", num_partitions=1, replication_factor=1),)
-        over = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=more, timeout_ms=5000))
-        assert over.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert over.throttle_time_ms > 0
-        assert one.api.topic("b") is None
-        old = await one.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=more, timeout_ms=5000))
-        assert (old.topics[0].error_code, old.throttle_time_ms > over.throttle_time_ms) == (0, True)
-        rejected = [event for event in events_of(one) if isinstance(event, CreateRejected)]
-        assert [(event.rule, event.error_code) for event in rejected] == [("quota", 89)]
+async def test_mutation_quota_exceeded_rejects_and_mutes(served: Rig) -> None:
+    await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(0.001, "ANONYMOUS"))
+    topics = (CreatableTopic(name="a", num_partitions=1, replication_factor=1),)
+    first = await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=5000))
+    assert (first.topics[0].error_code, first.throttle_time_ms) == (0, 0)
+    more = (CreatableTopic(name="b", num_partitions=1, replication_factor=1),)
+    over = await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=more, timeout_ms=5000))
+    assert over.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert over.throttle_time_ms > 0
+    assert served.api.topic("b") is None
+    old = await served.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=more, timeout_ms=5000))
+    assert (old.topics[0].error_code, old.throttle_time_ms > over.throttle_time_ms) == (0, True)
+    assert [(event.rule, event.error_code) for event in served.events(CreateRejected)] == [("quota", 89)]

@@ -32,7 +32,7 @@ from controller.kafka.messages.topics import (
     MetadataResponseTopic,
 )
 from controller.kafka.server.server import KafkaServer
-from tests.apis.rig import ENDPOINT, rig
+from tests.apis.rig import ENDPOINT, Rig, rig
 
 
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -47,10 +47,12 @@ SPOKEN = (
 )
 
 
-def call(table: dict[int, ApiHandler], version: int, name: str = "me", software: str = "1.0") -> tuple[Any, Any]:
+def call(
+    table: HandlerTable, version: int, name: str = "me", software: str = "1.0", **expected: Any
+) -> tuple[Any, ClientConnection]:
     connection = ClientConnection()
     context = RequestContext(18, version, connection=connection)
-    request = ApiVersionsRequest(client_software_name=name, client_software_version=software)
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=software, **expected)
     return table[18].handle(context, request), connection
 
 
@@ -104,10 +106,7 @@ def test_features_with_min_level_0_need_version_4() -> None:
 )
 def test_wrong_cluster_or_node_gets_rebootstrap_required(cluster_id: str | None, node_id: int, code: int) -> None:
     table = with_api_versions(TABLE, is_node=lambda *found: found == ("c", 1))
-    request = ApiVersionsRequest(
-        client_software_name="me", client_software_version="1.0", cluster_id=cluster_id, node_id=node_id
-    )
-    response: Any = table[18].handle(RequestContext(18, 5, connection=ClientConnection()), request)
+    response, _ = call(table, 5, cluster_id=cluster_id, node_id=node_id)
     assert (response.error_code, response.api_keys) == (code, () if code else SPOKEN)
 
 
@@ -118,32 +117,23 @@ async def test_expected_node_per_listener(broker_listeners: bool) -> None:
             served.api.advertised = replace(ENDPOINT, port=9099)
         nodes = {0} if broker_listeners else {0, 1, 2, 3}
 
-        async def codes(table: HandlerTable, cluster_id: str) -> set[int]:
-            asked = {
-                each: ApiVersionsRequest(
-                    client_software_name="me", client_software_version="1.0", cluster_id=cluster_id, node_id=each
-                )
-                for each in range(6)
-            }
-            context = RequestContext(18, 5, connection=ClientConnection())
-            answers: Any = {each: table[18].handle(context, request) for each, request in asked.items()}
+        def expected(table: HandlerTable, cluster_id: str) -> set[int]:
+            answers = {each: call(table, 5, cluster_id=cluster_id, node_id=each)[0] for each in range(6)}
             return {each for each, answer in answers.items() if answer.error_code == 0}
 
-        assert await codes(served.listener, served.api.cluster_id) == nodes
-        assert await codes(served.listener, "another") == set()
-        assert await codes(served.broker, served.api.cluster_id) == {1}
+        assert expected(served.listener, served.api.cluster_id) == nodes
+        assert expected(served.listener, "another") == set()
+        assert expected(served.broker, served.api.cluster_id) == {1}
 
 
-async def test_finalized_features_of_simulated_brokers() -> None:
-    async with rig() as served:
-        for table in (served.listener, served.broker):
-            request = ApiVersionsRequest(client_software_name="me", client_software_version="1.0")
-            answer: Any = table[18].handle(RequestContext(18, 4, connection=ClientConnection()), request)
-            supported = {each.name: each.max_version for each in answer.supported_features}
-            assert answer.finalized_features_epoch >= 0
-            finalized = {each.name: each.max_version_level for each in answer.finalized_features}
-            assert finalized == {name: level for name, level in supported.items() if name != "kraft.version"}
-            assert (finalized["metadata.version"], finalized["share.version"]) == (33, 2)
+async def test_finalized_features_of_simulated_brokers(served: Rig) -> None:
+    for table in (served.listener, served.broker):
+        answer, _ = call(table, 4)
+        supported = {each.name: each.max_version for each in answer.supported_features}
+        assert answer.finalized_features_epoch >= 0
+        finalized = {each.name: each.max_version_level for each in answer.finalized_features}
+        assert finalized == {name: level for name, level in supported.items() if name != "kraft.version"}
+        assert (finalized["metadata.version"], finalized["share.version"]) == (33, 2)
 
 
 def test_with_api_versions_does_not_modify_the_table() -> None:

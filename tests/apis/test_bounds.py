@@ -14,7 +14,6 @@ from controller.apis import limits
 from controller.apis import users as users_api
 from controller.apis.limits import CHANGES, CHANGES_MAX
 from controller.apis.metadata import CREATED_AT_ONCE_MAX
-from controller.kafka.codec import codec
 from controller.kafka.handling import Disconnect
 from controller.kafka.messages import ApiKey, Message, access, configs
 from controller.kafka.messages import topics as topics_messages
@@ -22,8 +21,7 @@ from controller.kafka.messages.clients import PartitionProduceData, ProduceReque
 from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from controller.machine.access.acls import Acls
 from events.catalog import CreateRejected
-from events.codec import decode_event
-from tests.apis.rig import Rig, rig
+from tests.apis.rig import Rig, read_back, rig
 
 POLICY_VIOLATION = 44
 BATCH = "Unable to perform excessively large batch operation."
@@ -39,7 +37,6 @@ def topics(count: int, **more: Any) -> tuple[CreatableTopic, ...]:
 
 
 def asked(names: Iterable[str]) -> tuple[topics_messages.MetadataRequestTopic, ...]:
-    """Topics of a Metadata request."""
     return tuple(topics_messages.MetadataRequestTopic(name=name) for name in names)
 
 
@@ -49,7 +46,6 @@ def resources(kind: int, names: Iterable[str]) -> tuple[configs.AlterConfigsReso
 
 
 def described(names: Iterable[str]) -> tuple[configs.DescribeConfigsResource, ...]:
-    """Topics whose configs are described."""
     return tuple(configs.DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
 
 
@@ -85,12 +81,11 @@ async def test_request_beyond_kafkas_limits_is_rejected_as_a_whole(
     key: ApiKey, version: int, request_: Message, message: str
 ) -> None:
     async with rig({"num.partitions": "3"}) as served:
-        there = (CreatableTopic(name=each.name, num_partitions=99, replication_factor=1) for each in GROWN)
-        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=tuple(there)))
+        await served.create(*(each.name for each in GROWN), num_partitions=99)
         before = served.log.durable_offset
         answer = await served.call(key, version, request_)
         assert served.log.durable_offset == before, "something was made of it"
-        _, read = codec.decode_response(key, version, codec.encode_response(key, version, 1, answer)[4:])
+        read = read_back(key, version, answer)
         parts = next(value for name in read.__struct_fields__ if isinstance(value := getattr(read, name), tuple))
         assert {(each.error_code, each.error_message) for each in parts} == {(POLICY_VIOLATION, message)}
 
@@ -121,38 +116,33 @@ def test_every_mutating_api_has_a_limit() -> None:
     assert {key for key, *_ in TOO_LARGE} == CHANGES
 
 
-async def test_request_at_kafkas_limit_is_accepted() -> None:
-    async with rig() as served:
-        answer = await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(4000)))
-        assert {topic.error_code for topic in answer.topics} == {0}
-        wanted = tuple(topics_messages.CreatePartitionsTopic(name=f"t{number}", count=3) for number in range(4000))
-        grown = await served.call(ApiKey.CREATE_PARTITIONS, 3, topics_messages.CreatePartitionsRequest(topics=wanted))
-        assert {topic.error_code for topic in grown.results} == {0}
+async def test_request_at_kafkas_limit_is_accepted(served: Rig) -> None:
+    names = [f"t{number}" for number in range(4000)]
+    assert {topic.error_code for topic in await served.create(*names)} == {0}
+    wanted = tuple(topics_messages.CreatePartitionsTopic(name=name, count=3) for name in names)
+    grown = await served.call(ApiKey.CREATE_PARTITIONS, 3, topics_messages.CreatePartitionsRequest(topics=wanted))
+    assert {topic.error_code for topic in grown.results} == {0}
 
 
-async def test_describe_configs_merges_equal_resources() -> None:
-    async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(1)))
-        request = configs.DescribeConfigsRequest(resources=described(["t0"] * 50_000))
-        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
-        assert len(answer.results) == 1
-        assert len(answer.results[0].configs) > 20
+async def test_describe_configs_merges_equal_resources(served: Rig) -> None:
+    await served.create("t0")
+    request = configs.DescribeConfigsRequest(resources=described(["t0"] * 50_000))
+    answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
+    assert len(answer.results) == 1
+    assert len(answer.results[0].configs) > 20
 
 
-async def test_describe_configs_response_size_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_describe_configs_response_size_is_limited(served: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RESPONSE_BYTES_MAX", 20_000)
-    async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(100)))
-        names = [f"t{number}" for number in range(100)]
-        request = configs.DescribeConfigsRequest(resources=described(names))
-        answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
-        frame = codec.encode_response(ApiKey.DESCRIBE_CONFIGS, 4, 1, answer)
-        _, read = codec.decode_response(ApiKey.DESCRIBE_CONFIGS, 4, frame[4:])
-        results = read.results  # type: ignore[attr-defined]
-        assert [each.resource_name for each in results] == names
-        count = sum(not each.error_code for each in results)
-        assert 0 < count < 30
-        assert all("describe fewer resources" in each.error_message for each in results[count:])
+    names = [f"t{number}" for number in range(100)]
+    await served.create(*names)
+    request = configs.DescribeConfigsRequest(resources=described(names))
+    answer = await served.call(ApiKey.DESCRIBE_CONFIGS, 4, request)
+    results = read_back(ApiKey.DESCRIBE_CONFIGS, 4, answer).results
+    assert [each.resource_name for each in results] == names
+    count = sum(not each.error_code for each in results)
+    assert 0 < count < 30
+    assert all("describe fewer resources" in each.error_message for each in results[count:])
 
 
 async def turns_taken(served: Rig, key: ApiKey, version: int, request: Message) -> int:
@@ -185,24 +175,21 @@ LONG: list[tuple[ApiKey, int, Message]] = [
 
 
 @pytest.mark.parametrize(("key", "version", "request_"), LONG, ids=[key.name for key, *_ in LONG])
-async def test_long_response_does_not_block_the_loop(key: ApiKey, version: int, request_: Message) -> None:
-    async with rig() as served:
-        assert await turns_taken(served, key, version, request_) > 30
+async def test_long_response_does_not_block_the_loop(served: Rig, key: ApiKey, version: int, request_: Message) -> None:
+    assert await turns_taken(served, key, version, request_) > 30
 
 
-async def test_describe_many_quotas_does_not_block_the_loop() -> None:
-    async with rig() as served:
-        rate = (access.OpData(key="producer_byte_rate", value=1.0),)
-        users = [access.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
-        entries = tuple(access.EntryData(entity=(user,), ops=rate) for user in users)
-        request = access.AlterClientQuotasRequest(entries=entries)
-        await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)
-        everything = access.DescribeClientQuotasRequest()
-        assert await turns_taken(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
-        answer = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
-        frame = codec.encode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, 1, answer)
-        read: Any = codec.decode_response(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, frame[4:])[1]
-        assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
+async def test_describe_many_quotas_does_not_block_the_loop(served: Rig) -> None:
+    rate = (access.OpData(key="producer_byte_rate", value=1.0),)
+    users = [access.EntityData(entity_type="user", entity_name=f"user-{number}") for number in range(5000)]
+    entries = tuple(access.EntryData(entity=(user,), ops=rate) for user in users)
+    request = access.AlterClientQuotasRequest(entries=entries)
+    await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)
+    everything = access.DescribeClientQuotasRequest()
+    assert await turns_taken(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
+    answer = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
+    read = read_back(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, answer)
+    assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
 
 
 async def test_describe_many_acls_does_not_block_the_loop() -> None:
@@ -216,37 +203,32 @@ async def test_describe_many_acls_does_not_block_the_loop() -> None:
         )
         assert await turns_taken(served, ApiKey.DESCRIBE_ACLS, 3, everything) >= 10
         answer = await served.call(ApiKey.DESCRIBE_ACLS, 3, everything)
-        frame = codec.encode_response(ApiKey.DESCRIBE_ACLS, 3, 1, answer)
-        read: Any = codec.decode_response(ApiKey.DESCRIBE_ACLS, 3, frame[4:])[1]
+        read = read_back(ApiKey.DESCRIBE_ACLS, 3, answer)
         assert [(each.resource_name, len(each.acls)) for each in read.resources] == [(name, 1) for name in names]
 
 
-async def test_cursor_beyond_the_last_partition() -> None:
-    async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(3, num_partitions=9)))
+async def test_cursor_beyond_the_last_partition(served: Rig) -> None:
+    await served.create("t0", "t1", "t2", num_partitions=9)
 
-        async def page(index: int) -> list[tuple[str, int]]:
-            cursor = topics_messages.Cursor(topic_name="t0", partition_index=index)
-            request = topics_messages.DescribeTopicPartitionsRequest(response_partition_limit=10, cursor=cursor)
-            answer = await served.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
-            return [(each.name, len(each.partitions)) for each in answer.topics]
+    async def page(index: int) -> list[tuple[str, int]]:
+        cursor = topics_messages.Cursor(topic_name="t0", partition_index=index)
+        request = topics_messages.DescribeTopicPartitionsRequest(response_partition_limit=10, cursor=cursor)
+        answer = await served.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+        return [(each.name, len(each.partitions)) for each in answer.topics]
 
-        assert await page(8) == [("t0", 1), ("t1", 9)]
-        assert await page(2**31 - 1) == [("t0", 0), ("t1", 9), ("t2", 1)]
-        assert await page(-1) == [], "it is refused, as in Kafka"
+    assert await page(8) == [("t0", 1), ("t1", 9)]
+    assert await page(2**31 - 1) == [("t0", 0), ("t1", 9), ("t2", 1)]
+    assert await page(-1) == [], "it is refused, as in Kafka"
 
 
-async def test_metadata_of_a_repeated_topic_is_returned_once() -> None:
-    async with rig() as served:
-        await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics(1)))
-        wanted = asked(f"t{number % 2}" for number in range(1001))
-        request = topics_messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        answer = await served.call(ApiKey.METADATA, 12, request)
-        frame = codec.encode_response(ApiKey.METADATA, 12, 1, answer)
-        _, read = codec.decode_response(ApiKey.METADATA, 12, frame[4:])
-        shown = {topic.name: topic.error_code for topic in read.topics}  # type: ignore[attr-defined]
-        assert shown == {"t0": 0, "t1": 3}
-        assert len(answer.topics) == 2
+async def test_metadata_of_a_repeated_topic_is_returned_once(served: Rig) -> None:
+    await served.create("t0")
+    wanted = asked(f"t{number % 2}" for number in range(1001))
+    request = topics_messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    answer = await served.call(ApiKey.METADATA, 12, request)
+    shown = {topic.name: topic.error_code for topic in read_back(ApiKey.METADATA, 12, answer).topics}
+    assert shown == {"t0": 0, "t1": 3}
+    assert len(answer.topics) == 2
 
 
 async def test_auto_creations_of_one_request_are_limited() -> None:
@@ -260,12 +242,11 @@ async def test_auto_creations_of_one_request_are_limited() -> None:
         assert served.controller.store.durable_counts.topics == len(wanted)
 
 
-async def test_produce_of_too_many_partitions_disconnects() -> None:
-    async with rig() as served:
-        data = tuple(PartitionProduceData(index=number) for number in range(10_000))
-        request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
-        with pytest.raises(Disconnect, match="At most 10000 partitions"):
-            await served.call(ApiKey.PRODUCE, 9, request)
+async def test_produce_of_too_many_partitions_disconnects(served: Rig) -> None:
+    data = tuple(PartitionProduceData(index=number) for number in range(10_000))
+    request = ProduceRequest(acks=1, topic_data=(TopicProduceData(name="t", partition_data=data),))
+    with pytest.raises(Disconnect, match="At most 10000 partitions"):
+        await served.call(ApiKey.PRODUCE, 9, request)
 
 
 async def test_many_scram_users_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,11 +274,6 @@ ASSIGNED_TWICE = CreatableTopic(
 )
 
 
-def rejected(a: Rig) -> list[tuple[str, str]]:
-    events = (decode_event(*pair).event for pair in a.log.read())
-    return [(event.topic, event.rule) for event in events if isinstance(event, CreateRejected)]
-
-
 @pytest.mark.parametrize(
     ("topics", "logged"),
     [
@@ -307,17 +283,15 @@ def rejected(a: Rig) -> list[tuple[str, str]]:
     ],
 )
 async def test_version_0_disconnects_after_an_invalid_request(
-    topics: tuple[CreatableTopic, ...], logged: list[tuple[str, str]]
+    served: Rig, topics: tuple[CreatableTopic, ...], logged: list[tuple[str, str]]
 ) -> None:
-    async with rig() as a:
-        with pytest.raises(Disconnect, match="InvalidRequest: topic "):
-            await a.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
-        assert rejected(a) == logged
-        assert a.api.store.durable_named("plain") is None, "nothing of such a request is created"
+    with pytest.raises(Disconnect, match="InvalidRequest: topic "):
+        await served.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+    assert [(event.topic, event.rule) for event in served.events(CreateRejected)] == logged
+    assert served.api.store.durable_named("plain") is None, "nothing of such a request is created"
 
 
-async def test_later_versions_reject_only_the_invalid_topic() -> None:
-    async with rig() as a:
-        request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
-        answer = await a.call(ApiKey.CREATE_TOPICS, 1, request)
-        assert {topic.name: topic.error_code for topic in answer.topics} == {"plain": 0, "both": 42}
+async def test_later_versions_reject_only_the_invalid_topic(served: Rig) -> None:
+    request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
+    answer = await served.call(ApiKey.CREATE_TOPICS, 1, request)
+    assert {topic.name: topic.error_code for topic in answer.topics} == {"plain": 0, "both": 42}

@@ -23,6 +23,7 @@ from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
     ApiHandler,
+    ClientConnection,
     Disconnect,
     ForwardedRequest,
     ForwardedResponse,
@@ -31,7 +32,7 @@ from controller.kafka.handling import (
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from controller.kafka.server.protocol import ServerProtocol
+from controller.kafka.server.protocol import Exchange, ServerProtocol
 from controller.machine.state import Broker, Cluster
 from events.catalog import Endpoint
 from events.names import BrokerId
@@ -58,6 +59,19 @@ def frame(api_key: int, version: int, body: bytes) -> bytes:
     return struct.pack(">hhih", api_key, version, 7, 2) + b"me" + body
 
 
+def received(table: dict[int, ApiHandler], sent: bytes) -> Exchange:
+    """The exchange of a request frame that a listener received."""
+    protocol = ServerProtocol(table, 1000)
+    protocol.receive(struct.pack(">i", len(sent)) + sent)
+    exchange = protocol.next_exchange()
+    assert exchange is not None
+    return exchange
+
+
+def context_of(api_key: int, version: int, software: str) -> RequestContext:
+    return RequestContext(api_key, version, connection=ClientConnection(software_name=software))
+
+
 def test_only_client_apis_are_forwarded() -> None:
     assert forwarding_rows(SPOKEN, {METADATA}, echo, anybody).keys() == {FIND_COORDINATOR, JOIN_GROUP, LIST_GROUPS}
     assert not BETWEEN_BROKERS & BY_IDENTITY
@@ -65,11 +79,8 @@ def test_only_client_apis_are_forwarded() -> None:
 
 async def test_frames_are_forwarded_unchanged() -> None:
     table = forwarding_rows(SPOKEN, {METADATA}, echo, anybody)
-    protocol = ServerProtocol(table, 1000)
     sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
-    protocol.receive(struct.pack(">i", len(sent)) + sent)
-    exchange = protocol.next_exchange()
-    assert exchange is not None
+    exchange = received(table, sent)
     assert exchange.request == ForwardedRequest(frame=sent)
     context = RequestContext(JOIN_GROUP, 5)
     answer = await table[JOIN_GROUP].handle(context, exchange.request)  # type: ignore[misc]
@@ -94,8 +105,7 @@ async def test_forwarded_requests_of_a_connection_are_sequential() -> None:
 def test_java_client_is_disconnected_after_metadata_of_named_topics(
     software: str, topics: tuple[MetadataRequestTopic, ...], ends: bool
 ) -> None:
-    context = RequestContext(METADATA, 12)
-    context.connection.software_name = software
+    context = context_of(METADATA, 12, software)
     row = closing_after_addresses(ApiHandler(0, 13, lambda *_: MetadataResponse()))
     row.handle(context, MetadataRequest(topics=topics))
     assert context.connection.ends is ends
@@ -124,8 +134,7 @@ def test_produce_disconnects() -> None:
 def test_metadata_shows_the_brokers_own_addresses_to_clients_that_need_them(
     software: str, topics: tuple[MetadataRequestTopic, ...] | None, shown: tuple[bool, bool], listeners: bool
 ) -> None:
-    context = RequestContext(METADATA, 12)
-    context.connection.software_name = software
+    context = context_of(METADATA, 12, software)
     api: Any = SimpleNamespace(broker_ports=(lambda *_: None) if listeners else None)
     assert MetadataHandler(api)._shows_brokers(context, MetadataRequest(topics=topics)) is shown[not listeners]
 
@@ -137,25 +146,15 @@ async def test_broker_listener_forwards_to_the_brokers_current_address() -> None
         went.append(to)
         return ANSWER
 
-    api = ControllerApi()
-    forward = to_broker(api, BrokerId(5), noting)  # type: ignore[arg-type]
+    api: Any = SimpleNamespace(cluster=Cluster())
+    forward = to_broker(api, BrokerId(5), noting)
     with pytest.raises(ClusterUnreachable, match="broker 5 is not registered"):
-        await forward(b"", 1)
+        await forward(b"", 1, None)
     for port in (9092, 9095):
-        api.moves(port)
-        assert await forward(b"", 1) == ANSWER
-    assert went == [("broker5", 9092), ("broker5", 9095)]
-
-
-class ControllerApi:
-    """The part of a gateway that knows where brokers are."""
-
-    def __init__(self) -> None:
-        self.cluster = Cluster()
-
-    def moves(self, port: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", "broker5", port),)
-        self.cluster = Cluster(brokers={BrokerId(5): Broker(BrokerId(5), 1, "", None, endpoints, fenced=False)})
+        api.cluster = Cluster(brokers={BrokerId(5): Broker(BrokerId(5), 1, "", None, endpoints, fenced=False)})
+        assert await forward(b"", 1, None) == ANSWER
+    assert went == [("broker5", 9092), ("broker5", 9095)]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +164,7 @@ class ControllerApi:
 async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
     software: str, at_broker: bool, ends: bool
 ) -> None:
-    context = RequestContext(FIND_COORDINATOR, 2)
-    context.connection.software_name = software
+    context = context_of(FIND_COORDINATOR, 2, software)
     request = ForwardedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
     given = forwarding_rows(SPOKEN, (), echo, anybody, at_broker)[FIND_COORDINATOR].handle(context, request)
     assert context.connection.ends is ends
@@ -177,11 +175,7 @@ async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
 
 
 async def test_unsupported_forwarded_version_disconnects() -> None:
-    protocol = ServerProtocol(forwarding_rows(SPOKEN, (), echo, anybody), 1000)
-    sent = frame(JOIN_GROUP, 6, b"")
-    protocol.receive(struct.pack(">i", len(sent)) + sent)
-    exchange = protocol.next_exchange()
-    assert exchange is not None
+    exchange = received(forwarding_rows(SPOKEN, (), echo, anybody), frame(JOIN_GROUP, 6, b""))
     assert exchange.ends == "unsupported version"
 
 

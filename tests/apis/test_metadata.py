@@ -12,11 +12,10 @@ from controller.apis.metadata import LARGE
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.message import OPERATIONS_OMITTED
-from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
 from controller.machine.commands.commands import TopicCommand
 from controller.machine.state import Topic
 from events.catalog import CreateRejected, CreateRequested, Partition, TopicCreated
-from events.codec import decode_event
 from events.names import BrokerId, Offset, TopicId, TopicName
 from tests.apis.rig import Rig, rig
 
@@ -43,17 +42,11 @@ async def _metadata(served: Rig, *names: str, version: int = 12, times: int = 1)
     await served.controller.decided()
 
 
-def _events(served: Rig, kind: type) -> list[Any]:
-    events = (decode_event(offset, value).event for offset, value in served.log.read())
-    return [event for event in events if isinstance(event, kind)]
-
-
-async def test_auto_created_internal_topics_have_kafkas_settings() -> None:
-    async with rig() as served:
-        await _metadata(served, *BY_KAFKA)
-        made = {event.topic: event for event in _events(served, TopicCreated)}
-        assert {name: tuple(sorted(event.configs)) for name, event in made.items()} == BY_KAFKA
-        assert {(len(event.partitions), event.replication_factor) for event in made.values()} == {(50, 3)}
+async def test_auto_created_internal_topics_have_kafkas_settings(served: Rig) -> None:
+    await _metadata(served, *BY_KAFKA)
+    made = {event.topic: event for event in served.events(TopicCreated)}
+    assert {name: tuple(sorted(event.configs)) for name, event in made.items()} == BY_KAFKA
+    assert {(len(event.partitions), event.replication_factor) for event in made.values()} == {(50, 3)}
 
 
 async def test_no_auto_creation_of_internal_topics_of_a_target_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,18 +58,16 @@ async def test_no_auto_creation_of_internal_topics_of_a_target_cluster(monkeypat
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 12])
-async def test_auto_creation_records_the_metadata_version(version: int) -> None:
-    async with rig() as served:
-        await _metadata(served, "t", version=version)
-        assert [(each.api, each.api_version) for each in _events(served, CreateRequested)] == [("Metadata", version)]
+async def test_auto_creation_records_the_metadata_version(served: Rig, version: int) -> None:
+    await _metadata(served, "t", version=version)
+    assert [(each.api, each.api_version) for each in served.events(CreateRequested)] == [("Metadata", version)]
 
 
-async def test_repeated_auto_creation_is_no_rejection() -> None:
-    async with rig() as served:
-        await _metadata(served, "t", times=2)
-        assert len(_events(served, TopicCreated)) == 1
-        assert _events(served, CreateRejected) == []
-        assert len(_events(served, CreateRequested)) == 1
+async def test_repeated_auto_creation_is_no_rejection(served: Rig) -> None:
+    await _metadata(served, "t", times=2)
+    assert len(served.events(TopicCreated)) == 1
+    assert served.events(CreateRejected) == []
+    assert len(served.events(CreateRequested)) == 1
 
 
 VERSION = 12
@@ -91,13 +82,8 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
         return encode_element(key, version, element)
 
     async with rig() as one:
-        topics = [
-            CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-            for name, count in (("large", LARGE + 1), ("small", 3))
-        ]
-        for topic in topics:
-            created = await one.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=(topic,), timeout_ms=60_000))
-            assert [each.error_code for each in created.topics] == [0]
+        for name, count in (("large", LARGE + 1), ("small", 3)):
+            assert [each.error_code for each in await one.create(name, num_partitions=count)] == [0]
         large = one.api.topic("large")
         assert large is not None
         monkeypatch.setattr(metadata, "encode_element", noted)

@@ -17,10 +17,8 @@ from controller.kafka.messages.clients import (
 from controller.kafka.messages.configs import AlterConfigsRequest, DescribeConfigsRequest, DescribeConfigsResource
 from controller.kafka.messages.configs import AlterConfigsResource as Resource
 from controller.kafka.messages.topics import (
-    CreatableTopic,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
-    CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeTopicPartitionsRequest,
     MetadataRequest,
@@ -29,8 +27,7 @@ from controller.kafka.messages.topics import (
 )
 from controller.machine.errors import ErrorCode
 from events.catalog import CreateRejected
-from events.codec import decode_event
-from tests.apis.rig import Rig, rig
+from tests.apis.rig import rig
 
 BOB = "User:bob"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -49,30 +46,18 @@ class Granted:
         return True
 
 
-def create(*names: str, validate_only: bool = False) -> CreateTopicsRequest:
-    topics = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names)
-    return CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=validate_only)
-
-
-async def codes_of_create(a: Rig, *names: str, version: int = 7) -> dict[str, int]:
-    answer = await a.call(ApiKey.CREATE_TOPICS, version, create(*names), BOB)
-    return {topic.name: topic.error_code for topic in answer.topics}
-
-
 async def test_denied_create_is_recorded_with_rule_authorizer() -> None:
     async with rig(authorizer=Granted()) as a:
-        await codes_of_create(a, "mine")
-        log = a.log
-        rejected = [e for e in (decode_event(*pair).event for pair in log.read()) if isinstance(e, CreateRejected)]
-        assert [(e.topic, e.rule, e.error_code) for e in rejected] == [("mine", "authorizer", DENIED)]
+        await a.create("mine", principal=BOB)
+        rejected = [(event.topic, event.rule, event.error_code) for event in a.events(CreateRejected)]
+        assert rejected == [("mine", "authorizer", DENIED)]
 
 
 async def test_denied_principal_cannot_probe_topic_existence() -> None:
     async with rig(authorizer=Granted()) as a:
-        await a.call(ApiKey.CREATE_TOPICS, 7, create("there"))
-        assert await codes_of_create(a, "there", "missing", "bad name") == dict.fromkeys(
-            ("there", "missing", "bad name"), DENIED
-        )
+        await a.create("there")
+        created = await a.create("there", "missing", "bad name", principal=BOB)
+        assert [each.error_code for each in created] == [DENIED, DENIED, DENIED]
         names = ("there", "ghost")
         deleted = await a.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=names), BOB)
         assert [each.error_code for each in deleted.responses] == [DENIED, DENIED]
@@ -99,7 +84,7 @@ async def test_denied_principal_cannot_probe_topic_existence() -> None:
 
 async def test_offsets_and_groups_need_describe() -> None:
     async with rig(authorizer=Granted(("Describe", "Topic", "mine"), ("Describe", "Group", "ours"))) as a:
-        await a.call(ApiKey.CREATE_TOPICS, 7, create("mine", "other"))
+        await a.create("mine", "other")
         wanted = tuple(ListOffsetsTopic(name=name, partitions=(ListOffsetsPartition(),)) for name in ("mine", "other"))
         offsets = await a.call(ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(topics=wanted), BOB)
         assert [each.partitions[0].error_code for each in offsets.topics] == [0, DENIED]

@@ -1,12 +1,19 @@
-"""A service for each test."""
+"""A service and users for each test."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
+from controller.access import users_file
+from controller.access.users import Users
+from controller.access.users_file import add_token, set_password
+from controller.machine.state import Cluster
 from tests.http.service import Service, service
+from tests.kafka.sasl.users import SALT, credential_of
 
 
 @pytest.fixture
@@ -14,3 +21,16 @@ async def one() -> AsyncIterator[Service]:
     """A service with three live brokers, an empty log and no policies."""
     async with service() as started:
         yield started
+
+
+@pytest.fixture
+def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Users]:
+    """alice by SCRAM, carol by the file, with a token that is kept beside; their hashes are cheap."""
+    monkeypatch.setattr(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    path = tmp_path / "users"
+    set_password(path, "carol", "carol-PLANTED")
+    (tmp_path / "token").write_text(add_token(path, "carol"))
+    scram = {("alice", "SCRAM-SHA-512"): credential_of("SCRAM-SHA-512", "alice-PLANTED", SALT)}
+    known = Users(lambda: Cluster(scram=scram), path)
+    yield known
+    known.close()

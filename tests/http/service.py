@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from controller.access.authorizer import Authorizer
+from controller.access.authorizer import Authorizer, Operation, Requester, ResourceType
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
@@ -23,21 +23,12 @@ from events.catalog import Endpoint, Observation, Verdict
 from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Queries, Query
+from tests.apis.rig import Unheard
 
 SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}
 POLICY = {"create.topic.policy.class.name": "tests.Owned"}
 REACHED_WITHIN_S = 240.0
 Judgement = Callable[[RequestMetadata], Verdict]
-
-
-class Lines:
-    """Log lines that the controller wrote, kept."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, dict[str, Any]]] = []
-
-    def __getattr__(self, level: str) -> Callable[..., None]:
-        return lambda event, **fields: self.said.append((event, {"level": level, **fields}))
 
 
 class Judge:
@@ -64,6 +55,17 @@ def owned(request: RequestMetadata) -> Verdict:
     return Verdict("allowed", observed=noted)
 
 
+class Rules:
+    """An authorizer that asks a function."""
+
+    def __init__(self, allows: Callable[[Requester, Operation, ResourceType, str], bool]) -> None:
+        self.allows = allows
+
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        """There may be such a resource."""
+        return True
+
+
 class Service:
     """What a test has at hand: the controller's parts, and a client of its HTTP side."""
 
@@ -79,7 +81,6 @@ class Service:
         self.settings = tuple(sorted({**SETTINGS, **settings}.items()))
         self.brokers = SimulatedBrokers(3)
         self.metrics = Metrics()
-        self.lines = Lines()
         self.judge = judge
         self.controller = Controller(
             log,
@@ -87,7 +88,7 @@ class Service:
             boot_id="boot",
             clock_ms=lambda: time.time_ns() // 1_000_000,
             flush=lambda: asyncio.to_thread(log.flush),
-            reports=Reports(self.lines, lambda _: None, self.metrics),
+            reports=Reports(Unheard(), lambda _: None, self.metrics),
             policies=judge,
         )
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
@@ -102,6 +103,17 @@ class Service:
         """One more HTTP side of the same controller, not started."""
         return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
 
+    @asynccontextmanager
+    async def another(
+        self, host: str = "127.0.0.1", brokers: Any = None, **more: Any
+    ) -> AsyncIterator[tuple[HttpServer, int]]:
+        """One more HTTP server of the same controller, and its port."""
+        other = HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
+        try:
+            yield other, await other.start(host, 0)
+        finally:
+            await other.stop()
+
     async def request(self, method: str, path: str, expect: int = 200, **more: Any) -> Any:
         """Send a request, check its status, and return its JSON."""
         answer = await self.client.request(method, path, **more)
@@ -110,11 +122,16 @@ class Service:
         return answer.json()
 
     async def get(self, path: str, expect: int = 200, **parameters: Any) -> Any:
-        """GET something."""
         return await self.request("GET", path, expect, params=parameters or None)
 
+    async def pages(self, path: str, **parameters: Any) -> list[Any]:
+        """All pages of a list."""
+        pages = [await self.get(path, **parameters)]
+        while (cursor := pages[-1].get("next_cursor")) is not None:
+            pages.append(await self.get(path, **{**parameters, "cursor": cursor}))
+        return pages
+
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
-        """POST a topic."""
         return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
 
     async def until(self, reached: Callable[[], bool]) -> None:

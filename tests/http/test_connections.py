@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 
 from controller.http import connections, following, query_threads
 from controller.http.connections import BYTES_PER_TURN, Connection
-from controller.http.server import HttpServer
 from controller.kafka.server.service import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
@@ -104,9 +102,8 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
 
 async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
     counts = ConnectionCounts(descriptors_max=3)
-    async with service() as one:
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
-        to = Opened(await other.start("127.0.0.1", 0))
+    async with service() as one, one.another(counts=counts) as (_, port):
+        to = Opened(port)
         assert all(counts.admit("kafka") for _ in range(3))
         idle = [await to.send() for _ in range(2 * connections.FILES_FOR_HEALTH)]
         assert [await to.status(request) for request in (LIVE, TOPICS, LIVE)] == [200, 503, 200]
@@ -114,7 +111,6 @@ async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
         counts.left("kafka")
         assert await to.status(TOPICS) == 200
         to.close()
-        await other.stop()
 
 
 OWED = [
@@ -256,38 +252,19 @@ async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.Monk
     assert sum(sizes) > len(chunks)
 
 
-class Counted(Counter[str]):
-    """Some connections for each address."""
-
-    MAX = 2
-    is_over = False
-
-    def admit(self, host: str, more: int = 0) -> bool:
-        self[host] += 1
-        if self[host] > self.MAX:
-            self[host] -= 1
-            return False
-        return True
-
-    def left(self, host: str) -> None:
-        self[host] -= 1
-
-
 async def test_an_address_has_only_so_many_connections() -> None:
-    counts = Counted()
-    async with service() as one:
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, counts=counts)
-        to = Opened(await other.start("127.0.0.1", 0))
+    counts = ConnectionCounts(per_ip_max=2)
+    async with service() as one, one.another(counts=counts) as (_, port):
+        to = Opened(port)
         held = [await to.send() for _ in range(2)]
-        await one.until(lambda: counts["127.0.0.1"] == 2)
+        await one.until(lambda: counts.total == 2)
         reader, _ = await to.send(LIVE)
         assert await _ended(reader) == b"", "turned away"
         held[0][1].close()
-        await one.until(lambda: counts["127.0.0.1"] == 1)
+        await one.until(lambda: counts.total == 1)
         assert await to.status(LIVE) == 200
         to.close()
-        await other.stop()
-        assert not +counts, "all that were counted have left"
+    assert not counts.total, "all that were counted have left"
 
 
 async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,11 +272,9 @@ async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypa
     authority = Authority(tmp_path)
     tls = Tls(TlsSettings(keystore=authority.issue("server").keystore))
     trusting = ssl.create_default_context(cafile=authority.file)
-    counts = Counted()
-    async with service() as one:
-        monkeypatch.setattr(Counted, "MAX", 100)
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, tls=tls, counts=counts)
-        to = Opened(await other.start("127.0.0.1", 0))
+    counts = ConnectionCounts()
+    async with service() as one, one.another(tls=tls, counts=counts) as (_, port):
+        to = Opened(port)
         silent = [await to.send() for _ in range(10)]
         async with httpx.AsyncClient(base_url=f"https://localhost:{to.port}", verify=trusting, timeout=240) as client:
             for path in ("/health/live", "/v1/topics", "/openapi.json"):
@@ -309,6 +284,5 @@ async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypa
         for reader, _ in silent[:7]:
             assert await _ended(reader) == b""
         await to.send(b"GET / HTTP/1.1\r\n\r\n")  # no TLS at all
-        await other.stop()
         to.close()
-        await one.until(lambda: not +counts)
+        await one.until(lambda: not counts.total)

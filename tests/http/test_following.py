@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import following
 from controller.http.gate import Hosts
-from controller.http.server import HttpServer
-from tests.http.service import Service, followers, service
+from tests.http.service import Rules, Service, followers, service
 
 
 async def _lines(one: Service, count: int, **parameters: Any) -> list[Any]:
@@ -44,32 +42,27 @@ async def test_events_are_followed_as_they_become_durable(one: Service) -> None:
     await one.until(lambda: followers(one) == 0)
 
 
-async def test_a_follower_gets_a_sign_of_life_and_ends_when_the_service_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("accept", "heartbeat"), [("*/*", b"\n"), ("text/event-stream", b":\n\n")])
+async def test_a_follower_gets_heartbeats_and_ends_when_the_service_stops(
+    accept: str, heartbeat: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(following, "HEARTBEAT_S", 0.05)
-    async with service() as one, one.client.stream("GET", "/v1/events/follow") as answer:
+    headers = {"accept": accept}
+    async with service() as one, one.client.stream("GET", "/v1/events/follow", headers=headers) as answer:
         chunks = answer.aiter_bytes()
-        assert await anext(chunks) == b"\n"
+        assert await anext(chunks) == heartbeat
         await one.http.stop()
-        assert b"".join([chunk async for chunk in chunks]).strip() == b"", "it ends as a stream should"
-
-
-class _Everything:
-    """Whoever may do all, for as long as it is said."""
-
-    allowed = True
-
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return self.allowed
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return self.allowed
+        assert b"".join([chunk async for chunk in chunks]).replace(heartbeat, b"") == b"", "it ends as a stream should"
 
 
 async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
-    permissions = _Everything()
-    async with service(authorizer=permissions) as one, one.client.stream("GET", "/v1/events/follow") as answer:
+    allowed = True
+    async with (
+        service(authorizer=Rules(lambda *_: allowed)) as one,
+        one.client.stream("GET", "/v1/events/follow") as answer,
+    ):
         await one.until(lambda: followers(one) == 1)
-        permissions.allowed = False
+        allowed = False
         await one.create("t", 403)
         async with asyncio.timeout(60):
             assert b"".join([chunk async for chunk in answer.aiter_bytes()]).strip() == b""
@@ -87,9 +80,8 @@ async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: py
     monkeypatch.setattr(following, "OF_ONE_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
         hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
-        base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
-        listening = other._parts.followers
+        other, port = await held.enter_async_context(one.another(hosts=hosts))
+        base, listening = f"http://127.0.0.1:{port}", other._parts.followers
         for number in (1, 2):
             host = {"X-Forwarded-For": f"10.0.0.{number}"}
             first = await held.enter_async_context(one.client.stream("GET", f"{base}/v1/events/follow", headers=host))
@@ -133,11 +125,3 @@ async def test_a_browser_follows_by_server_sent_events_and_goes_on_where_it_was(
         "/v1/events/follow", headers={"accept": "text/event-stream", "last-event-id": "x" * 5000}
     )
     assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_REQUEST")
-
-
-async def test_a_sign_of_life_is_a_comment_to_a_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "HEARTBEAT_S", 0.05)
-    headers = {"accept": "text/event-stream"}
-    async with service() as one, one.client.stream("GET", "/v1/events/follow", headers=headers) as answer:
-        chunks = answer.aiter_bytes()
-        assert await anext(chunks) == b":\n\n"

@@ -4,24 +4,17 @@ what a failed login costs."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from argon2 import PasswordHasher
 from structlog.testing import capture_logs
 
-from controller.access import users_file
-from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.access.users import Users
-from controller.access.users_file import add_token, set_password
+from controller.access.users_file import set_password
 from controller.http.gate import Hosts, Logins
-from controller.http.server import HttpServer
 from controller.kafka.session import normal_host
-from controller.machine.state import Cluster
-from tests.http.service import Service, service
-from tests.kafka.sasl.users import SALT, credential_of
+from tests.http.service import Rules, Service, service
 
 HOSTS = """
 127.0.0.1          | yes
@@ -66,12 +59,10 @@ async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_
 
 async def test_what_is_advertised_or_listened_on_or_set_is_a_name_too(one: Service) -> None:
     hosts = Hosts(frozenset({"kafka.example"}))
-    other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
-    port = await other.start("127.0.0.1", 0)
-    for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
-        answer = await one.client.get(f"http://127.0.0.1:{port}/topics", headers={"Host": host})
-        assert answer.status_code == status, host
-    await other.stop()
+    async with one.another(hosts=hosts) as (_, port):
+        for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
+            answer = await one.client.get(f"http://127.0.0.1:{port}/topics", headers={"Host": host})
+            assert answer.status_code == status, host
 
 
 # the peer, what X-Forwarded-For says, who the client is; trusted are 10.0.0.0/8 and ::1
@@ -99,36 +90,17 @@ def test_who_a_client_is_behind_proxies(line: str) -> None:
     assert hosts.client_behind(peer, [each for each in said.split(";") if each]) == client
 
 
-class RecordingAuthorizer:
-    """Allows everything, and keeps where requests came from."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        self.seen.add(requester.host)
-        return True
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return True
-
-
-async def _seen(one: Service, authorizer: RecordingAuthorizer, base: str, **more: Any) -> set[str]:
-    authorizer.seen.clear()
-    assert (await one.client.get(f"{base}/v1/brokers", **more)).status_code == 200
-    return set(authorizer.seen)
-
-
 async def test_what_a_client_says_of_its_address_counts_for_a_trusted_proxy_only() -> None:
-    authorizer = RecordingAuthorizer()
+    seen: set[str] = set()
+    authorizer = Rules(lambda requester, *_: seen.add(requester.host) or True)  # type: ignore[func-returns-value]
     said = {"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.8", "Forwarded": "for=198.51.100.9"}
     async with service(authorizer=authorizer) as one:
-        assert await _seen(one, authorizer, "", headers=said) == {"127.0.0.1"}
-        hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, hosts=hosts)
-        base = f"http://127.0.0.1:{await other.start('127.0.0.1', 0)}"
-        assert await _seen(one, authorizer, base, headers=said) == {"198.51.100.7"}
-        await other.stop()
+        assert (await one.client.get("/v1/brokers", headers=said)).status_code == 200
+        assert seen == {"127.0.0.1"}
+        seen.clear()
+        async with one.another(hosts=Hosts(proxies=(ip_network("127.0.0.1"),))) as (_, port):
+            assert (await one.client.get(f"http://127.0.0.1:{port}/v1/brokers", headers=said)).status_code == 200
+        assert seen == {"198.51.100.7"}
 
 
 FORMS = """
@@ -151,37 +123,15 @@ def test_addresses_have_one_form(line: str) -> None:
     assert normal_host(expected) == expected
 
 
-class Reports:
-    """The logins that are reported."""
-
-    def __init__(self) -> None:
-        self.logins: list[tuple[str, str, str]] = []
-
-    def __call__(self, listener: str, mechanism: str, outcome: str) -> None:
-        self.logins.append((listener, mechanism, outcome))
-
-
 def basic(user: str, password: str) -> str:
     """Name and password as a header."""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-@pytest.fixture
-def users(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """alice by SCRAM, carol by the file, with a token that is kept beside; their hashes are cheap."""
-    monkeypatch.setattr(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-    path = tmp_path / "users"
-    set_password(path, "carol", "carol-PLANTED")
-    (tmp_path / "token").write_text(add_token(path, "carol"))
-    scram = {("alice", "SCRAM-SHA-512"): credential_of("SCRAM-SHA-512", "alice-PLANTED", SALT)}
-    known = Users(lambda: Cluster(scram=scram), path)
-    yield known
-    known.close()
-
-
-def logins(users: Users, required: bool = True, reports: Callable[[str, str, str], None] | None = None) -> Logins:
-    """Logins without a delay."""
-    return Logins(users, required, 0, reports or Reports())
+def logins(users: Users, required: bool = True, reported: list[tuple[str, ...]] | None = None) -> Logins:
+    """Logins without a delay; those that are reported are added to a list."""
+    logins: list[tuple[str, ...]] = [] if reported is None else reported
+    return Logins(users, required, 0, lambda *login: logins.append(login))
 
 
 async def test_the_401_says_how_to_log_in(users: Users) -> None:
@@ -229,8 +179,8 @@ async def test_each_way_of_logging_in(users: Users, tmp_path: Any) -> None:
         (basic("alice", "alice-PLANTED"), "User:alice"),
         (basic("alice", "alice-PLANTED"), "User:alice"),
     ]
-    reports = Reports()
-    async with service(logins=logins(users, reports=reports)) as one:
+    reported: list[tuple[str, ...]] = []
+    async with service(logins=logins(users, reported=reported)) as one:
         for number, (authorization, principal) in enumerate(ways):
             answer = await one.client.post(
                 "/v1/topics", json={"name": f"t.{number}"}, headers={"Authorization": authorization}
@@ -238,7 +188,7 @@ async def test_each_way_of_logging_in(users: Users, tmp_path: Any) -> None:
             assert answer.status_code == 201, answer.text
             events = await one.client.get(f"/v1/topics/t.{number}/events", headers={"Authorization": authorization})
             assert events.json()["events"][0]["fields"]["principal"] == principal
-    assert {login[1:] for login in reports.logins} == {("bearer", "succeeded"), ("basic", "succeeded")}
+    assert {login[1:] for login in reported} == {("bearer", "succeeded"), ("basic", "succeeded")}
 
 
 WRONG = [
@@ -257,8 +207,8 @@ WRONG = [
 
 @pytest.mark.parametrize("required", [True, False])
 async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users, required: bool) -> None:
-    reports = Reports()
-    async with service(logins=logins(users, required, reports)) as one:
+    reported: list[tuple[str, ...]] = []
+    async with service(logins=logins(users, required, reported)) as one:
         for authorization, reason, user in WRONG:
             with capture_logs() as lines:
                 answer = await one.client.get("/v1/topics", headers={b"Authorization": authorization.encode("latin-1")})
@@ -267,7 +217,7 @@ async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users
                 ("authentication_failed", reason, user)
             ]
             assert "PLANTED" not in answer.text + str(lines)
-    assert len([login for login in reports.logins if login[2] == "failed"]) == len(WRONG)
+    assert len([login for login in reported if login[2] == "failed"]) == len(WRONG)
 
 
 async def test_where_nobody_has_to_log_in_somebody_may(users: Users) -> None:

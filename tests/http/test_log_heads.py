@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from controller.http.server import HttpServer
 from controller.machine.commands.access import AlterUserScramCredentials, DrawLoginSecret, ScramUpsert
 from controller.serving.archiving import sign_heads
 from events.catalog import HeadSigned
@@ -120,11 +119,9 @@ async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) ->
     signer = HeadSigner.read(key_files(tmp_path)[0])
     async with service() as one:
         await one.create("t")
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics, sign=signer.signed)
-        port = await other.start("127.0.0.1", 0)
-        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
+        async with one.another(sign=signer.signed) as (_, port):
+            head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
         assert head.is_signed_by(signer.public_key)
-        await other.stop()
         keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
         await one.until(lambda: len(kept(one)) == 1)
         await one.create("u")

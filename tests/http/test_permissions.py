@@ -1,52 +1,42 @@
-"""What may be seen over HTTP: what the same principal may see over Kafka's wire."""
+"""Permissions over HTTP: those of the Kafka protocol. A page of a list costs a bounded amount, and no page tells a
+hidden name."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 
 import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import permissions
-from controller.http.paths import reads
+from controller.http.paths import reads, topics
 from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one
-from tests.http.service import Service, service
+from events.logs.memory_log import InMemoryLog
+from projections.queries import query
+from tests.http.service import Rules, Service, service
 
 
-class Half:
-    """Everybody may create, and describe topics whose names begin with `open`."""
+class Half(Rules):
+    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
 
-    def __init__(self, *more: tuple[Operation, ResourceType]) -> None:
+    def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
         self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
+        self._prefixes = prefixes
+        super().__init__(self._allows)
 
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def _allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         if (operation, resource_type) == ("Describe", "Topic"):
-            return name.startswith("open")
+            return name.startswith(self._prefixes)
         return (operation, resource_type) in self._more
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        return True
 
 
 def settings_request(one: Service) -> str:
     """The id of the request that recorded the settings, the first event of each log."""
     return decode_event(0, read_one(one.log, 0)).cause.request_id
-
-
-async def test_a_list_has_what_may_be_described() -> None:
-    async with service(authorizer=Half()) as one:
-        for name in ("a", "open-1", "secret", "open-2"):
-            await one.create(name)
-        page = await one.get("/v1/topics")
-        assert [each["name"] for each in page["topics"]] == ["open-1", "open-2"]
-        end = page["as_of"]["offset"]
-        past = await one.get(f"/v1/topics?at={end}")
-        assert [each["name"] for each in past["topics"]] == ["open-1", "open-2"]
-        first = await one.get("/v1/topics?limit=1")
-        assert [each["name"] for each in first["topics"]] == ["open-1"]
-        assert [each["name"] for each in (await one.get("/v1/topics?after=open-1"))["topics"]] == ["open-2"]
 
 
 async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
@@ -134,16 +124,8 @@ async def test_a_difference_has_what_its_reader_may_describe() -> None:
         assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
 
 
-class ByName(Half):
-    """As `Half`, and everybody may describe whatever name a request has (say, by an entry for a prefix)."""
-
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        is_named = (operation, resource_type) == ("Describe", "Topic") and name.startswith(("boot-", "settings-"))
-        return is_named or super().allows(requester, operation, resource_type, name)
-
-
 async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with service(authorizer=ByName()) as one:
+    async with service(authorizer=Half(prefixes=("open", "boot-", "settings-"))) as one:
         made = await one.create("secret")
         request_id = made["request_id"]
         assert (await one.get(f"/v1/explain/{request_id}"))["kind"] == "request", "its requester's own"
@@ -164,3 +146,106 @@ async def test_a_topic_by_the_name_of_a_request_is_for_who_may_see_the_topic() -
             {"TopicCreated"},
         )
         assert made["request_id"] not in {step["text"].split()[0] for step in shown["steps"]}
+
+
+class Counting(InMemoryLog):
+    """A log that counts the events that are read of it, and the shards that are looked at."""
+
+    reads = 0
+
+    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
+        self.reads += len(offsets)
+        return super().read_many(offsets)
+
+    def shard_keys(self, after: str = "") -> Iterator[str]:
+        for key in super().shard_keys(after):
+            self.reads += 1
+            yield key
+
+
+class Only(Rules):
+    """Describe is allowed for topics whose names begin so; everything else to everybody."""
+
+    def __init__(self, prefix: str | None) -> None:
+        super().__init__(self._allows)
+        self.prefix = prefix
+        self.checks = 0
+
+    def _allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        self.checks += 1
+        if (operation, resource_type) != ("Describe", "Topic"):
+            return True
+        return self.prefix is not None and name.startswith(self.prefix)
+
+    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
+        return self.prefix is not None
+
+
+@contextmanager
+def work(log: Counting, only: Only) -> Iterator[list[int]]:
+    """What is read of the log and checked within the block."""
+    log.reads = only.checks = 0
+    spent: list[int] = []
+    yield spent
+    spent[:] = [log.reads, only.checks]
+
+
+async def _make(one: Service, count: int) -> list[str]:
+    names = [f"{'a' if number % 50 else 'b'}.{number:05}" for number in range(count)]
+    for name in names:
+        await one.create(name, 202, num_partitions=1, replication_factor=1, timeout_ms=0)
+    return sorted(names)
+
+
+@pytest.mark.parametrize("past", [False, True])
+async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) -> None:
+    log, only = Counting("counting"), Only(None)
+    async with service(log=log, authorizer=only) as one:
+        await _make(one, 60)
+        at = {"at": log.durable_offset - 1} if past else {}
+        with work(log, only) as spent:
+            page = await one.get("/v1/topics", limit=1, **at)
+        assert (page["topics"], page["next_cursor"]) == ([], None)
+        assert spent[0] <= 2, "but for the time of the newest event"
+        assert spent[1] == 0
+
+
+@pytest.mark.parametrize("past", [False, True])
+async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
+    past: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "TOPICS_PER_SLICE", 10)
+    monkeypatch.setattr(topics, "SLICES_MAX", 3)
+    monkeypatch.setattr(query, "SCANNED_MAX", 120)
+    log, only = Counting("counting"), Only("b.")
+    async with service(log=log, authorizer=only) as one:
+        names = await _make(one, 300)
+        at = {"at": log.durable_offset - 1} if past else {}
+        pages = await one.pages("/v1/topics", limit=2, **at)
+        assert [topic["name"] for page in pages for topic in page["topics"]] == [n for n in names if n.startswith("b.")]
+        hidden = [page["next_cursor"] for page in pages if page["next_cursor"] and not page["topics"]]
+        assert len(hidden) > 3, "among hidden names"
+        assert not any("a" + part in place for place in hidden for part in ("_00", ".00"))
+        assert len(set(map(len, hidden))) == 1, "its length says nothing"
+        with work(log, only) as spent:
+            await one.get("/v1/topics", limit=1, **at)
+        assert spent[0] <= 150
+        assert spent[1] <= 100
+        rest = await one.get("/v1/topics", limit=1, cursor="b.00050", **at)
+        assert [topic["name"] for topic in rest["topics"]] == ["b.00100"], "a name is a cursor"
+        monkeypatch.undo()
+        only.prefix = ""
+        assert [topic["name"] for topic in (await one.get("/v1/topics", limit=1000, **at))["topics"]] == names
+
+
+async def test_a_moment_of_the_past_costs_the_topics_that_are_shown_not_the_log() -> None:
+    log, only = Counting("counting"), Only("")
+    async with service(log=log, authorizer=only) as one:
+        costs = []
+        for count in (40, 120):
+            await _make(one, count) if count == 40 else [await one.create(f"c{number:03}") for number in range(count)]
+            with work(log, only) as spent:
+                page = await one.get("/v1/topics", limit=5, at=log.durable_offset - 1)
+            assert [len(page["topics"])] == [5]
+            costs.append(spent[0])
+        assert costs[1] <= 2 * costs[0], costs

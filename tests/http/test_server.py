@@ -15,11 +15,7 @@ import httpx
 import pytest
 import structlog
 
-from controller.http.app import Parts, build_app
-from controller.http.following import Followers
-from controller.http.gate import Hosts
-from controller.http.query_threads import OF_ONE_MAX, Reading, Stopping, TooBusy, client_host
-from controller.http.server import HttpServer
+from controller.http.query_threads import OF_ONE_MAX, Reading, TooBusy, client_host
 from projections.queries.query import given_up
 from tests.http.service import Service, service
 
@@ -35,7 +31,7 @@ async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
 
 
 async def test_an_address_that_is_taken_is_named(one: Service) -> None:
-    other = HttpServer(one.api, one.brokers, one.query, one.metrics)
+    other = one.another_http()
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
         await other.start("127.0.0.1", one.port)
     await other.stop()
@@ -82,15 +78,9 @@ async def test_a_bug_is_logged_and_its_cause_not_shown_to_the_client(monkeypatch
 
 
 async def test_real_brokers_cannot_be_stopped_over_http(one: Service) -> None:
-    reading, stopping = Reading(), Stopping()
-    followers = Followers(one.query, reading, stopping)
-    brokers: object = object()
-    parts = Parts(one.api, brokers, one.query, one.metrics, reading, stopping, followers)  # type: ignore[arg-type]
-    transport = httpx.ASGITransport(app=build_app(parts, "1", Hosts()))  # type: ignore[arg-type]
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        assert (await client.post("/v1/simulated/brokers/1/stop")).status_code == 404
-        assert (await client.get("/health/live")).status_code == 200
-    reading.close()
+    async with one.another(brokers=object()) as (_, port):
+        stop = f"http://127.0.0.1:{port}/v1/simulated/brokers/1/stop"
+        assert (await one.client.post(stop)).status_code == 404
 
 
 async def test_ipv6_is_as_good() -> None:
@@ -100,12 +90,8 @@ async def test_ipv6_is_as_good() -> None:
     except OSError:
         pytest.skip("this machine has no IPv6")
     probe.close()
-    async with service() as one:
-        other = HttpServer(one.api, one.brokers, one.query, one.metrics)
-        port = await other.start("::1", 0)
-        async with httpx.AsyncClient(verify=False) as client:
-            assert (await client.get(f"http://[::1]:{port}/health/live")).status_code == 200
-        await other.stop()
+    async with service() as one, one.another("::1") as (_, port):
+        assert (await one.client.get(f"http://[::1]:{port}/health/live")).status_code == 200
 
 
 async def test_past_a_bound_queries_are_refused_at_once() -> None:
@@ -191,13 +177,9 @@ async def test_an_answer_as_of_an_offset_stays_the_same_and_is_validated_for_per
         answer, body = await _raw(one, f"{path}?at={offset}")
         assert answer.headers["cache-control"] == "private, no-cache", path
         await one.create(f"later{number}")
-        assert await _same(one, f"{path}?at={offset}", body), path
+        assert (await _raw(one, f"{path}?at={offset}"))[1] == body, path
     wrong, _ = await _raw(one, "/v1/topics?at=99999")
     assert (wrong.status_code, wrong.headers["cache-control"]) == (400, "no-store")
-
-
-async def _same(one: Service, path: str, body: bytes) -> bool:
-    return (await _raw(one, path))[1] == body
 
 
 async def test_long_answers_are_short_for_who_can_unpack_them(one: Service) -> None:

@@ -10,7 +10,8 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from controller.http.changes import TRIES_MAX, TriedTooOften, earlier
+from controller.http.changes import TRIES_MAX, earlier
+from controller.http.errors import Refused
 from controller.machine.commands.commands import TopicCommand
 from events.access import RequestsRefused
 from events.catalog import Cause, Recorded
@@ -236,7 +237,7 @@ def test_a_try_that_may_be_decided_late_is_not_made_again() -> None:
     assert earlier(query, RequestId("q"), late) == ("q-3", None)
     for number in range(1, TRIES_MAX + 1):
         rig.put(command(rig, f"create t 1x1 clear=89 id=q{'' if number == 1 else f'-{number}'}"))
-    with pytest.raises(TriedTooOften):
+    with pytest.raises(Refused, match="use another key"):
         earlier(questions_of(rig.log), RequestId("q"))
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from controller.access.authorizer import Operation
-from controller.apis.cluster import DescribeControllersHandler
+from controller.apis.cluster import describe_controllers
 from controller.apis.kraft.broker_life import heartbeat, register_broker, unregister_broker
 from controller.apis.kraft.broker_reports import allocate_producer_ids, alter_partition, assign_replicas_to_dirs
 from controller.apis.kraft.envelope import forward
@@ -97,7 +97,7 @@ def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapp
     handlers: dict[int, Handler] = {
         **{key: led(key, handle) for key, handle in of_leader.items()},
         **{key: _permitted(api, key, of_quorum) for key in _OF_QUORUM},
-        ApiKey.DESCRIBE_CLUSTER: DescribeControllersHandler(api, node.quorum),
+        ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
         **UNEXPECTED_SASL,
     }
     table = rows(handlers, versions_max)

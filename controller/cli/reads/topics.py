@@ -130,8 +130,8 @@ def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], As
     summaries = list(page.topics)
     if at is not None:
         at = str(page.as_of.offset) if page.as_of.offset >= 0 and not page.as_of.ends else at
-    while page.next_after is not None:
-        page = backend.get(TopicsView, "/topics", after=page.next_after, limit=common.PAGE, at=at)
+    while page.next_cursor is not None:
+        page = backend.get(TopicsView, "/topics", cursor=page.next_cursor, limit=common.PAGE, at=at)
         summaries.extend(page.topics)
     return summaries, page.as_of
 

@@ -146,6 +146,3 @@ def _configs(filled: dict[str, str]) -> dict[str, str]:
             )
         found[name.strip()] = value.strip()
     return found
-
-
-PAGES = (policies, create, change)

@@ -252,8 +252,3 @@ async def diff(
     return await site.page(
         request, "diff.html", command=command, found=found, sees_all=site.allows(request, "Describe")
     )
-
-
-PAGES = (
-    overview, topics, topic, topic_events, requests, request_, explanation, brokers, broker, quorum, events, diff,
-)  # fmt: skip

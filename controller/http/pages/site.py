@@ -201,20 +201,17 @@ def _is_dependency(hint: Any) -> bool:
     return get_origin(hint) is Annotated and any(isinstance(one, Dependency) for one in hint.__metadata__)
 
 
-class CleanQueries:
+def clean_queries(app: ASGIApp) -> ASGIApp:
     """Redirects a page's address to the one without empty parameters, so that it can be shared.
 
     Forms send the fields that are left empty, and the slider sends its position (`at_ms`), which becomes `at`.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def redirected(scope: Scope, receive: Receive, send: Send) -> None:
         is_read = scope.get("method") == "GET" and is_page(scope["path"])
         clean = cleaned(scope["query_string"].decode("latin-1")) if is_read else None
         if clean is None:
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
         here = "/" + quote(scope["path"].lstrip("/"))  # a path on this host, whatever was sent
         headers = [
@@ -224,6 +221,8 @@ class CleanQueries:
         ]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return redirected
 
 
 def cleaned(query: str) -> str | None:

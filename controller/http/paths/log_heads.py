@@ -16,9 +16,10 @@ from litestar.params import FromQuery, QueryParameter
 from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
 from controller.http.permissions import Reader
+from controller.http.requests import OFFSET_MAX, FromOffset, Partition
 from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
-from events.logs.tree_heads import EVENTS_MAX, OFFSET_MAX, Head, Proof
+from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
@@ -37,10 +38,6 @@ NewestHead = Callable[[Query, int], Head]
 """The head to prove an event of a partition against, given the event's offset."""
 _Reader = NamedDependency[Reader]
 _Sign = NamedDependency[Sign]
-_Partition = Annotated[
-    int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Which partition, if the log has partitions")
-]
-_From = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="First offset")]
 
 
 @get("/log/head")
@@ -48,7 +45,7 @@ async def log_head(
     request: HttpRequest,
     reader: _Reader,
     sign: _Sign,
-    partition: _Partition = None,
+    partition: Partition = None,
     since: Annotated[
         int | None,
         QueryParameter(ge=0, le=OFFSET_MAX, description="Prove consistency with the first N events"),
@@ -69,9 +66,9 @@ async def log_proof(
     offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
     topic: FromQuery[str | None] = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
-    start: _From = 0,
+    start: FromOffset = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
-    partition: _Partition = None,
+    partition: Partition = None,
     size: Annotated[
         int | None,
         QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events"),
@@ -95,9 +92,9 @@ async def log_proof(
 async def log_leaves(
     request: HttpRequest,
     reader: _Reader,
-    start: _From = 0,
+    start: FromOffset = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
-    partition: _Partition = None,
+    partition: Partition = None,
 ) -> Response[Leaves]:
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
     reader.need(request)

@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some, need_topic
+from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some
 from controller.http.requests import (
     OFFSET_MAX,
     At,
@@ -75,7 +75,6 @@ Glob = Annotated[
 ]
 Order = Annotated[Literal["name", "newest"], QueryParameter(description="`newest`: last created first")]
 _Reader = NamedDependency[Reader]
-_After = Annotated[str | None, QueryParameter(description="Continue after this name, or `next_after` of the last page")]
 
 
 @get("/topics")
@@ -90,7 +89,6 @@ async def topics(
     ] = None,
     principal: Annotated[str | None, QueryParameter(description="Principal that created the topic")] = None,
     order: Order = "name",
-    after: _After = None,
     cursor: Cursor = None,
     limit: Limit = 100,
     at: At = None,
@@ -98,19 +96,18 @@ async def topics(
     """Topics by name (with `.` sorted as `_`) or newest first, in pages.
 
     A page examines a bounded number of topics, so it may have fewer than `limit` and still a `next_cursor`.
+    In the order of names, `cursor` may also be any name to continue after.
     """
     which = TopicFilter(_pattern(name), status, placeholders, principal)
     page = _Page(reader, request, which, limit)
-    if after is not None and (cursor is not None or order == "newest"):
-        raise refused(400, ErrorCode.INVALID_REQUEST, "after: not allowed with cursor or order=newest")
     if order == "newest":
         if at is not None:
             return await page.in_the_past(at, newest_at, cursor)
         return await page.by_age(_place(reader.queries, cursor))
-    beyond = cursors.open(after if cursor is None else cursor)
+    after = cursors.open(cursor)
     if at is not None:
-        return await page.in_the_past(at, partial(topics_at, place=cursors.seal), beyond)
-    return await page.by_name(beyond, cursors.seal)
+        return await page.in_the_past(at, partial(topics_at, place=cursors.seal), after)
+    return await page.by_name(after, cursors.seal)
 
 
 @get("/topics/{name:str}")
@@ -129,7 +126,7 @@ async def topic_configs(
     name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
 ) -> Response[TopicConfigsView]:
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
-    need_topic(reader.api, request, name, "DescribeConfigs")
+    reader.need(request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
     newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
@@ -217,7 +214,7 @@ class _Page:
             if len(self._found) == self._limit:
                 break
             await asyncio.sleep(0)
-        return await self._answer(None, cursor_of(place))
+        return await self._answer(cursor_of(place))
 
     async def _add(self, topics: list[Topic]) -> bool:
         """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
@@ -234,8 +231,8 @@ class _Page:
         del self._found[self._limit :]
         return is_full
 
-    async def _answer(self, after: str | None, cursor: str | None = None) -> Response[TopicsView]:
-        return await self._reader.answer(topics_page, self._found, after, self._end, cursor)
+    async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:
+        return await self._reader.answer(topics_page, self._found, self._end, next_cursor)
 
 
 def _pattern(name: str | None) -> Pattern | None:

@@ -17,16 +17,16 @@ from litestar.params import FromPath, QueryParameter
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, Refused, refused, status_of
-from controller.http.permissions import need_cluster
+from controller.http.errors import HttpRequest, refusal_of, refused
+from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from events.catalog import Assignment, ConfigOp
-from events.names import BrokerId, TopicId, TopicName
+from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
-from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted, refusal
+from projections.views.topics import AlteredView, CreatedView, DeletedView, altered, created, deleted
 from projections.views.view import view_of
 
 INT32_MAX, INT16_MAX = 2**31 - 1, 2**15 - 1
@@ -35,7 +35,7 @@ Count = Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
 _Factor = Annotated[int, msgspec.Meta(ge=-1, le=INT16_MAX)]
 _Id = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
 Timeout = Annotated[int, msgspec.Meta(ge=-INT32_MAX, le=INT32_MAX)]
-_Api = NamedDependency[ControllerApi]
+_Reader = NamedDependency[Reader]
 _Changes = NamedDependency[Changes]
 _Replicas = tuple[_Id, ...]
 PARTITIONS_MAX, CONFIGS_MAX = 10_000, 1000
@@ -78,9 +78,14 @@ async def create(
 ) -> Response[CreatedView]:
     """The response to a create. Raises Refused."""
     api = changes.api
-    command = create_command(
-        body,
-        new_topic_ids(1)[0],
+    command = CreateTopic(
+        topic=TopicName(body.name),
+        topic_id=new_topic_ids(1)[0],
+        num_partitions=body.num_partitions,
+        replication_factor=body.replication_factor,
+        assignments=_assignments(body.assignments),
+        configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
+        timeout_ms=body.timeout_ms,
         validate_only=validate_only,
         denied=api.denial_of_create(caller_of(request), body.name),
         **changes.stamps(request, is_dry_run=validate_only),
@@ -89,7 +94,7 @@ async def create(
         command, lambda submitted: api.submit([submitted], 0 if validate_only else body.timeout_ms)
     )
     if answer.topic is None or answer.code not in {ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT}:
-        raise Refused(status_of(answer.code), refusal(answer))
+        raise refusal_of(answer)
     status = 202 if answer.code else 200 if validate_only else 201
     view = created(answer, api.cluster.live, validate_only)
     location = {} if validate_only else {"location": f"/v1/topics/{quote(body.name, safe='')}"}
@@ -109,22 +114,8 @@ async def delete_topic(
     known = api.topic(name)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted]))
     if answer.code:
-        raise Refused(status_of(answer.code), refusal(answer))
+        raise refusal_of(answer)
     return deleted(answer, known)
-
-
-def create_command(body: CreateBody, topic_id: TopicId, **stamps: Any) -> CreateTopic:
-    """The command for a body; `stamps` are the remaining fields of the command."""
-    return CreateTopic(
-        topic=TopicName(body.name),
-        topic_id=topic_id,
-        num_partitions=body.num_partitions,
-        replication_factor=body.replication_factor,
-        assignments=_assignments(body.assignments),
-        configs=tuple((name, config_text(value)) for name, value in body.configs.items()),
-        timeout_ms=body.timeout_ms,
-        **stamps,
-    )
 
 
 def _assignments(given: dict[int, _Replicas] | tuple[_Replicas, ...]) -> tuple[Assignment, ...]:
@@ -172,7 +163,7 @@ async def alter(
     command = _command(api, request, body, topic=TopicName(name), validate_only=validate_only, **stamps)
     answer = await changes.answer(command, lambda submitted: api.submit_change([submitted], body.timeout_ms))
     if answer.code:
-        raise Refused(status_of(answer.code), refusal(answer))
+        raise refusal_of(answer)
     return altered(answer, api.topic(name), validate_only)
 
 
@@ -201,27 +192,17 @@ DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake
 RACK_CHARACTERS_MAX = 249
 
 
-class SimulatedBrokerState(Protocol):
-    @property
-    def broker_id(self) -> BrokerId: ...
-    @property
-    def rack(self) -> str: ...
-    @property
-    def running(self) -> bool: ...
-    @property
-    def delay_ms(self) -> int: ...
-
-
 @runtime_checkable
 class BrokerControl(Protocol):
-    """Simulated brokers: those of this process, or in a gateway those of the workers.
+    """Simulated brokers: those of this process, or in a gateway those of the workers. A broker has the fields of
+    `SimulatedBrokerView`.
 
     All methods raise UnknownBroker; `set_delay` raises ValueError if brokers cannot be delayed.
     """
 
     @property
-    def by_id(self) -> Mapping[BrokerId, SimulatedBrokerState]: ...
-    def add(self, rack: str | None = None) -> SimulatedBrokerState: ...
+    def by_id(self) -> Mapping[BrokerId, object]: ...
+    def add(self, rack: str | None = None) -> object: ...
     def stop_broker(self, broker_id: int) -> None: ...
     def start_broker(self, broker_id: int) -> None: ...
     def set_delay(self, broker_id: int, delay_ms: int) -> None: ...
@@ -243,9 +224,9 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
-async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> SimulatedBrokerView:
+async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> SimulatedBrokerView:
     """Add a broker, with the next free id."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
         raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
@@ -254,30 +235,30 @@ async def add(brokers: _Brokers, controller_api: _Api, request: HttpRequest) -> 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
 async def stop(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Stop a broker: it is fenced, and its partitions elect other leaders."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     brokers.stop_broker(broker_id)
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
 async def start(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Start a broker: it catches up and rejoins the ISRs."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     brokers.start_broker(broker_id)
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
 @put("/simulated/brokers/{broker_id:int}/delay", status_code=200, operation_class=described(DelayBody))
 async def delay(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, controller_api: _Api
+    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Delay when a broker applies events."""
-    need_cluster(controller_api, request, "Alter")
+    reader.need(request, operation="Alter")
     body = await read_body(request, DelayBody)
     try:
         brokers.set_delay(broker_id, body.delay_ms)
@@ -286,5 +267,8 @@ async def delay(
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
-def _broker_view(broker: SimulatedBrokerState) -> SimulatedBrokerView:
+OF_SIMULATED_BROKERS = (add, stop, start, delay)
+
+
+def _broker_view(broker: object) -> SimulatedBrokerView:
     return view_of(SimulatedBrokerView, broker)

@@ -211,7 +211,7 @@ class Worker:
         self._status = WorkerStatus(self._reports)
         metrics.watch(self._status.gauges)
         hosts = hosts_of(settings).named(options.http.host)
-        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, options.release, hosts)
+        self._app = build_worker_app(self._status.why_not_ready, self._topics_error, metrics, hosts)
         self._http = HttpListener(counts=connection_counts(settings))
         self._cluster: ReachedCluster | None = None
         self._engine: Engine | None = None

@@ -67,9 +67,9 @@ class GatewayTopics:
 
     def all(self) -> Iterator[GatewayTopic]:
         """All topics; one that is created or deleted meanwhile may be missing or included."""
-        after: str | None = None
+        cursor: str | None = None
         while True:
-            query = {"limit": str(_PAGE)} | ({} if after is None else {"after": after})
+            query = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
             page = self._get(f"/v1/topics?{urlencode(query)}")
             if page is None:
                 raise self._unexpected("it has no list of topics")
@@ -77,8 +77,8 @@ class GatewayTopics:
                 shown = self.one(summary["name"])
                 if shown is not None:
                     yield shown
-            after = page["next_after"]
-            if after is None:
+            cursor = page["next_cursor"]
+            if cursor is None:
                 return
 
     def one(self, name: str) -> GatewayTopic | None:

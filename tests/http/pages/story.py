@@ -108,7 +108,6 @@ class Read(HTMLParser):
         assert not self._open, f"never closed: {self._open}"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element begins."""
         if tag == "tr":
             self.rows.append([])
         elif tag in ("td", "th"):
@@ -118,16 +117,13 @@ class Read(HTMLParser):
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element without anything in it."""
         self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        """An element ends: the last one that began."""
         assert self._open, f"</{tag}> ends nothing"
         assert self._open.pop() == tag, f"</{tag}> ends another"
 
     def handle_data(self, data: str) -> None:
-        """Words."""
         if {"td", "th"} & set(self._open):
             self.rows[-1][-1] += data
         if data.strip():
@@ -135,24 +131,19 @@ class Read(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All words."""
         return " ".join(self.words)
 
     @property
     def links(self) -> list[str]:
-        """Where its links lead."""
         return [str(attrs["href"]) for tag, attrs in self.elements if tag == "a"]
 
     @property
     def token(self) -> str:
-        """The token of its forms."""
         return next(str(attrs["value"]) for attrs in self.of("input") if attrs.get("name") == "token")
 
     def of(self, tag: str) -> Iterator[dict[str, str | None]]:
-        """The attributes of each element of a kind."""
         return (attrs for name, attrs in self.elements if name == tag)
 
 
 def text_of(page_text: str) -> str:
-    """The words of a page."""
     return Read(page_text).text

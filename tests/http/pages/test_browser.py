@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from controller.access.users import Users
-from controller.access.users_file import set_password
-from controller.machine.state import Cluster
 from tests.http.pages.story import HOSTILE, story
 from tests.http.pages.test_pages import PAGES
 from tests.http.service import service
@@ -34,7 +31,6 @@ axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    """A browser."""
     with chromium(tmp_path_factory.mktemp("profile")) as chrome:
         yield chrome
 
@@ -48,14 +44,12 @@ class Look:
         self.browser.get_log("browser")  # type: ignore[no-untyped-call]  # what others left
 
     def at(self, path: str, width: int = 1440, *, dark: bool = False) -> None:
-        """Open a page."""
         self.set_width(width)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.command("Emulation.setEmulatedMedia", features=scheme)
         self.browser.get(self.base + path)
 
     def set_width(self, width: int) -> None:
-        """Let the window be that wide."""
         self.command("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
     def command(self, name: str, **parameters: Any) -> Any:
@@ -63,7 +57,6 @@ class Look:
         return self.browser.execute_cdp_cmd(name, parameters)
 
     def run(self, script: str) -> Any:
-        """What a script in the page gives."""
         return self.browser.execute_script(script)
 
     def text(self, selector: str = "main") -> str:
@@ -71,7 +64,6 @@ class Look:
         return str(self.run(f"return document.querySelector({selector!r})?.textContent ?? ''"))
 
     def until(self, reached: Callable[[], object], what: str) -> None:
-        """Wait until something is so."""
         WebDriverWait(self.browser, WITHIN_S).until(lambda _: reached(), f"{what}: {self.text('body')[:2000]}")
 
     def shows(self, words: str) -> None:
@@ -81,28 +73,23 @@ class Look:
         waiting.until(lambda browser: words in browser.find_element(By.TAG_NAME, "main").text, words)
 
     def click(self, selector: str) -> None:
-        """Click, and be where that leads."""
         self.browser.find_element(By.CSS_SELECTOR, selector).click()
 
     def fill(self, selector: str, text: str) -> None:
-        """Type into a field."""
         field = self.browser.find_element(By.CSS_SELECTOR, selector)
         field.clear()
         field.send_keys(text)
 
     def press(self, *keys: str) -> None:
-        """Press keys, wherever the focus is."""
         self.browser.switch_to.active_element.send_keys(*keys)
 
     @property
     def complaints(self) -> list[Any]:
-        """What was written to the console."""
         return list(self.browser.get_log("browser"))  # type: ignore[no-untyped-call]
 
 
 @cache
 def axe() -> str:
-    """The checker."""
     return (cached("axe") / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
 
 
@@ -186,9 +173,7 @@ async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_miss
             await asyncio.to_thread(look.browser.get, "about:blank")
 
 
-async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, tmp_path: Path) -> None:
-    set_password(tmp_path / "users", "carol", "carol-PLANTED")
-    users = Users(Cluster, tmp_path / "users")
+async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, users: Users) -> None:
     async with service(logins=logins(users)) as one:
         look = Look(browser, one.port)
         one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
@@ -199,7 +184,6 @@ async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, tmp_
         await one.create("new.one")
         await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
         await asyncio.to_thread(look.browser.get, "about:blank")
-    users.close()
 
 
 async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -> None:

@@ -36,7 +36,6 @@ class Command:
         self._capsys = capsys
 
     async def __call__(self, *words: str) -> str:
-        """What it prints."""
         code = await asyncio.to_thread(ended, *words, *self._place)
         printed = self._capsys.readouterr()
         assert code in (0, 1), f"{words}: {printed.err}"  # `diff` ends with 1 where something is different

@@ -1,0 +1,333 @@
+"""Configs of simulated brokers, of the brokers of a target cluster, and of groups."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+
+from controller.apis.broker_table import BROKER_CONFIGS
+from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
+from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.kafka.codec.codec import encode_response, parse_header, read_request
+from controller.kafka.handling import ClientConnection, RequestContext
+from controller.kafka.messages import ApiKey
+from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.messages.configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from controller.kafka.session import Session
+from controller.machine.configs.changes import LISTS, OpType
+from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS
+from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
+from controller.machine.configs.values import ConfigType
+from events.catalog import PartitionChanged, ResourceConfigsChanged
+from tests.apis.rig import Rig, rig
+from tests.apis.test_permissions import BOB, Granted
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+OF_ONE, OF_ALL, STATIC, DEFAULT, OF_LOGGER = 2, 3, 4, 5, 6
+SET, DELETE, APPEND = OpType.SET, OpType.DELETE, OpType.APPEND
+
+
+async def shown(a: Rig, name: str, key: str, kind: int = BROKER) -> Any:
+    (config,) = (await a.describe_configs(kind, name, key)).configs
+    return config
+
+
+async def reviewed(a: Rig) -> None:
+    """Until every topic has been looked at."""
+    await a.controller.decided()
+    for _ in range(100):  # a sweep has its turns in between
+        await asyncio.sleep(0)
+        await a.controller.decided()
+
+
+def changes(a: Rig) -> list[tuple[str, dict[str, str]]]:
+    return [(event.name, dict(event.configs)) for event in a.events(ResourceConfigsChanged)]
+
+
+async def test_describe_all_configs_of_a_broker() -> None:
+    async with rig({"num.partitions": "3", "log.retention.hours": "24"}) as a:
+        a.api.static_configs = {"num.partitions": "3", "log.retention.hours": "24", "ssl.key.password": "", "x": "y"}
+        for broker in ("1", "2", "3"):
+            found = await a.describe_configs(BROKER, broker)
+            assert found.error_code == 0
+            assert len(found.configs) == 350
+            by_name = {each.name: each for each in found.configs}
+            assert {each.name for each in found.configs if not each.documentation} == set()
+            assert (by_name["node.id"].value, by_name["broker.id"].value) == (broker, broker)
+            assert by_name["broker.rack"].value == f"rack-{'abc'[int(broker) - 1]}"
+            assert by_name["advertised.listeners"].value == "PLAINTEXT://127.0.0.1:9092"
+        partitions = by_name["num.partitions"]
+        assert (partitions.value, partitions.config_source, partitions.read_only) == ("3", STATIC, True)
+        assert [(each.value, each.source) for each in partitions.synonyms] == [("3", STATIC), ("1", DEFAULT)]
+        assert by_name["log.retention.hours"].config_source == STATIC
+        assert (by_name["log.retention.ms"].value, by_name["log.retention.ms"].read_only) == (None, False)
+        secret = by_name["ssl.key.password"]
+        assert (secret.value, secret.is_sensitive, secret.config_source) == (None, True, STATIC)
+
+
+@pytest.mark.parametrize("name", ["9", "-1", "one", "01", "9" * 5000])
+async def test_invalid_broker_ids(served: Rig, name: str) -> None:
+    found = await served.describe_configs(BROKER, name)
+    assert found.error_code == 42
+    is_id = name in ("9", "-1")
+    assert found.error_message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Broker id must be")
+    code, message = await served.alter_configs(BROKER, name, ("log.retention.ms", SET, "5"))
+    assert code == 42
+    assert message is not None
+    assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
+
+
+async def test_describe_broker_logger(served: Rig) -> None:
+    (root,) = (await served.describe_configs(LOGGER, "1")).configs
+    assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
+    served.api.static_configs = {"log.level": "warning"}
+    assert (await shown(served, "2", "root", LOGGER)).value == "WARN"
+    assert (await served.describe_configs(LOGGER, "1", "another")).configs == ()
+    refusals = {
+        "": "Broker id must not be empty",
+        "one": "Broker id must be an integer, but it is: one",
+        "9": "Unexpected broker id, expected 1, 2, 3 but received 9",
+    }
+    for name, why in refusals.items():
+        refused = await served.describe_configs(LOGGER, name)
+        assert (refused.error_code, refused.error_message, refused.configs) == (42, why, ())
+
+
+async def test_precedence_of_dynamic_and_static_configs() -> None:
+    async with rig({"log.retention.ms": "4"}) as a:
+        assert await a.alter_configs(BROKER, "", ("log.retention.ms", SET, "5")) == (0, None)
+        assert await a.alter_configs(BROKER, "2", ("log.retention.ms", SET, "6")) == (0, None)
+        of_two, of_one = await shown(a, "2", "log.retention.ms"), await shown(a, "1", "log.retention.ms")
+        assert [(each.value, each.source) for each in of_two.synonyms][:3] == [
+            ("6", OF_ONE),
+            ("5", OF_ALL),
+            ("4", STATIC),
+        ]
+        assert (of_two.value, of_two.config_source) == ("6", OF_ONE)
+        assert (of_one.value, of_one.config_source) == ("5", OF_ALL)
+        assert [each.error_code for each in await a.create("t")] == [0]
+        topic = await shown(a, "t", "retention.ms", kind=TOPIC)
+        assert (topic.value, topic.config_source, topic.synonyms[0].name) == ("5", OF_ALL, "log.retention.ms")
+        assert await a.alter_configs(BROKER, "", ("log.retention.ms", DELETE, None)) == (0, None)
+        assert (await shown(a, "t", "retention.ms", kind=TOPIC)).config_source == STATIC
+        assert changes(a) == [("", {"log.retention.ms": "5"}), ("2", {"log.retention.ms": "6"}), ("", {})]
+
+
+REFUSED = (
+    ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners cannot be altered for simulated"),
+    (
+        "",
+        "listener.name.a.max.connections.per.ip",
+        SET,
+        "1",
+        42,
+        "Cannot update these configs at default cluster level",
+    ),
+    ("1", "listener.name.a.ssl.keystore.password", SET, "hush", 42, "ssl.keystore.password is a secret, which simul"),
+    ("1", "sasl.jaas.config", SET, "hush", 42, "sasl.jaas.config is a secret, which simulated brokers do not use; i"),
+    ("", "principal.builder.class", SET, "x", 42, "Invalid value x for configuration principal.builder.class: Class"),
+    ("", "num.io.threads", SET, "3", 42, "Invalid dynamic configuration: Dynamic thread count update validation fail"),
+    ("", "nonsense", SET, "x" * 32_768, 40, "The configuration value cannot be added because it exceeds the maximum"),
+)
+"""Others, and what Kafka says of them, are in tests/reference."""
+
+
+@pytest.mark.parametrize(("name", "key", "op", "value", "code", "message"), REFUSED)
+async def test_invalid_broker_configs_have_kafkas_message(
+    served: Rig, name: str, key: str, op: OpType, value: str | None, code: int, message: str
+) -> None:
+    got_code, got = await served.alter_configs(BROKER, name, (key, op, value))
+    assert (got_code, (got or "")[: len(message)]) == (code, message)
+    assert changes(served) == [], "nothing of it is recorded"
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "op", "value", "after"),
+    [
+        ("", "log.cleanup.policy", APPEND, "compact", "delete,compact"),
+        ("1", "listener.name.a.max.connections.per.ip", SET, "5", "5"),
+        ("", "unclean.leader.election.enable", SET, " TRUE ", "true"),
+        ("", "log.retention.ms", SET, "+5", "5"),
+        ("", "nonsense", SET, "kept, as Kafka keeps it", "kept, as Kafka keeps it"),
+    ],
+)
+async def test_valid_broker_configs(served: Rig, name: str, key: str, op: OpType, value: str, after: str) -> None:
+    assert await served.alter_configs(BROKER, name, (key, op, value), dry=True) == (0, None)
+    assert changes(served) == []
+    assert await served.alter_configs(BROKER, name, (key, op, value)) == (0, None)
+    assert changes(served) == [(name, {key: after})]
+    (config,) = (await served.describe_configs(BROKER, name or "1", key)).configs
+    assert config.is_sensitive == (key == "nonsense")
+
+
+async def test_alter_configs_replaces_all(served: Rig) -> None:
+    steps = ("log.retention.ms", SET, "5"), ("num.io.threads", SET, "9")
+    assert await served.alter_configs(BROKER, "1", *steps) == (0, None)
+    configs = (AlterableConfig(name="compression.type", value="lz4"),)
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
+    (done,) = (await served.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=(resource,)))).responses
+    assert done.error_code == 0
+    assert changes(served)[-1] == ("1", {"compression.type": "lz4"})
+
+
+async def test_broker_configs_need_cluster_permissions() -> None:
+    async with rig(authorizer=Granted(("DescribeConfigs", "Cluster", "kafka-cluster"))) as a:
+        assert (await a.describe_configs(BROKER, "1", principal=BOB)).error_code == 0
+        for key in ("log.retention.ms", "num.partitions"):
+            denied = await a.alter_configs(BROKER, "", (key, SET, "5"), principal=BOB)
+            assert denied == (31, "Cluster authorization failed.")
+    async with rig(authorizer=Granted(("AlterConfigs", "Cluster", "kafka-cluster"))) as a:
+        assert await a.alter_configs(BROKER, "", ("log.retention.ms", SET, "5"), principal=BOB) == (0, None)
+    async with rig(authorizer=Granted()) as a:
+        assert (await a.describe_configs(BROKER, "nine", principal=BOB)).error_code == 31
+
+
+async def test_enabling_unclean_leader_election_elects_at_once() -> None:
+    async with rig(brokers=2) as a:
+        assert [each.error_code for each in await a.create("t", replication_factor=2)] == [0]
+        for broker in (1, 2):
+            a.brokers.stop_broker(broker)
+            await reviewed(a)
+        first = a.api.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
+        assert first.leader == -1
+        a.brokers.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
+        await reviewed(a)
+        assert await a.alter_configs(BROKER, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
+        await reviewed(a)
+        assert a.api.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
+        elected = [event.reason for event in a.events(PartitionChanged) if event.has_new_leader]
+        assert elected[-1].startswith("unclean election")
+
+
+def test_list_configs_match_the_table() -> None:
+    listed = {
+        name: row.default
+        for name, row in BROKER_CONFIGS.items()
+        if row.dynamic and row.kind is ConfigType.LIST and name not in ("listeners", "sasl.enabled.mechanisms")
+    }
+    own = {"listeners", "sasl.enabled.mechanisms", "match", "metrics", "streams.rack.aware.assignment.tags"}
+    assert {name: text for name, text in LISTS.items() if name not in own} == listed
+
+
+def test_topic_synonyms_match_in_both_tables() -> None:
+    for row in TOPIC_CONFIGS:
+        for synonym in row.synonyms:
+            known = BROKER_CONFIGS[synonym.name]
+            assert (known.kind, known.default) == (synonym.kind, synonym.default) or synonym.default is None
+    dynamic = {name for name in BROKER_SYNONYMS if BROKER_CONFIGS[name].dynamic}
+    assert dynamic == {row.synonyms[0].name for row in TOPIC_CONFIGS if row.synonyms}
+
+
+SPOKEN = [ApiVersion(api_key=ApiKey.DESCRIBE_CONFIGS, min_version=1, max_version=4)]
+
+
+class Brokers:
+    """Brokers of a cluster, and what came to which of them: an address, None for any, and names of resources."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[tuple[str, int] | None, list[str]]] = []
+        self.silent = False
+
+    async def __call__(self, payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
+        if self.silent:
+            raise ClusterUnreachable("nobody there")
+        header = parse_header(payload)
+        request = read_request(header.api_key, header.api_version, payload, header.body_offset)[0]
+        assert isinstance(request, DescribeConfigsRequest)
+        assert header.api_version >= 1, "the oldest that the brokers speak"
+        names = [each.resource_name for each in request.resources]
+        self.came.append((to, names))
+        configs = (DescribeConfigsResourceResult(name="node.id", value="7", config_source=5),)
+        results = tuple(
+            DescribeConfigsResult(resource_type=BROKER, resource_name=name, configs=configs) for name in names
+        )
+        return encode_response(header.api_key, header.api_version, 1, DescribeConfigsResponse(results=results))[4:]
+
+
+async def described(a: Rig, brokers: Brokers, *names: tuple[int, str], version: int = 4, principal: str = "") -> Any:
+    resources = tuple(DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in names)
+    row = to_brokers(a.api, dict(a.listener), SPOKEN, brokers)[ApiKey.DESCRIBE_CONFIGS]
+    connection = ClientConnection(session=Session(principal=principal or "User:ANONYMOUS"))
+    context = RequestContext(ApiKey.DESCRIBE_CONFIGS, version, connection=connection)
+    answer: Any = row.handle(context, DescribeConfigsRequest(resources=resources))
+    answer = await answer if inspect.isawaitable(answer) else answer
+    return [(each.resource_name, each.error_code, len(each.configs)) for each in answer.results], answer.results
+
+
+async def test_broker_configs_are_forwarded_to_the_broker(served: Rig) -> None:
+    brokers = Brokers()
+    rows, _ = await described(served, brokers, (BROKER, "2"), (TOPIC, "missing"), (BROKER, ""), (BROKER, "9"))
+    assert rows == [("2", 0, 1), ("missing", 3, 0), ("", 0, 1), ("9", 0, 1)]
+    assert brokers.came == [(("127.0.0.1", 9092), ["2"]), (None, ["", "9"])]
+
+
+async def test_configs_of_unknown_brokers_are_forwarded_in_batches(served: Rig) -> None:
+    brokers = Brokers()
+    names = [str(number) for number in range(10, 10 + 2 * RESOURCES_PER_REQUEST)]
+    rows, _ = await described(served, brokers, *((BROKER, name) for name in names))
+    assert rows == [(name, 0, 1) for name in names]
+    assert brokers.came == [(None, names[:RESOURCES_PER_REQUEST]), (None, names[RESOURCES_PER_REQUEST:])]
+
+
+async def test_own_node_configs_are_not_forwarded() -> None:
+    async with rig(broker_listeners=True) as a:
+        brokers = Brokers()
+        ((name, code, shown),), _ = await described(a, brokers, (BROKER, "0"))
+        assert (name, code, brokers.came) == ("0", 0, [])
+        assert shown > 300
+
+
+async def test_is_default_in_version_0(served: Rig) -> None:
+    _, (result,) = await described(served, Brokers(), (BROKER, "1"), version=0)
+    assert result.configs[0].is_default
+
+
+async def test_denied_configs_are_not_forwarded() -> None:
+    async with rig(authorizer=Granted()) as a:
+        brokers = Brokers()
+        rows, _ = await described(a, brokers, (BROKER, "1"), principal=BOB)
+        assert (rows, brokers.came) == ([("1", 31, 0)], [])
+
+
+async def test_unreachable_broker_fails_only_its_own_resources(served: Rig) -> None:
+    brokers = Brokers()
+    brokers.silent = True
+    rows, (_, failed) = await described(served, brokers, (TOPIC, "missing"), (BROKER, "1"))
+    assert rows == [("missing", 3, 0), ("1", 7, 0)]
+    assert failed.error_message == "The broker did not respond: nobody there"
+
+
+KEY = "consumer.session.timeout.ms"
+OF_GROUP = 8
+
+
+async def test_describe_group_configs_with_sources(served: Rig) -> None:
+    found = await served.describe_configs(GROUPS, "g")
+    assert [each.name for each in found.configs] == [name for name, row in GROUP_CONFIGS.items() if not row.internal]
+    assert {each.name for each in found.configs if not each.documentation or each.read_only} == set()
+    served.api.static_configs = {f"group.{KEY}": "46000"}
+    assert await served.alter_configs(GROUPS, "g", (KEY, OpType.SET, " 50000")) == (0, None)
+    (own,) = (await served.describe_configs(GROUPS, "g", KEY)).configs
+    (other,) = (await served.describe_configs(GROUPS, "h", KEY)).configs
+    chain = [("50000", OF_GROUP), ("46000", STATIC), ("45000", DEFAULT)]
+    assert (own.value, own.config_source) == ("50000", OF_GROUP)
+    assert [(each.value, each.source) for each in own.synonyms] == chain
+    assert (other.value, other.config_source) == ("46000", STATIC)
+
+
+async def test_group_configs_need_a_name(served: Rig) -> None:
+    found = await served.describe_configs(GROUPS, "")
+    assert (found.error_code, found.error_message) == (42, "Group name must not be empty")
+    assert (await served.alter_configs(GROUPS, "", (KEY, OpType.SET, "50000")))[0] == 42
