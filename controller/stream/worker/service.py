@@ -40,7 +40,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import RequiredTopics, TopicWatch, prepare_topics
-from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
+from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, PartitionsLost
 from controller.stream.worker.owner_tasks import (
@@ -333,7 +333,7 @@ class Worker:
             options.data,
             topics,
             Identity(writer, options.release, decision_settings(settings, self._cluster is not None)),
-            connect=lambda: KafkaTransport(options.bootstrap, topics, options.security),
+            connect=lambda: Transport(options.bootstrap, topics, options.security),
             lead=partial(PartitionLeader, context),
             watcher=self._status,
             clock=time.perf_counter,
