@@ -42,7 +42,6 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
-    RequiredTopics,
     TopicWatch,
     offset_ranges,
     offsets_consumer,
@@ -308,6 +307,6 @@ def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
     gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
     settings = options.settings
-    topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
-    prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
+    topics = prepare_topics(options.properties, settings, options.data)
+    prepare_gateways_topic(options.properties, settings)
     return topics, offset_ranges(offsets_consumer(options.properties), topics.events, topics.partitions)

@@ -52,7 +52,6 @@ from events.logs.events_topic import partition_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import HeadSigner
 from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
-from projections.queries.query import Query
 from projections.store.snapshotting import resting, too_many
 from projections.store.store import TopicStore
 
@@ -163,8 +162,7 @@ class PartitionLeader:
             self.history.decided_further()
             self.background(self.history.run())
         if context.signer is not None:
-            part = Query(partition.log, lambda: partition.store, partition.partition)
-            self.background(sign_heads(self, part, context.signer, context.signing_interval_s))
+            self.background(sign_heads(self, partition.query(), context.signer, context.signing_interval_s))
         self._deadlines.begin(partition.state.waiting)
         self.brokers.start(self)
         self._reconciler.sweep()

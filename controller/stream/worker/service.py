@@ -39,7 +39,7 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import RequiredTopics, TopicWatch, prepare_topics
+from controller.stream.log.topics import TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, PartitionsLost
@@ -274,10 +274,9 @@ class Worker:
 
     async def _topics(self) -> Topics:
         options = self.options
-        wanted = RequiredTopics.of(options.settings)
         return await reached(
             "Kafka",
-            lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),
+            lambda: asyncio.to_thread(prepare_topics, options.properties, options.settings, options.data),
             KafkaUnavailable,
             self._wait_for,
             bootstrap=options.bootstrap,

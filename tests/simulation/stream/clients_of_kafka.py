@@ -15,7 +15,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from confluent_kafka import KafkaError
 
-from controller.stream.gateway.kafka import Done, FollowedEvents, Record
+from controller.stream.gateway.kafka import CommandProducer, Done, FollowedEvents, Record
 from controller.stream.log.transport import KafkaUnavailable, Transport, Values
 from tests.simulation.stream.kafka import GATEWAYS, HEARTBEAT_S, NO_RECORD, Generation, Link
 
@@ -183,8 +183,8 @@ class SimulatedConsumer:
             await self._group_link.call(lambda: self._kafka.group.leave(self._member))
 
 
-class SimulatedProducer:
-    """A gateway's `Producing`: what is not acknowledged in time may have arrived all the same."""
+class SimulatedProducer(CommandProducer):
+    """What is not acknowledged in time may have arrived all the same."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -16,9 +16,11 @@ from unittest.mock import ANY
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from msgspec.structs import replace
 
+from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log import topics
-from controller.stream.log.topics import RequiredTopics, TopicGone, TopicsMismatch, TopicWatch, prepare_topics
+from controller.stream.log.topics import TopicGone, TopicsMismatch, TopicWatch, prepare_topics
 from controller.stream.log.transport import KafkaUnavailable, Topics
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -28,10 +30,10 @@ EMPTY = Path(os.devnull)
 
 
 @pytest.fixture
-def wanted() -> RequiredTopics:
+def wanted() -> ServeSettings:
     """Topics of names that no other test has."""
     name = f"topics-{uuid.uuid4().hex[:12]}"
-    return RequiredTopics(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
+    return load_settings(overrides=(f"stream.commands.topic={name}.commands", f"stream.events.topic={name}.events"))
 
 
 def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
@@ -39,7 +41,7 @@ def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, confi
     admin.create_topics([NewTopic(name, partitions, replicas, config=configs)])[name].result(30)
 
 
-def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
+def prepared(kafka: ReferenceKafka, wanted: ServeSettings) -> Topics:
     """As the services do it: the broker that answers may not know yet what was just made."""
     deadline = time.monotonic() + 60
     while True:
@@ -50,12 +52,13 @@ def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
             time.sleep(0.1)
 
 
-def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: RequiredTopics) -> None:
+def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: ServeSettings) -> None:
     made = prepared(kafka44, wanted)
-    assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
+    names = wanted.stream_commands_topic, wanted.stream_events_topic
+    assert (made.commands, made.events, made.partitions) == (*names, 4)
     assert prepared(kafka44, wanted) == made, "and again: nothing is made twice"
     with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
-        prepared(kafka44, RequiredTopics(wanted.commands, wanted.events, 4, replication_factor=2))
+        prepared(kafka44, replace(wanted, stream_replication_factor=2))
 
 
 @pytest.mark.parametrize(
@@ -86,13 +89,13 @@ def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: Require
 )
 def test_mismatching_topics_are_rejected(
     kafka44: ReferenceKafka,
-    wanted: RequiredTopics,
+    wanted: ServeSettings,
     commands: tuple[int, int, dict[str, str]],
     events: tuple[int, int, dict[str, str]],
     says: str,
 ) -> None:
-    make(kafka44, wanted.commands, *commands)
-    make(kafka44, wanted.events, *events)
+    make(kafka44, wanted.stream_commands_topic, *commands)
+    make(kafka44, wanted.stream_events_topic, *events)
     with pytest.raises(TopicsMismatch, match=re.escape(says)):
         prepared(kafka44, wanted)
 
