@@ -22,7 +22,7 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.security import Security
 from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
-from controller.serving.archiving import archive_store, dropping, head_signer
+from controller.serving.archiving import Archiving, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
@@ -210,7 +210,7 @@ class GatewayService:
         self._background.begin(self._announce())
         for each, archive in zip(self._partitions, self._archives, strict=True):
             if archive is not None:
-                self._background.begin(dropping(each.log, self.options.settings, wall_ms, archive).run())
+                self._background.begin(Archiving(each.log, self.options.settings, wall_ms, archive).run())
         self._background.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:

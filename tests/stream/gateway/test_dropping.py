@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controller.serving import archiving
-from controller.serving.archiving import dropping
+from controller.serving.archiving import Archiving
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from events.logs.archive.manifest import archive_status, segments_of
@@ -32,10 +32,10 @@ def files(folder: Path) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
-async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> archiving.Archiving:
+async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> Archiving:
     """Take over all that is archived, and drop what may go."""
     settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
-    one = dropping(gateway.log, settings, lambda: LATER_MS, place)
+    one = Archiving(gateway.log, settings, lambda: LATER_MS, place)
     while await one._once() == 0:
         pass
     return one
@@ -78,7 +78,7 @@ async def test_dropping_runs_concurrently_with_following(partitions: Partitions)
     worker = await partitions.worker("a")
     gateway = partitions.gateway("gateway")
     snapshots = gateway.snapshots(200, place)
-    at_work = asyncio.create_task(dropping(gateway.log, settings, lambda: LATER_MS, place).run())
+    at_work = asyncio.create_task(Archiving(gateway.log, settings, lambda: LATER_MS, place).run())
     read = len(partitions.kafka.events[0])
     while not gateway.log.start_offset:
         if gateway.log.next_offset < 1500:
