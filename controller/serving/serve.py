@@ -120,7 +120,7 @@ class Service:
         if self._cluster is not None:
             await self._clients.listen_for_cluster(self.options.data)
         if member is not None:
-            member.open(self.log, self._clients.advertised, self._flusher.flush)
+            member.open(self.log, self._clients.advertised[0], self._flusher.flush)
         self.brokers = self._make_brokers()
         self.controller = Controller(
             self.log,
@@ -179,7 +179,7 @@ class Service:
         brokers.on_lead = on_lead
         self.metrics.watch(member.gauges)
         self.metrics.watch(brokers.gauges)
-        priority, name = self.options.settings.quorum_priority, self._clients.advertised.name
+        priority, name = self.options.settings.quorum_priority, self._clients.advertised[0].name
         await self._clients.open(self.api, partial(kraft_broker_listener, brokers, name, priority=priority))
         member.start(controller.background)
         try:
@@ -228,7 +228,7 @@ class Service:
         self.api = ControllerApi(
             self.controller,
             node_id=settings.node_id,
-            advertised=clients.advertised,
+            advertised=clients.advertised[0],
             broker_listeners=settings.simulated_broker_listeners or self._cluster is not None,
             authorizer=clients.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,

@@ -53,7 +53,7 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-async def watched(heard: Heard) -> Any:
+async def watched(heard: Any) -> Any:
     """The running loop, watched."""
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms)
     watch.start()
@@ -115,7 +115,7 @@ async def test_a_wall_clock_that_is_set_is_one_line_and_counted(heard: Heard, wa
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_hanging_loop_ends_a_leader_only(heard: Heard, leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_loop_ends_a_leader_only(heard: Any, leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.serving.process.HANG_S", 0.3)
     codes: list[int] = []
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms, lambda: leads, codes.append)

@@ -141,7 +141,7 @@ class GatewayService:
         gateway = StreamGateway(
             self.node,
             self._members,
-            advertised=clients.advertised,
+            advertised=clients.advertised[0],
             authorizer=clients.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
@@ -170,7 +170,7 @@ class GatewayService:
         self._clients.open_for_cluster(gateway, (await cluster.reached()).link)
 
     def _make_node(self) -> None:
-        settings, advertised = self.options.settings, self._clients.advertised
+        settings, advertised = self.options.settings, self._clients.advertised[0]
         own = Announcement(
             ANNOUNCEMENT_VERSION,
             gateway_id=_gateway_id(self.options.data),
@@ -178,7 +178,7 @@ class GatewayService:
             host=advertised.host,
             port=advertised.port,
             http="",
-            endpoints=self._clients.listening.advertised,
+            endpoints=self._clients.advertised,
         )
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._members = Members(
