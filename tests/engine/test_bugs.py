@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.engine.stage import Stage, codes
-from tests.simulation.virtual_time import on_virtual_time
+from tests.engine.stage import Stage, codes, on_stage
 
 
-@on_virtual_time
-async def test_a_bug_beside_the_group_commit_stops_the_controller_too() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_bug_beside_the_group_commit_stops_the_controller_too(stage: Stage) -> None:
     stage.hold_syncs()
     reply = stage.create("a")
     await stage.settle()
@@ -23,12 +21,10 @@ async def test_a_bug_beside_the_group_commit_stops_the_controller_too() -> None:
     stage.release_syncs()
     await stage.settle()
     assert isinstance(stage.controller.failure, ZeroDivisionError)
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_a_bug_in_the_fleet_stops_the_controller() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_bug_in_the_fleet_stops_the_controller(stage: Stage) -> None:
 
     def on_events(*_: object) -> None:
         raise KeyError("the brokers's")
@@ -37,12 +33,10 @@ async def test_a_bug_in_the_fleet_stops_the_controller() -> None:
     stage.create("a")
     await asyncio.wait_for(stage.controller.failed.wait(), 5)
     assert isinstance(stage.controller.failure, KeyError)
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_only_the_first_failure_is_reported() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_only_the_first_failure_is_reported(stage: Stage) -> None:
 
     async def bug(number: int) -> None:
         raise ValueError(number)
@@ -53,4 +47,3 @@ async def test_only_the_first_failure_is_reported() -> None:
     assert stage.controller.failure is not None
     assert stage.controller.failure.args == (1,)
     assert [line["event"] for line in stage.heard.lines].count("controller failed") == 1
-    await stage.controller.stop()

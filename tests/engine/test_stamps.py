@@ -60,20 +60,19 @@ async def test_time_passes_for_stamps_though_the_log_is_a_year_ahead() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(-(10**9), 10**9), st.integers(-1000, 1000)), max_size=30))
-def test_stamps_never_go_back_nor_behind_what_they_are_not_to_be_before(steps: list[tuple[float, int, int]]) -> None:
-    @on_virtual_time
-    async def story() -> None:
-        wall = Wall()
-        stamps, last = Stamps("b", wall), 0
-        for passes_s, ahead_ms, more_ms in steps:
-            wall.ahead_ms = ahead_ms
-            await asyncio.sleep(passes_s)
-            at_least = BORN_MS + more_ms
-            now = stamps.now_ms(at_least)
-            assert now >= max(last, at_least, wall()), "never back"
-            last = now
-
-    story()
+@on_virtual_time
+async def test_stamps_never_go_back_nor_behind_what_they_are_not_to_be_before(
+    steps: list[tuple[float, int, int]],
+) -> None:
+    wall = Wall()
+    stamps, last = Stamps("b", wall), 0
+    for passes_s, ahead_ms, more_ms in steps:
+        wall.ahead_ms = ahead_ms
+        await asyncio.sleep(passes_s)
+        at_least = BORN_MS + more_ms
+        now = stamps.now_ms(at_least)
+        assert now >= max(last, at_least, wall()), "never back"
+        last = now
 
 
 def test_a_request_id_has_a_number_and_a_code_that_another_process_cannot_compute() -> None:
