@@ -144,7 +144,8 @@ class BrokerListeners:
         self.error = None
         if self._remembered.get(key) != server.port:
             self._remembered[key] = server.port
-            _write(self._file, self._remembered)
+            with replacing(self._file) as unfinished:
+                unfinished.write(msgspec.json.encode(self._remembered))
         return server
 
     def _lacks_ports(self, key: str) -> None:
@@ -161,11 +162,6 @@ def _read(file: Path) -> dict[str, int]:
         return {}
     except (OSError, msgspec.DecodeError) as error:
         raise SettingsError(f"{file}: {error}; without the file brokers get new ports") from None
-
-
-def _write(file: Path, ports: Mapping[str, int]) -> None:
-    with replacing(file) as unfinished:
-        unfinished.write(msgspec.json.encode(ports))
 
 
 def _bound(host: str, port: int, *, listen: bool = False) -> socket.socket:

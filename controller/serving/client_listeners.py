@@ -176,13 +176,15 @@ class ClientListeners:
         signer: HeadSigner | None,
     ) -> None:
         """Serve HTTP. Raises OSError for an unavailable address."""
+        required = http_logs_in(self._settings, self.listeners)
+        delay_ms = self._settings.connection_failed_authentication_delay_ms
         http = (await asyncio.to_thread(_http_server))(
             api,
             brokers,
             queries,
             self._metrics,
             tls=self.http_tls,
-            logins=self._http_logins(),
+            logins=Logins(self.users, required, delay_ms, self._metrics.login),
             hosts=self.hosts,
             counts=self.counts,
             sign=unsigned if signer is None else signer.signed,
@@ -227,11 +229,6 @@ class ClientListeners:
         if not self._cluster().login_secret and any(each.logs_in for each in self.listeners):
             stamped, secret = stamp(controller, "login-secret"), os.urandom(SECRET_BYTES)
             controller.submit_internal(DrawLoginSecret(**stamped, secret=secret))
-
-    def _http_logins(self) -> Logins:
-        settings = self._settings
-        required = http_logs_in(settings, self.listeners)
-        return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
 
     def ready_line(self) -> str:
         """The line printed when requests are accepted: listeners, and warnings about open ones."""

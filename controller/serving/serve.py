@@ -115,7 +115,8 @@ class Service:
         self._is_open = True
         self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms, self._signer)
+        where = f"process {os.getpid()} of {socket.gethostname()}"
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), where, process.wall_ms, self._signer)
         await self._clients.listen()
         if self._cluster is not None:
             await self._clients.listen_for_cluster(self.options.data)
@@ -293,11 +294,6 @@ async def serve(options: ServeOptions) -> int:
     service = Service(options, cluster)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     return await process.run_service(service, process.stop_on_signals(), service.leads_others)
-
-
-def _where() -> str:
-    """This process, for display."""
-    return f"process {os.getpid()} of {socket.gethostname()}"
 
 
 def _hints(kafka: Address, http: Address) -> str:

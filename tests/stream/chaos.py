@@ -17,8 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +30,8 @@ from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
 from tests.support.ports import free_ports
 from tests.support.processes import ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import COMMAND
+from tests.support.stream import Stream
+from tests.support.tools import ROOT
 
 PARTITIONS = 4
 CLIENTS = 3
@@ -115,12 +115,14 @@ class Chaos:
         self._folder = folder
         self._cluster = kafka
         self._kafka = kafka.bootstrap
-        self._driver = driver
         self._chance = random.Random(plan.seed)
         self._names = f"chaos-{driver}-{time.time_ns()}"
         self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.gateway_kills else []
-        self._workers = [Supervised(self._worker(number), folder) for number in range(3)]
-        self._gateways = [Supervised(self._gateway(number), folder) for number in range(len(self._addresses))]
+        session = {"stream.session.timeout.ms": str(int(plan.session_s * 1000))}
+        self._stream = Stream(folder, self._kafka, self._names, session, driver, ROOT, ExitStack())
+        worker = "--driver", driver, "--brokers", "simulated:3"
+        self._workers = [self._process("worker", number, *worker) for number in range(3)]
+        self._gateways = [self._process("gateway", n, "--kafka", at) for n, at in enumerate(self._addresses)]
         self._marks: list[tuple[float, str]] = []
 
     def run(self) -> Outcome:
@@ -165,31 +167,11 @@ class Chaos:
         if done.returncode:
             outcome.found.wrong.append(f"replay ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
 
-    def _worker(self, number: int) -> Callable[[], list[str | Path]]:
-        more: list[str | Path] = ["--driver", self._driver, "--brokers", "simulated:3"]
-        return self._argv("worker", number, more)
-
-    def _gateway(self, number: int) -> Callable[[], list[str | Path]]:
-        return self._argv("gateway", number, ["--kafka", self._addresses[number]])
-
-    def _argv(self, what: str, number: int, more: list[str | Path]) -> Callable[[], list[str | Path]]:
-        settings = {
-            "stream.commands.topic": f"{self._names}.commands",
-            "stream.events.topic": f"{self._names}.events",
-            "stream.gateways.topic": f"{self._names}.gateways",
-            "stream.group.id": f"{self._names}.workers",
-            "stream.session.timeout.ms": str(int(self.plan.session_s * 1000)),
-            "log.level": "warning",
-        }
-
-        def argv() -> list[str | Path]:
-            line: list[str | Path] = [COMMAND, what, "--bootstrap", self._kafka, *more]
-            line += ["--http", "127.0.0.1:0", "--data", self._folder / f"{what}-{number}"]
-            for key, value in settings.items():
-                line += ["--set", f"{key}={value}"]
-            return line
-
-        return argv
+    def _process(self, what: str, number: int, *more: str) -> Supervised:
+        """A worker or a gateway, not started. Gateways have the default timeout of answers."""
+        settings = {**self._stream.common, "log.level": "warning"}
+        del settings["gateway.answer.timeout.ms"]
+        return Supervised([*self._stream._argv(what, f"{what}-{number}", settings), *more], self._folder)
 
     def _misfortunes(self) -> None:
         plan = self.plan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.processes import Process
@@ -16,7 +15,7 @@ READY_S = 300
 class Supervised:
     """One process, started again when it ends by itself, as whoever runs it would do."""
 
-    def __init__(self, argv: Callable[[], list[str | Path]], cwd: Path) -> None:
+    def __init__(self, argv: list[str | Path], cwd: Path) -> None:
         self._argv = argv
         self._cwd = cwd
         self._wanted = False
@@ -30,7 +29,7 @@ class Supervised:
     def start(self, wait: bool = True) -> None:
         """Start it; with `wait`, until it is ready."""
         with self._lock:
-            self.process = process = Process(self._argv(), cwd=self._cwd)
+            self.process = process = Process(self._argv, cwd=self._cwd)
             self._wanted = True
         if wait:
             process.wait_for_line(READY, within_s=READY_S)
@@ -71,4 +70,4 @@ class Supervised:
                 if self._wanted and self.process is not None and self.process.popen.poll() is not None:
                     self.outputs.append(self.process.output[-3000:])
                     self.process.stop()
-                    self.process = Process(self._argv(), cwd=self._cwd)
+                    self.process = Process(self._argv, cwd=self._cwd)

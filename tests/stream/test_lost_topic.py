@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import time
-import urllib.request
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from controller.stream.log.partition import events_in
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
 from projections.replay.log.secondary import FrozenLog
-from tests.stream.gateway.test_service import create, until
+from tests.stream.requests import create, fetch, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream
@@ -132,19 +131,13 @@ def _is_reported(one: Stream) -> None:
     """Whoever has all in a folder goes on, and reports that Kafka deleted the first records."""
     for process in again(one):
         (http,) = process.wait_for_line(r"^ready .*?http=(\S+)", within_s=240).groups()
-        until("it looks at the topic", lambda at=http: bool(json.loads(get(at, "/health/ready"))["reason"]))  # type: ignore[misc]
-        said = json.loads(get(http, "/health/ready"))
+        until("it looks at the topic", lambda at=http: bool(json.loads(fetch(at, "/health/ready")[1])["reason"]))  # type: ignore[misc]
+        said = json.loads(fetch(http, "/health/ready")[1])
         assert said["status"] == "ready"
         assert "has lost its first records (of partitions 0, 1)" in said["reason"]
         assert "the events topic lacks its first records" in process.output
-        assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
+        assert "topicwright_records_deleted 4.0" in fetch(http, "/metrics")[1]
         assert process.stop(within_s=120) == 0
-
-
-def get(http: str, path: str) -> str:
-    with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
-        body: str = answer.read().decode()
-        return body
 
 
 def again(one: Stream) -> list[Process]:

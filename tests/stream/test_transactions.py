@@ -14,7 +14,7 @@ from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, encode_record
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
-from tests.stream.gateway.test_service import create
+from tests.stream.requests import create
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import stream
 

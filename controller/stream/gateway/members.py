@@ -20,7 +20,6 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
 from controller.controller_api import ControllerApi, ControllerPort, Node
@@ -134,7 +133,7 @@ class Members:
         self._check_kafka()
         own = replace(self.own, leaving=leaving)
         try:
-            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), _nothing_more)
+            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), lambda *_: None)
         except NotProduced as error:
             self._log.warning("announcement not sent", why=str(error))
 
@@ -154,10 +153,6 @@ def node_of(gateway: Announcement, listener: str | None) -> Node:
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
 
 
-def _nothing_more(offset: int, error: KafkaError | None) -> None:
-    return None
-
-
 class StreamGateway(ControllerApi):
     """One of several gateways, as its handlers see it."""
 
@@ -170,7 +165,7 @@ class StreamGateway(ControllerApi):
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
-        if any(_has_address(broker) for broker in brokers):
+        if any(broker.endpoints and broker.endpoints[0].port > 0 for broker in brokers):
             gateways = [node_of(one, self._listener) for one in self.members.live()]
             return [*map(self._broker_node, brokers), *gateways]
         return _represented(brokers, self.members.live(), self._listener)
@@ -186,10 +181,6 @@ class StreamGateway(ControllerApi):
     def _broker_node(self, broker: Broker) -> Node:
         endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
         return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
-
-
-def _has_address(broker: Broker) -> bool:
-    return bool(broker.endpoints) and broker.endpoints[0].port > 0
 
 
 def _represented(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:

@@ -14,14 +14,16 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from msgspec.structs import replace
 
 from controller.settings.load import ServeSettings, load_settings
-from controller.stream.log import topics
+from controller.stream.log import topics, transport
 from controller.stream.log.topics import TopicGone, TopicsMismatch, TopicWatch, prepare_topics
-from controller.stream.log.transport import KafkaUnavailable, Topics
+from controller.stream.log.transport import KafkaUnavailable, Topics, close_client
 from tests.support.reference_kafka import ReferenceKafka
 
 FOREVER = {"retention.ms": "-1"}
@@ -167,3 +169,48 @@ async def test_topic_watch_continues_after_an_exception(watch: TopicWatch, monke
     assert ["was deleted and recreated" in str(each) for each in gone] == [True]
     assert Admin.looks == []
     assert watch.error is not None
+
+
+@pytest.fixture
+def topic(kafka44: ReferenceKafka) -> str:
+    name = f"transport-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    return name
+
+
+def connected(client: Any) -> list[Any]:
+    return [each for each in client._conns.values() if each.connected()]
+
+
+async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(kafka44: ReferenceKafka, topic: str) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka44.bootstrap, retry_backoff_ms=600_000)
+    await consumer.start()
+    consumer.assign([TopicPartition(topic, 0)])
+    await consumer.seek_to_beginning()
+    sent = asyncio.Event()
+
+    async def no_answer(*_: object, **__: object) -> None:
+        sent.set()
+        raise KafkaConnectionError("the broker is gone")
+
+    consumer._client.send = no_answer
+    await asyncio.wait_for(sent.wait(), 60)
+    assert connected(consumer._client)
+    await close_client(consumer)
+    assert not connected(consumer._client)
+
+
+async def test_hanging_client_is_abandoned(kafka44: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose broker is gone, or whose `stop` fails."""
+    monkeypatch.setattr(transport, "_CLOSE_S", 0.01)
+    for stop in (asyncio.Event().wait, asyncio.get_running_loop().create_future, failing):
+        producer = AIOKafkaProducer(bootstrap_servers=kafka44.bootstrap)
+        await producer.start()
+        stopped, producer.stop = producer.stop, stop
+        await close_client(producer)
+        await stopped()
+
+
+async def failing() -> None:
+    raise RuntimeError("odd")
