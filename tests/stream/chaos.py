@@ -16,6 +16,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -25,10 +26,9 @@ from tempfile import TemporaryDirectory
 from tests.stream.checking import Found, check_topics, next_source
 from tests.stream.gateway.load import ClientReport, GatewayClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
-from tests.stream.supervised import Supervised
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
 from tests.support.ports import free_ports
-from tests.support.processes import ProcessFailure
+from tests.support.processes import Process, ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream
 from tests.support.tools import ROOT
@@ -42,6 +42,71 @@ from controller.cli.replay import main
 sys.exit(max(main([what, *sys.argv[1:]]) for what in ("invariants", "redecide")))
 """
 """Both in one process, so that Java starts once."""
+
+
+READY = r"^ready (?:kafka=\S+ )?http=(\S+)$"
+READY_S = 300
+
+
+class Supervised:
+    """One process, started again when it ends by itself, as whoever runs it would do."""
+
+    def __init__(self, argv: list[str | Path], cwd: Path) -> None:
+        self._argv = argv
+        self._cwd = cwd
+        self._wanted = False
+        self._lock = threading.Lock()
+        self.process: Process | None = None
+        self.outputs: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def start(self, wait: bool = True) -> None:
+        """Start it; with `wait`, until it is ready."""
+        with self._lock:
+            self.process = process = Process(self._argv, cwd=self._cwd)
+            self._wanted = True
+        if wait:
+            process.wait_for_line(READY, within_s=READY_S)
+
+    def running(self) -> Process:
+        """The process, once it runs again if it has just ended by itself."""
+        deadline = time.monotonic() + READY_S
+        while self.process is None or self.process.popen.poll() is not None:
+            assert time.monotonic() < deadline, "it was not started again"
+            time.sleep(0.05)
+        return self.process
+
+    def kill(self) -> None:
+        """kill -9, and leave it dead."""
+        with self._lock:
+            self._wanted = False
+            if self.process is not None:
+                self.process.kill()
+
+    def leave(self) -> int:
+        """SIGTERM: it leaves in order; its exit code."""
+        with self._lock:
+            self._wanted = False
+            process = self.process
+        assert process is not None
+        return process.stop(within_s=120)
+
+    def end(self) -> None:
+        """Gone, and not started again."""
+        self._over.set()
+        self._thread.join(10)
+        if self.process is not None:
+            self.process.stop()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            with self._lock:
+                if self._wanted and self.process is not None and self.process.popen.poll() is not None:
+                    self.outputs.append(self.process.output[-3000:])
+                    self.process.stop()
+                    self.process = Process(self._argv, cwd=self._cwd)
 
 
 @dataclass(frozen=True)

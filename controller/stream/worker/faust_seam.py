@@ -1,6 +1,6 @@
 """Faust's consumer, changed so that no command is lost, and everything that we use of Faust's internals.
 
-No other module overrides or reads a private part of Faust or of mode, its base. `test_faust_seam.py` lists each with
+No other module overrides or reads a private part of Faust or of mode, its base. `test_faust.py` lists each with
 the reason, fails when a release changes one, and says what to read again.
 
 Unchanged, Faust loses messages at rebalances. It seeks to the committed offsets and then clears every agent's queue, so

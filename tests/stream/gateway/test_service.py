@@ -217,28 +217,23 @@ def test_a_killed_gateway_is_left_out_and_comes_back(running: Stream) -> None:
     assert "after-the-kill" in command("explain", "after-the-kill", "--data", again.data).stdout
 
 
-def test_two_gateways_cannot_share_a_folder(running: Stream) -> None:
-    words = ("--bootstrap", running.kafka, "--data", running.gateways[0].data, "--kafka", "127.0.0.1:0")
-    assert "choose another with --data" in refused(*words)
-
-
-def test_a_gateway_whose_partitions_are_not_those_of_the_topics_does_not_start(running: Stream, tmp_path: Path) -> None:
-    words = [f"--set={key}={value}" for key, value in {**running.common, "stream.partitions": "5"}.items()]
-    said = refused("--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
-    assert "gateways.commands has 4 partitions, and stream.partitions=5" in said
-
-
-def test_settings_that_decide_are_refused_where_nothing_is_decided(running: Stream, tmp_path: Path) -> None:
-    words = ("--set", "num.partitions=3")
-    said = refused("--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
-    assert "--set num.partitions: decisions depend on it, so give it to `topicwright worker`" in said
-
-
-def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> None:
-    words = [f"--set={key}={value}" for key, value in running.common.items()]
-    taken = ("--kafka", "127.0.0.1:0", "--http", running.gateways[0].http)
-    said = refused("--bootstrap", running.kafka, "--data", tmp_path / "d", *taken, *words)
-    assert f"cannot listen on {running.gateways[0].http} (--http): the address is in use" in said
+def test_starts_that_are_refused(running: Stream, tmp_path: Path) -> None:
+    common = [f"--set={key}={value}" for key, value in running.common.items()]
+    data, http = ("--data", tmp_path / "d"), running.gateways[0].http
+    rows: list[tuple[tuple[str | Path, ...], str]] = [
+        (("--data", running.gateways[0].data, "--kafka", "127.0.0.1:0"), "choose another with --data"),
+        ((*data, *common, "--set=stream.partitions=5"), "gateways.commands has 4 partitions, and stream.partitions=5"),
+        (
+            (*data, "--set=num.partitions=3"),
+            "--set num.partitions: decisions depend on it, so give it to `topicwright worker`",
+        ),
+        (
+            (*data, "--kafka", "127.0.0.1:0", "--http", http, *common),
+            f"cannot listen on {http} (--http): the address is in use",
+        ),
+    ]
+    for words, says in rows:
+        assert says in refused("--bootstrap", running.kafka, *words)
 
 
 def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:
