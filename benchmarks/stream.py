@@ -21,8 +21,9 @@ from benchmarks.figures import Figure, percentile, show
 from benchmarks.servers import TOPICWRIGHT, kafka
 from benchmarks.usage import cpu_seconds
 from controller.machine.commands.commands import CreateTopic
+from controller.settings.load import load_settings
 from controller.stream.log.codec import encode_command, key_of
-from controller.stream.log.topics import RequiredTopics, prepare_topics
+from controller.stream.log.topics import prepare_topics
 from events.logs.events_topic import Decided, decode_record, partition_of
 from events.names import RequestId, TopicId, TopicName
 from tests.support.processes import Process
@@ -41,8 +42,9 @@ class Topics:
         name = f"bench-{driver}-{time.time_ns()}"
         self.commands, self.events, self.group = f"{name}.commands", f"{name}.events", f"{name}.workers"
         self._folder = folder / name
-        wanted = RequiredTopics(self.commands, self.events, PARTITIONS, 1)
-        prepare_topics({"bootstrap.servers": bootstrap}, wanted, self._folder)
+        topics = f"stream.commands.topic={self.commands}", f"stream.events.topic={self.events}"
+        settings = load_settings(overrides=(*topics, "stream.replication.factor=1"))
+        prepare_topics({"bootstrap.servers": bootstrap}, settings, self._folder)
 
     @contextmanager
     def workers(self, count: int) -> Iterator[list[Process]]:

@@ -172,15 +172,14 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from controller.serving.reach_cluster import security_in
     from controller.settings.load import SettingsError, load_settings
     from controller.stream.log.restoring import NotRestored, restore_topic
-    from controller.stream.log.topics import RequiredTopics
     from controller.stream.log.transport import KafkaUnavailable
     from events.logs.log import LogError
     from projections.replay.errors import ReplayError
 
     try:
-        topics = RequiredTopics.of(load_settings(options.config, options.set))
+        settings = load_settings(options.config, options.set)
         security = security_in(options.kafka_properties, "--kafka-properties")
-        restoring = partial(restore_topic, options.bootstrap, security, topics, options.folders)
+        restoring = partial(restore_topic, options.bootstrap, security, settings, options.folders)
         restored = asyncio.run(
             reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
         )
@@ -189,5 +188,5 @@ def _restore_topic(options: argparse.Namespace) -> int:
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")
-    print(f"topic {topics.events} is restored: start workers and gateways with empty folders")
+    print(f"topic {settings.stream_events_topic} is restored: start workers and gateways with empty folders")
     return 0

@@ -30,7 +30,7 @@ class PartitionAnswer(msgspec.Struct, frozen=True, gc=False):
     state: Partition | None = None
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class Answer(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The answer to a request for one topic. `topic` is the topic as decided, also for a dry run.
 
     A request about the cluster has an empty topic name, and in `details` one answer for each of its parts, in order.

@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -66,24 +65,6 @@ class _Stopped(Exception):
     """The service is stopping."""
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """The archived events that stay in the log: those of the last `ms`, up to so many `bytes` (-1 sets no limit), and
-    the newest `events` in any case."""
-
-    ms: int
-    bytes: int = -1
-    events: int = 0
-
-    @classmethod
-    def of(cls, settings: ServeSettings) -> Retention:
-        return cls(settings.log_events_retention_ms, settings.log_events_retention_bytes)
-
-
-NextBase = Callable[[Callable[[], None]], Callable[[], None] | None]
-"""Returns the work that writes the next base to the archive, for another thread; None if none is due. It receives the
-function to call between pieces of work."""
-
-
 class Archiving:
     """Archives a log, and drops old archived events."""
 
@@ -93,14 +74,13 @@ class Archiving:
         settings: ServeSettings,
         clock_ms: Callable[[], int],
         store: ArchiveStore,
-        retention: Retention,
         writer: ManifestWriter | None = None,
-        next_base: NextBase = lambda _: None,
+        retained_events: int = 0,
     ) -> None:
         """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
-        the store."""
-        self._log, self._store, self._clock_ms = log, store, clock_ms
-        self._retention, self._next_base = retention, next_base
+        the store. The newest `retained_events` stay in the log, whatever the settings' limits of time and size are."""
+        self._log, self._settings, self._clock_ms, self._store = log, settings, clock_ms, store
+        self._retained_events = retained_events
         self._follows, self._work = writer is None, "dropping archived events" if writer is None else "archiving"
         segment_events = 1 << (settings.log_archive_interval_events.bit_length() - 1)
         self._archiver = archiver_of(
@@ -180,18 +160,23 @@ class Archiving:
     async def _drop(self) -> None:
         from projections.store.archived.retention import IndexCleanup, drop  # imports pyarrow
 
-        log, stay = self._log, self._retention
-        old = [one for one in self._segments if one.end <= log.durable_offset - stay.events]
-        if drop(log, old, self._clock_ms(), stay.ms, stay.bytes):
+        log, settings = self._log, self._settings
+        old = [one for one in self._segments if one.end <= log.durable_offset - self._retained_events]
+        now_ms = self._clock_ms()
+        if drop(log, old, now_ms, settings.log_events_retention_ms, settings.log_events_retention_bytes):
             self._lines.info("archived events dropped", start=log.start_offset)
         while (cleanup := IndexCleanup.next(log, self._segments)) is not None:
             index = await self._in_thread(partial(log.archive.index, cleanup.segment))
             for remove_slice in cleanup.slices(index):
                 remove_slice()
                 await asyncio.sleep(REST_S)
-        write_base = self._next_base(self._rest)
+        write_base = self._next_base()
         if write_base is not None:
             await self._in_thread(write_base)
+
+    def _next_base(self) -> Callable[[], None] | None:
+        """The work that writes the next base to the archive, for another thread; None if none is due."""
+        return None
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -220,11 +205,6 @@ def archiver_of(
     return Archiver(log, store, root, packing, known)
 
 
-def dropping(log: RocksDbLog, settings: ServeSettings, clock_ms: Callable[[], int], store: ArchiveStore) -> Archiving:
-    """Drops the old events of a log that another process archives."""
-    return Archiving(log, settings, clock_ms, store, Retention.of(settings))
-
-
 def archiving(
     log: RocksDbLog,
     settings: ServeSettings,
@@ -243,7 +223,7 @@ def archiving(
             f"setting log.archive.url is invalid: {store.url} is in the data folder; name a place outside it"
         )
     writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=clock_ms()), signer)
-    return Archiving(log, settings, clock_ms, store, Retention.of(settings), writer)
+    return Archiving(log, settings, clock_ms, store, writer)
 
 
 def archive_store(settings: ServeSettings, partition: int | None = None) -> ArchiveStore | None:

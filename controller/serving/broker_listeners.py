@@ -18,7 +18,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import structlog
@@ -26,13 +26,14 @@ import structlog
 from controller.apis.tables import HandlerTable, broker_listener
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import ApiHandler
 from controller.kafka.server.server import KafkaServer
-from controller.serving.listeners import Listening
 from controller.settings.load import SettingsError
 from events.catalog import Endpoint
 from events.files import replacing
 from events.names import BrokerId
+
+if TYPE_CHECKING:
+    from controller.serving.client_listeners import ClientListeners
 
 FILE = "broker-ports.json"
 _Key = Annotated[str, msgspec.Meta(pattern=r"^[^/]+/\d{1,10}$")]
@@ -46,7 +47,7 @@ MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTab
 class BrokerListeners:
     """A listener for each broker of the target cluster, at each listener of the process."""
 
-    def __init__(self, folder: Path, ports: range, listening: Listening) -> None:
+    def __init__(self, folder: Path, ports: range, listening: ClientListeners) -> None:
         """`ports` are those that may be used. Raises SettingsError for an invalid file."""
         self._file = folder / FILE
         self._ports = ports
@@ -143,7 +144,8 @@ class BrokerListeners:
         self.error = None
         if self._remembered.get(key) != server.port:
             self._remembered[key] = server.port
-            _write(self._file, self._remembered)
+            with replacing(self._file) as unfinished:
+                unfinished.write(msgspec.json.encode(self._remembered))
         return server
 
     def _lacks_ports(self, key: str) -> None:
@@ -162,11 +164,6 @@ def _read(file: Path) -> dict[str, int]:
         raise SettingsError(f"{file}: {error}; repair or delete it (without it brokers get new ports)") from None
 
 
-def _write(file: Path, ports: Mapping[str, int]) -> None:
-    with replacing(file) as unfinished:
-        unfinished.write(msgspec.json.encode(ports))
-
-
 def _bound(host: str, port: int, *, listen: bool = False) -> socket.socket:
     """A socket that is bound, and by default does not listen. Raises OSError."""
     bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -181,18 +178,12 @@ def _bound(host: str, port: int, *, listen: bool = False) -> socket.socket:
     return bound
 
 
-MakeServer = Callable[[str, int], KafkaServer]
-"""Makes a server for a host and port, not started."""
-
-
 class SimulatedBrokerListeners:
     """A listener for each simulated broker, notified when a broker starts or stops."""
 
-    def __init__(self, host: str, advertised: Endpoint, brokers: SimulatedBrokers, make_server: MakeServer) -> None:
-        self._host = host
-        self._advertised = advertised
-        self._brokers = brokers
-        self._make_server = make_server
+    def __init__(self, brokers: SimulatedBrokers, listening: ClientListeners) -> None:
+        self._brokers, self._listening = brokers, listening
+        self._host = listening.servers[0].host
         self._api: ControllerApi | None = None
         self._versions_max: dict[str, int] = {}
         self._servers: dict[BrokerId, KafkaServer] = {}
@@ -234,8 +225,8 @@ class SimulatedBrokerListeners:
 
     def _reserve(self, broker_id: BrokerId) -> None:
         """Bind a free port for a broker before it registers."""
-        port = self._reserve_port(broker_id, 0)
-        self._brokers.endpoints[broker_id] = Endpoint(self._advertised.name, self._advertised.host, port)
+        own, port = self._listening.advertised[0], self._reserve_port(broker_id, 0)
+        self._brokers.endpoints[broker_id] = Endpoint(own.name, own.host, port)
 
     def _reserve_port(self, broker_id: BrokerId, port: int) -> int:
         reserved = self._reserved[broker_id] = _bound(self._host, port)
@@ -247,14 +238,12 @@ class SimulatedBrokerListeners:
             await before
         server = self._servers.get(broker.broker_id)
         if broker.running and server is None:
-            server = self._make_server(self._host, 0)
-            server.handlers = self._handlers(api, broker)
+            server = self._listening.make_server(self._listening.listeners[0], self._host, 0)
+            as_of_broker = api.as_of(lambda: broker.applied)
+            server.handlers = broker_listener(as_of_broker, self._versions_max, broker.broker_id)
             await server.start(self._reserved.pop(broker.broker_id))
             self._servers[broker.broker_id] = server
         elif not broker.running and server is not None:
             del self._servers[broker.broker_id]
             await server.stop(0)
             self._reserve_port(broker.broker_id, server.port)
-
-    def _handlers(self, api: ControllerApi, broker: SimulatedBroker) -> dict[int, ApiHandler]:
-        return dict(broker_listener(api.as_of(lambda: broker.applied), self._versions_max, broker.broker_id))

@@ -17,7 +17,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,7 +28,7 @@ import structlog
 from controller.access.authorizer import Authorizer, StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users
 from controller.access.users_file import UsersFileError
-from controller.apis.tables import cluster_listener, controller_listener
+from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.port import Brokers, InternalCommands, stamp
 from controller.brokers.simulated import SimulatedBrokers
@@ -36,11 +36,22 @@ from controller.controller_api import ControllerApi
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
+from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.service import UNLIMITED, ConnectionCounts
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
-from controller.serving.listeners import Listener, Listening, MakeHandlers, http_logs_in, http_tls, plan, reload_tls
+from controller.serving.listeners import (
+    Listener,
+    advertised,
+    connection_limits,
+    http_logs_in,
+    http_tls,
+    plan,
+    reachable,
+    reload_tls,
+    sasl_rules,
+)
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
@@ -50,6 +61,10 @@ from projections.queries.query import Queries
 if TYPE_CHECKING:
     from controller.http.paths.writes import BrokerControl
     from controller.http.server import HttpServer
+
+
+MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
+"""Makes the handlers of a listener."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -63,7 +78,8 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class ClientListeners:
-    """The listeners and their authentication. The constructor raises SettingsError and UsersFileError."""
+    """The listeners and their authentication. They accept connections from `listen` on, and requests from `open` on.
+    The constructor raises SettingsError and UsersFileError."""
 
     def __init__(
         self,
@@ -85,42 +101,58 @@ class ClientListeners:
         self.hosts = hosts_of(settings)
         self.counts = connection_counts(settings)
         self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
-        # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
-        self.listening = Listening(
-            self.listeners,
-            settings,
-            self.users,
-            on_request=self._requested,
-            counts=self.counts,
-            on_login=metrics.login,
-            clock=time.perf_counter,
-        )
+        self.servers: list[KafkaServer] = []
+        """The server of each listener, and in `advertised` its address for clients, once it listens."""
+        self.advertised: tuple[Endpoint, ...] = ()
         self._cluster_brokers: BrokerListeners | None = None
         self._simulated_brokers: SimulatedBrokerListeners | None = None
         self._http: HttpServer | None = None
 
     async def listen(self) -> None:
         """Listen for Kafka clients; their requests wait for `open`. Raises OSError for an unavailable address."""
-        await self.listening.start()
+        for listener in self.listeners:
+            server = self.make_server(listener, listener.endpoint.host, listener.endpoint.port)
+            await server.start()
+            self.servers.append(server)
+        given = advertised(self._settings)
+        self.advertised = tuple(
+            given.get(each.listener, Endpoint(each.listener, reachable(each.host), each.port)) for each in self.servers
+        )
+
+    def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
+        """A server with the protocol of this listener, not started."""
+        settings, name = self._settings, listener.endpoint.name
+        # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
+        return KafkaServer(
+            host,
+            port,
+            {},
+            listener=name,
+            tls=listener.tls,
+            sasl=sasl_rules(settings, name, self.users) if listener.logs_in else None,
+            limits=connection_limits(settings),
+            counts=self.counts,
+            on_login=self._metrics.login,
+            on_request=self._requested,
+            clock=time.perf_counter,
+        )
 
     async def listen_for_cluster(self, data: Path) -> None:
         """Listen at the ports of the target cluster's brokers, which the data folder has, until `open_for_cluster`.
         Raises SettingsError."""
-        self._cluster_brokers = BrokerListeners(data, self._settings.cluster_broker_ports, self.listening)
+        self._cluster_brokers = BrokerListeners(data, self._settings.cluster_broker_ports, self)
         await self._cluster_brokers.start()
 
     def reserve_for_simulated(self, brokers: SimulatedBrokers) -> None:
         """Reserve a port for each simulated broker, if the settings want their listeners."""
-        brokers.default_endpoints = self.listening.advertised
+        brokers.default_endpoints = self.advertised
         if self._settings.simulated_broker_listeners:
-            make_server = partial(self.listening.make_server, self.listeners[0])
-            host = self.listening.servers[0].host
-            self._simulated_brokers = SimulatedBrokerListeners(host, self.advertised, brokers, make_server)
+            self._simulated_brokers = SimulatedBrokerListeners(brokers, self)
 
     async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
-        """Accept requests."""
+        """Accept requests for the APIs that `make_handlers` has handlers for."""
         versions_max = dict(self._settings.api_versions_max)
-        self.listening.open(api, versions_max, make_handlers)
+        self._open(api, versions_max, make_handlers)
         if self._simulated_brokers is not None:
             await self._simulated_brokers.open(api, versions_max)
 
@@ -130,7 +162,11 @@ class ClientListeners:
         versions_max, handlers = dict(self._settings.api_versions_max), partial(cluster_listener, link=link)
         assert self._cluster_brokers is not None, "listen_for_cluster was called before"
         self._cluster_brokers.open(api, versions_max, handlers)
-        self.listening.open(api, versions_max, handlers)
+        self._open(api, versions_max, handlers)
+
+    def _open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
+        for server, address in zip(self.servers, self.advertised, strict=True):
+            server.handlers = make_handlers(api.at_listener(address), versions_max)
 
     async def start_http(
         self,
@@ -140,13 +176,15 @@ class ClientListeners:
         signer: HeadSigner | None,
     ) -> None:
         """Serve HTTP. Raises OSError for an unavailable address."""
+        required = http_logs_in(self._settings, self.listeners)
+        delay_ms = self._settings.connection_failed_authentication_delay_ms
         http = (await asyncio.to_thread(_http_server))(
             api,
             brokers,
             queries,
             self._metrics,
             tls=self.http_tls,
-            logins=self._http_logins(),
+            logins=Logins(self.users, required, delay_ms, self._metrics.login),
             hosts=self.hosts,
             counts=self.counts,
             sign=unsigned if signer is None else signer.signed,
@@ -158,26 +196,21 @@ class ClientListeners:
     async def stop(self, drain_s: float) -> None:
         """Stop all listeners. Kafka requests in flight may take `drain_s`."""
         of_brokers = (each for each in (self._cluster_brokers, self._simulated_brokers) if each is not None)
-        stopping = [self.listening.stop(drain_s), *(each.stop(0) for each in of_brokers)]
+        stopping = [*(each.stop(drain_s) for each in self.servers), *(each.stop(0) for each in of_brokers)]
         if self._http is not None:
             stopping.append(self._http.stop())
         await asyncio.gather(*stopping)
         self.users.close()
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        all_listeners = (self.listening, self._cluster_brokers, self._simulated_brokers)
-        open_now = sum(each.connections for each in all_listeners if each is not None)
+        of_all = (*self.servers, self._cluster_brokers, self._simulated_brokers)
+        open_now = sum(each.connections for each in of_all if each is not None)
         return [("connections", "Kafka connections that are open.", open_now)]
 
     @property
     def address(self) -> Address:
         """Address of the first listener."""
-        return Address(self.listeners[0].endpoint.host, self.listening.servers[0].port)
-
-    @property
-    def advertised(self) -> Endpoint:
-        """Advertised address of the first listener."""
-        return self.listening.advertised[0]
+        return Address(self.listeners[0].endpoint.host, self.servers[0].port)
 
     def authorizer(self) -> Authorizer | None:
         """The authorizer of the settings; None if everything is allowed."""
@@ -197,23 +230,21 @@ class ClientListeners:
             stamped, secret = stamp(controller, "login-secret"), os.urandom(SECRET_BYTES)
             controller.submit_internal(DrawLoginSecret(**stamped, secret=secret))
 
-    def _http_logins(self) -> Logins:
-        settings = self._settings
-        required = http_logs_in(settings, self.listeners)
-        return Logins(self.users, required, settings.connection_failed_authentication_delay_ms, self._metrics.login)
-
     def ready_line(self) -> str:
         """The line printed when requests are accepted: listeners, and warnings about open ones."""
         http = str(self.http_address)
-        ready = f"ready kafka={self.address} http={http}{self.listening.summary if self._settings.listeners else ''}"
-        addresses = [f"{server.host or '*'}:{server.port}" for server in self.listening.servers]
+        ready = f"ready kafka={self.address} http={http}"
+        if self._settings.listeners:
+            ready += f" listeners={','.join(f'{each.listener}://{each.host}:{each.port}' for each in self.servers)}"
+        addresses = [f"{server.host or '*'}:{server.port}" for server in self.servers]
         return "\n".join([ready, *warnings(self._settings, self.listeners, addresses, self.http_address.host, http)])
 
     def reload(self) -> None:
-        """Read certificates and users again (SIGHUP). Open connections are unchanged."""
-        self.listening.reload()
-        if self.http_tls is not None:
-            reload_tls(self.http_tls, "HTTP")
+        """Read certificates and users again (SIGHUP). Open connections are unchanged, and so is a listener whose files
+        cannot be read."""
+        for tls, name in (*((each.tls, each.endpoint.name) for each in self.listeners), (self.http_tls, "HTTP")):
+            if tls is not None:
+                reload_tls(tls, name)
         try:
             self.users.reload()
         except UsersFileError as error:

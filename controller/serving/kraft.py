@@ -56,7 +56,9 @@ def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metada
     options = KraftOptions(
         session_timeout_ms=settings.broker_session_timeout_ms,
         metadata_version=metadata_version,
-        leaders_balanced_every_s=_balanced_every_s(settings),
+        leaders_balanced_every_s=(
+            settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
+        ),
     )
     return KraftBrokers(member.projector, member.node, member.replication, options, time.monotonic)
 
@@ -76,10 +78,6 @@ def refuse_other_brokers(log: EventLog) -> None:
         raise SettingsError(
             "the data folder has the log of a KRaft controller: serve it with --brokers kraft, or choose another --data"
         )
-
-
-def _balanced_every_s(settings: ServeSettings) -> float | None:
-    return settings.leader_imbalance_check_interval_seconds if settings.auto_leader_rebalance_enable else None
 
 
 def kraft_broker_listener(

@@ -1,4 +1,4 @@
-"""The Kafka listeners of a process: from settings to servers, and their reload on SIGHUP.
+"""The Kafka listeners of a process: from settings to protocols, TLS and limits.
 
 Invalid settings are reported before anything listens: names without a protocol, TLS without files, authentication
 without users.
@@ -6,22 +6,17 @@ without users.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import structlog
 
-from controller.apis.tables import HandlerTable, controller_listener
-from controller.controller_api import ControllerApi
 from controller.kafka.sasl.conversation import PlainConversation, StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.scram import ScramConversation
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
+from controller.kafka.server.service import Limits
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
@@ -32,9 +27,6 @@ _MECHANISMS: Mapping[str, StartConversation] = {
     "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512"),
 }
 _logger = structlog.get_logger("topicwright")
-
-MakeHandlers = Callable[[ControllerApi, Mapping[str, int]], HandlerTable]
-"""Makes the handlers of a listener."""
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -54,7 +46,7 @@ def plan(settings: ServeSettings, default: Endpoint) -> tuple[Listener, ...]:
     """The listeners of the settings, or `default` if they name none. Raises SettingsError."""
     endpoints = settings.listeners or (default,)
     names = {endpoint.name for endpoint in endpoints}
-    for given, prefix in ((settings.of_listeners, "listener.name."), (_advertised(settings), "advertised.listeners=")):
+    for given, prefix in ((settings.of_listeners, "listener.name."), (advertised(settings), "advertised.listeners=")):
         unknown = sorted(given.keys() - names)
         if unknown:
             name = unknown[0].lower() if prefix.endswith(".") else unknown[0]
@@ -66,7 +58,8 @@ def plan(settings: ServeSettings, default: Endpoint) -> tuple[Listener, ...]:
     return tuple(_planned(settings, endpoint) for endpoint in endpoints)
 
 
-def _advertised(settings: ServeSettings) -> dict[str, Endpoint]:
+def advertised(settings: ServeSettings) -> dict[str, Endpoint]:
+    """The advertised address of each listener that the settings give one."""
     return {endpoint.name: endpoint for endpoint in settings.advertised_listeners}
 
 
@@ -129,80 +122,16 @@ def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool
     return settings.users_file is not None or by_certificate or any(each.logs_in for each in listeners)
 
 
-class Listening:
-    """The servers of all listeners. Each accepts connections from `start` on, and requests from `open` on."""
-
-    def __init__(
-        self,
-        listeners: Sequence[Listener],
-        settings: ServeSettings,
-        users: Users,
-        *,
-        on_request: OnRequest,
-        counts: ConnectionCounts,
-        **more: Any,
-    ) -> None:
-        """`more` is passed to each `KafkaServer`: its clock, and the callback after a login."""
-        self.listeners = tuple(listeners)
-        self._settings = settings
-        self._users = users
-        self.counts = counts
-        self._make: Callable[..., KafkaServer] = partial(KafkaServer, on_request=on_request, counts=counts, **more)
-        self.servers: list[KafkaServer] = []
-        self.advertised: tuple[Endpoint, ...] = ()
-
-    def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
-        """A server with the protocol of this listener, not started."""
-        rules = self._sasl(listener.endpoint.name) if listener.logs_in else None
-        limits = _limits(self._settings)
-        return self._make(host, port, {}, listener=listener.endpoint.name, tls=listener.tls, sasl=rules, limits=limits)
-
-    async def start(self) -> None:
-        """Start all servers. Raises OSError for an unavailable address."""
-        for listener in self.listeners:
-            host, port = listener.endpoint.host, listener.endpoint.port
-            server = self.make_server(listener, host, port)
-            await server.start()
-            self.servers.append(server)
-        given = _advertised(self._settings)
-        self.advertised = tuple(given.get(server.listener, _own_address(server)) for server in self.servers)
-
-    def open(
-        self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers = controller_listener
-    ) -> None:
-        """Accept requests for the APIs that `make_handlers` has handlers for."""
-        for server, advertised in zip(self.servers, self.advertised, strict=True):
-            server.handlers = make_handlers(api.at_listener(advertised), versions_max)
-
-    def reload(self) -> None:
-        """Read the TLS files again. A listener whose files cannot be read is unchanged, and a log line says so."""
-        for listener in self.listeners:
-            if listener.tls is not None:
-                reload_tls(listener.tls, listener.endpoint.name)
-
-    @property
-    def summary(self) -> str:
-        """The address of each listener, for the ready line."""
-        return f" listeners={','.join(f'{each.listener}://{each.host}:{each.port}' for each in self.servers)}"
-
-    @property
-    def connections(self) -> int:
-        """Number of open client connections."""
-        return sum(server.connections for server in self.servers)
-
-    async def stop(self, deadline_s: float) -> None:
-        """Stop all servers; requests in flight may take until the deadline."""
-        await asyncio.gather(*(server.stop(deadline_s) for server in self.servers))
-
-    def _sasl(self, name: str) -> SaslRules:
-        enabled = self._settings.of_listener(name, "sasl_enabled_mechanisms")
-        return SaslRules(
-            mechanisms={mechanism: _MECHANISMS[mechanism] for mechanism in enabled},
-            users=self._users,
-            session_ms_max=self._settings.of_listener(name, "connections_max_reauth_ms"),
-            failed_delay_ms=self._settings.connection_failed_authentication_delay_ms,
-            frame_bytes_max=self._settings.sasl_server_max_receive_size,
-        )
+def sasl_rules(settings: ServeSettings, name: str, users: Users) -> SaslRules:
+    """How clients of a listener authenticate."""
+    enabled = settings.of_listener(name, "sasl_enabled_mechanisms")
+    return SaslRules(
+        mechanisms={mechanism: _MECHANISMS[mechanism] for mechanism in enabled},
+        users=users,
+        session_ms_max=settings.of_listener(name, "connections_max_reauth_ms"),
+        failed_delay_ms=settings.connection_failed_authentication_delay_ms,
+        frame_bytes_max=settings.sasl_server_max_receive_size,
+    )
 
 
 def reload_tls(tls: Tls, of: str) -> None:
@@ -215,7 +144,8 @@ def reload_tls(tls: Tls, of: str) -> None:
         _logger.info("reloaded", listener=of)
 
 
-def _limits(settings: ServeSettings) -> Limits:
+def connection_limits(settings: ServeSettings) -> Limits:
+    """The limits of a connection."""
     return Limits(
         request_bytes_max=settings.socket_request_max_bytes,
         held_bytes_max=settings.queued_max_request_bytes,
@@ -224,10 +154,6 @@ def _limits(settings: ServeSettings) -> Limits:
         requests_in_flight_max=settings.max_in_flight_requests_per_connection,
         authentication_ms_max=settings.authentication_timeout_ms,
     )
-
-
-def _own_address(server: KafkaServer) -> Endpoint:
-    return Endpoint(server.listener, reachable(server.host), server.port)
 
 
 def reachable(host: str) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
-from controller.brokers.kraft.log.batches import RecordBatch, embedded_events, encode_batch
+from controller.brokers.kraft.log.batches import embedded_events, encode_batch
 from controller.brokers.kraft.log.projector import MetadataProjector
 from controller.brokers.kraft.quorum.files import QuorumFiles
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
@@ -123,7 +123,8 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
             history = VoterHistory(files, ())
             if history.now.ids not in ((), (settings.node_id,)) or len(settings.controller_quorum_voters) > 1:
                 raise FolderError(f"{data} belongs to one of several voters: change users with --bootstrap")
-            if any(_has_events(batch) for batch in files.batches(MetadataProjector(log).mark.applied)):
+            unapplied = [each for each in files.batches(MetadataProjector(log).mark.applied) if not each.is_control]
+            if any(embedded_events(batch.records[0][1]) is not None for batch in unapplied):
                 raise FolderError(
                     f"{data}: the service was killed in the middle of a commit: start it once to complete it"
                 )
@@ -132,8 +133,3 @@ def _only_voter(data: Path, log: RocksDbLog, settings: ServeSettings) -> Iterato
             files.close()
     finally:
         node.close()
-
-
-def _has_events(batch: RecordBatch) -> bool:
-    """True if a batch has events."""
-    return not batch.is_control and embedded_events(batch.records[0][1]) is not None

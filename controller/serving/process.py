@@ -218,20 +218,13 @@ _LOOP = "asyncio.runners"
 _FRAMES_MAX: Final = 5
 
 
-class Figures(Protocol):
-    """Port of the metrics, implemented by `controller.http.metrics`."""
-
-    def loop_blocked(self, cause: str, seconds: float) -> None: ...
-    def clock_jumped(self) -> None: ...
-
-
 class LoopWatch:
     """Watches the running loop from `start` to `stop`. `clock_s` is monotonic, `wall_ms` is the wall clock. `leads` is
     true while this process leads other voters; `end` exits the process."""
 
     def __init__(
         self,
-        figures: Figures,
+        figures: Metrics,
         log: Any,
         clock_s: Callable[[], float],
         wall_ms: Callable[[], int],

@@ -40,6 +40,7 @@ from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
 from controller.release import RELEASE
+from controller.serving.process import wall_ms
 from controller.settings.load import ServeSettings
 from events.catalog import Endpoint, SettingsChanged
 from projections.views.overviews import QuorumView
@@ -136,7 +137,7 @@ class Member:
         )
         security = Security({}) if joining is None else joining.security
         try:
-            self.node = QuorumNode(files, options, random.Random().random, _clock_ms, security)
+            self.node = QuorumNode(files, options, random.Random().random, wall_ms, security)
         except BrokenBatch as broken:
             raise LogCorrupted(
                 f"{broken}. Restore the folder from a copy; or, if there are other voters, remove this one and let it "
@@ -368,7 +369,3 @@ def _refuse_unsupported(features: Features) -> None:
 
 def _was_removed(quorum: Consensus) -> bool:
     return not quorum.is_voter and quorum.leading is None and quorum.history.changed_at < quorum.high_watermark
-
-
-def _clock_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -115,12 +115,13 @@ class Service:
         self._is_open = True
         self._flusher = Flusher(self.log.flush, self._flushed)
         self._query = Query(self.log, lambda: self.controller.store)
-        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), _where(), process.wall_ms, self._signer)
+        where = f"process {os.getpid()} of {socket.gethostname()}"
+        self._archiving = archiving(self.log, settings, os.urandom(5).hex(), where, process.wall_ms, self._signer)
         await self._clients.listen()
         if self._cluster is not None:
             await self._clients.listen_for_cluster(self.options.data)
         if member is not None:
-            member.open(self.log, self._clients.advertised, self._flusher.flush)
+            member.open(self.log, self._clients.advertised[0], self._flusher.flush)
         self.brokers = self._make_brokers()
         self.controller = Controller(
             self.log,
@@ -179,7 +180,7 @@ class Service:
         brokers.on_lead = on_lead
         self.metrics.watch(member.gauges)
         self.metrics.watch(brokers.gauges)
-        priority, name = self.options.settings.quorum_priority, self._clients.advertised.name
+        priority, name = self.options.settings.quorum_priority, self._clients.advertised[0].name
         await self._clients.open(self.api, partial(kraft_broker_listener, brokers, name, priority=priority))
         member.start(controller.background)
         try:
@@ -228,7 +229,7 @@ class Service:
         self.api = ControllerApi(
             self.controller,
             node_id=settings.node_id,
-            advertised=clients.advertised,
+            advertised=clients.advertised[0],
             broker_listeners=settings.simulated_broker_listeners or self._cluster is not None,
             authorizer=clients.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
@@ -293,11 +294,6 @@ async def serve(options: ServeOptions) -> int:
     service = Service(options, cluster)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     return await process.run_service(service, process.stop_on_signals(), service.leads_others)
-
-
-def _where() -> str:
-    """This process, for display."""
-    return f"process {os.getpid()} of {socket.gethostname()}"
 
 
 def _hints(kafka: Address, http: Address) -> str:

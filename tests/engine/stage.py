@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import random
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,11 +23,15 @@ from controller.machine.commands.commands import (
     TopicCommand,
 )
 from controller.machine.decision import Answer
+from controller.machine.state import DictTopics, State, Topic
 from controller.policy.runner import PolicyJudge
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
 from events.names import RequestId, TopicId, TopicName
+from tests.machine.audit.auditor import audit
+from tests.machine.rig import fold, topics_of
 from tests.simulation.faulty_log import Disk, FaultyLog
+from tests.simulation.virtual_time import on_virtual_time
 
 BORN_MS = 1_700_000_000_000
 POLICY = "create.topic.policy.class.name"
@@ -60,6 +66,10 @@ class Heard:
 
     def command_failed(self, command: str) -> None:
         self.failed.append(command)
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The log lines of one kind."""
+        return [line for line in self.lines if line["event"] == event]
 
 
 class Stage:
@@ -180,12 +190,48 @@ class Stage:
         """The codes of the answers that the log has for a topic."""
         return [event.error_code for event in self.events(CreateAnswered) if event.topic == topic]
 
+    def topic(self, name: str) -> Topic:
+        """A topic as readers see it."""
+        topic = self.controller.store.durable_named(name)
+        assert topic is not None, f"no topic {name}"
+        return topic
+
+    def check(self) -> None:
+        """The log is whole, and the state that goes on deciding is what it says."""
+        records = self.records()
+        assert audit(records) == []
+        folded = fold(records, State(DictTopics()))
+        store, state = self.controller.store, self.controller.state
+        assert store.durable_slice(None, 10_000) == topics_of(folded), "readers see the log's state"
+        assert store.durable_cluster == state.cluster == folded.cluster
+        assert list(state.waiting) == list(folded.waiting)
+        assert store.durable_counts.topics == len(topics_of(folded))
+
     def shows(self, name: str) -> bool:
         """Whether readers see a topic."""
         store = self.controller.store
         listed = name in [topic.name for topic in store.durable_slice(None, 1000)]
         assert listed == (store.durable_named(name) is not None), "listed and looked up alike"
         return listed
+
+
+def on_stage(**options: Any) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """An async test on virtual time; its first argument is a started stage with these options, which is stopped at the
+    end."""
+
+    def decorated(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        async def on_its_stage(**given: Any) -> None:
+            stage = await Stage(**options).start()
+            await story(stage, **given)
+            stage.release_syncs()
+            await stage.controller.stop()
+
+        test = on_virtual_time(functools.wraps(story)(on_its_stage))
+        signature = inspect.signature(story)
+        test.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])  # type: ignore[attr-defined]
+        return test
+
+    return decorated
 
 
 def topic_id(request_id: str, name: str) -> TopicId:

@@ -14,15 +14,14 @@ from controller.machine.state import Topic
 from events.catalog import Cause, CreateAnswered, CreateRequested, Event, Recorded, TopicCreated, TopicReady
 from events.logs.log import LogClosed, LogCorrupted, LogError
 from events.names import Offset, RequestId, ShardKey
-from tests.engine.stage import Stage, codes
-from tests.simulation.virtual_time import on_virtual_time, virtual_loop
+from tests.engine.stage import Stage, codes, on_stage
+from tests.simulation.virtual_time import virtual_loop
 
 YEAR_MS = 365 * 24 * 3_600_000
 
 
-@on_virtual_time
-async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     begun = asyncio.get_running_loop().time()
     [answer] = await stage.create("slow", timeout_ms=1_000)
@@ -36,9 +35,8 @@ async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came
     assert stage.shows("slow")
 
 
-@on_virtual_time
-async def test_a_create_that_is_complete_in_time_is_answered_then() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_create_that_is_complete_in_time_is_answered_then(stage: Stage) -> None:
     stage.brokers.set_delay(3, 400)
     [answer] = await stage.create("quick", timeout_ms=1_000)
     assert (answer.code, answer.waited_ms) == (0, 400)
@@ -46,17 +44,15 @@ async def test_a_create_that_is_complete_in_time_is_answered_then() -> None:
     assert stage.answers_in_log("quick") == [0]
 
 
-@on_virtual_time
-async def test_topics_of_one_request_are_answered_together() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_topics_of_one_request_are_answered_together(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     answers = await stage.create("a", "no/name", "b", timeout_ms=300)
     assert codes(answers) == [7, 17, 7]
 
 
-@on_virtual_time
-async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_request_have() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_request_have(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     stage.create("a", "b", timeout_ms=1_000)
     await stage.settle()
@@ -72,9 +68,8 @@ async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_
     deadlines.stop()
 
 
-@on_virtual_time
-async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle()
@@ -84,9 +79,8 @@ async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same() -> No
     assert len(stage.controller.replies) == 0
 
 
-@on_virtual_time
-async def test_a_timeout_is_answered_though_the_wall_clock_goes_back() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_timeout_is_answered_though_the_wall_clock_goes_back(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
@@ -97,10 +91,9 @@ async def test_a_timeout_is_answered_though_the_wall_clock_goes_back() -> None:
     assert answered.at_ms >= requested.deadline_ms, "the log never says that a timeout came early"
 
 
-@on_virtual_time
-async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time() -> None:
+@on_stage()
+async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time(stage: Stage) -> None:
     """Quotas refill, deadlines end, replies come; in this process and in the next."""
-    stage = await Stage().start()
     alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", 0.1),))
     at_ms = stage.controller.now_ms()
     quota = AlterClientQuotas(request_id=RequestId("q"), at_ms=at_ms, alterations=(alteration,))
@@ -128,9 +121,8 @@ async def goes_on(stage: Stage, name: str) -> None:
     await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_a_create_that_waits_while_the_clock_jumps_is_answered_in_its_time() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_create_that_waits_while_the_clock_jumps_is_answered_in_its_time(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     for number, skew_ms in enumerate((YEAR_MS, -YEAR_MS, 0)):
         loop = asyncio.get_running_loop()
@@ -139,12 +131,10 @@ async def test_a_create_that_waits_while_the_clock_jumps_is_answered_in_its_time
         stage.skew_ms = skew_ms
         assert codes(await reply) == [7]
         assert loop.time() - begun == pytest.approx(2.0, abs=0.1)
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_the_time_of_the_log_never_goes_back() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_the_time_of_the_log_never_goes_back(stage: Stage) -> None:
     await stage.create("a")
     stage.skew_ms = -60_000
     await stage.create("b")
@@ -157,9 +147,8 @@ async def test_the_time_of_the_log_never_goes_back() -> None:
     assert times == sorted(times), "neither in one process nor over a restart"
 
 
-@on_virtual_time
-async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_deadline_passes_while_a_sync_is_slow(stage: Stage) -> None:
     stage.brokers.set_delay(3, 10)
     stage.hold_syncs()
     reply = stage.create("slow", timeout_ms=100)
@@ -171,9 +160,8 @@ async def test_a_deadline_passes_while_a_sync_is_slow() -> None:
     assert stage.answers_in_log("slow") == [7]
 
 
-@on_virtual_time
-async def test_a_topic_deleted_while_its_create_waits_ends_the_wait() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_topic_deleted_while_its_create_waits_ends_the_wait(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
@@ -183,9 +171,8 @@ async def test_a_topic_deleted_while_its_create_waits_ends_the_wait() -> None:
     assert stage.answers_in_log("slow") == [3], "neither the deadline nor the brokers answer it again"
 
 
-@on_virtual_time
-async def test_nothing_is_kept_of_requests_that_are_over() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_nothing_is_kept_of_requests_that_are_over(stage: Stage) -> None:
     for number in range(20):
         await stage.create(f"t{number}", timeout_ms=30_000)
     timers = virtual_loop().timers()
@@ -194,11 +181,10 @@ async def test_nothing_is_kept_of_requests_that_are_over() -> None:
 
 
 @pytest.mark.parametrize(("error", "is_said"), [(LogClosed("it is recovered"), False), (LogCorrupted("torn"), True)])
-@on_virtual_time
+@on_stage()
 async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing(
-    error: LogError, is_said: bool
+    stage: Stage, error: LogError, is_said: bool
 ) -> None:
-    stage = await Stage().start()
     stage.brokers.set_delay(3, 3_600_000)
     for name, timeout_ms in (("a", 1_000), ("b", 2_000)):
         stage.create(name, timeout_ms=timeout_ms)

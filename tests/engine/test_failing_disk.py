@@ -7,37 +7,18 @@ import random
 
 import pytest
 
-from controller.machine.state import DictTopics, State
 from events.catalog import BrokerFenced, CreateAnswered, TopicCreated
 from events.logs.log import LogCorrupted, LogError, LogWriteError
-from tests.engine.stage import POLICY, Stage, codes
+from tests.engine.stage import POLICY, Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
-from tests.machine.rig import fold, topics_of
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.virtual_time import on_virtual_time
 
 
-def fill(stage: Stage, full: bool = True) -> None:
-    stage.disk.full = full
-
-
-def check(stage: Stage) -> None:
-    """The log is whole, and the state that goes on deciding is what it says."""
-    records = stage.records()
-    assert audit(records) == []
-    folded = fold(records, State(DictTopics()))
-    store = stage.controller.store
-    assert store.durable_slice(None, 10_000) == topics_of(folded), "readers see the log's state"
-    assert store.durable_cluster == stage.controller.state.cluster == folded.cluster
-    assert list(stage.controller.state.waiting) == list(folded.waiting)
-    assert store.durable_counts.topics == len(topics_of(folded))
-
-
-@on_virtual_time
-async def test_a_full_disk_is_reported_to_everybody_and_over_when_there_is_room() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_full_disk_is_reported_to_everybody_and_over_when_there_is_room(stage: Stage) -> None:
     await stage.create("before")
-    fill(stage)
+    stage.disk.full = True
     replies = [stage.create("a", "b"), stage.delete("before"), stage.create("dry", validate_only=True)]
     assert [codes(answers) for answers in await asyncio.gather(*replies)] == [[56, 56], [56], [56]]
     assert stage.controller.storage_error == "no room left"
@@ -46,35 +27,31 @@ async def test_a_full_disk_is_reported_to_everybody_and_over_when_there_is_room(
     assert not stage.shows("a")
     await stage.settle(5)
     assert stage.controller.storage_error == "still no room left"
-    fill(stage, False)
+    stage.disk.full = False
     await stage.settle(1.5)
     assert stage.controller.storage_error is None
     assert codes(await stage.create("a", "b")) == [0, 0]
     assert codes(await stage.delete("before")) == [0]
-    check(stage)
+    stage.check()
     said = [line["event"] for line in stage.heard.lines if "storage" in line["event"]]
     assert said == ["storage failed", "storage recovered"]
 
 
 @pytest.mark.parametrize("survives", [False, True])
-def test_after_a_failed_sync_the_state_is_what_the_disk_has(survives: bool) -> None:
-    @on_virtual_time
-    async def story() -> None:
-        stage = await Stage().start()
-        stage.disk.rng = _Always(survives)  # type: ignore[assignment]
-        stage.disk.failing_syncs = 1.0
-        assert codes(await stage.create("maybe", timeout_ms=0)) == [56], "whether it is created is not known"
-        stage.disk.failing_syncs = 0.0
-        await stage.settle(2)
-        assert stage.shows("maybe") is survives
-        again = codes(await stage.create("maybe"))
-        assert again == [36 if survives else 0], "what is there is there"
-        check(stage)
-        lines = [line for line in stage.heard.lines if line.get("topic") == "maybe"]
-        assert len(lines) == len(stage.events(CreateAnswered)), "each answer has its log line, late or not"
-        assert len(lines) == 1 + survives
-
-    story()
+@on_stage()
+async def test_after_a_failed_sync_the_state_is_what_the_disk_has(stage: Stage, survives: bool) -> None:
+    stage.disk.rng = _Always(survives)  # type: ignore[assignment]
+    stage.disk.failing_syncs = 1.0
+    assert codes(await stage.create("maybe", timeout_ms=0)) == [56], "whether it is created is not known"
+    stage.disk.failing_syncs = 0.0
+    await stage.settle(2)
+    assert stage.shows("maybe") is survives
+    again = codes(await stage.create("maybe"))
+    assert again == [36 if survives else 0], "what is there is there"
+    stage.check()
+    lines = [line for line in stage.heard.lines if line.get("topic") == "maybe"]
+    assert len(lines) == len(stage.events(CreateAnswered)), "each answer has its log line, late or not"
+    assert len(lines) == 1 + survives
 
 
 class _Always:
@@ -93,9 +70,8 @@ class _Always:
         return self._kept if self._kept in given else given[0]
 
 
-@on_virtual_time
-async def test_what_was_put_during_a_failing_sync_is_not_decided_later() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_what_was_put_during_a_failing_sync_is_not_decided_later(stage: Stage) -> None:
     stage.hold_syncs()
     first = stage.create("first")
     await stage.settle()
@@ -107,86 +83,79 @@ async def test_what_was_put_during_a_failing_sync_is_not_decided_later() -> None
     await stage.settle(2)
     assert not stage.shows("behind"), "its client got an error"
     assert "behind" not in [event.topic for event in stage.events(TopicCreated)]
-    check(stage)
+    stage.check()
 
 
-@on_virtual_time
-async def test_creates_that_waited_when_the_disk_failed_end_in_the_log() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_creates_that_waited_when_the_disk_failed_end_in_the_log(stage: Stage) -> None:
     stage.brokers.set_delay(3, 4_000)
     soon, late = stage.create("soon", timeout_ms=2_000), stage.create("late", timeout_ms=30_000)
     await stage.settle()
-    fill(stage)
+    stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
     assert codes(await soon) == codes(await late) == [56], "all that is in flight"
-    fill(stage, False)
+    stage.disk.full = False
     await stage.settle(10)
     assert stage.answers_in_log("soon") == [7], "at its deadline"
     assert stage.answers_in_log("late") == [0], "when it was complete"
-    check(stage)
+    stage.check()
 
 
-@on_virtual_time
-async def test_verdicts_that_come_after_a_failure_decide_nothing() -> None:
-    stage = await Stage(policies=SlowPolicies(random.Random(0), (5, 5))).start()
+@on_stage(policies=SlowPolicies(random.Random(0), (5, 5)))
+async def test_verdicts_that_come_after_a_failure_decide_nothing(stage: Stage) -> None:
     judged = stage.create("judged")
     await stage.settle()
-    fill(stage)
+    stage.disk.full = True
     assert codes(await stage.delete("none")) == [56]
     assert codes(await judged) == [56]
-    fill(stage, False)
+    stage.disk.full = False
     await stage.settle(10)
     assert not stage.shows("judged"), "its client got an error"
-    check(stage)
+    stage.check()
 
 
-@on_virtual_time
-async def test_the_fleet_takes_up_what_was_dropped() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_the_fleet_takes_up_what_was_dropped(stage: Stage) -> None:
     await stage.create("a", num_partitions=6, replication_factor=3)
     stage.brokers.stop_broker(2)
     await stage.settle()
-    fill(stage)
+    stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
     stage.brokers.stop_broker(3)
     added = stage.brokers.add()
-    fill(stage, False)
+    stage.disk.full = False
     await stage.settle(3)
     live = stage.controller.store.durable_cluster.live
     assert live == (1, added.broker_id), "2 stays down, 3 went down and 4 came meanwhile"
-    topic = stage.controller.store.durable_named("a")
-    assert topic is not None
+    topic = stage.topic("a")
     assert {partition.leader for partition in topic.partitions} == {1}
     assert codes(await stage.create("b", replication_factor=2)) == [0]
     stage.brokers.start_broker(2)
     stage.brokers.start_broker(3)
     await stage.settle()
-    topic = stage.controller.store.durable_named("a")
-    assert topic is not None
+    topic = stage.topic("a")
     assert all(set(partition.isr) == {1, 2, 3} for partition in topic.partitions)
-    check(stage)
+    stage.check()
 
 
-@on_virtual_time
-async def test_readers_without_a_log_get_an_error_and_go_on_after_it() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_readers_without_a_log_get_an_error_and_go_on_after_it(stage: Stage) -> None:
     await stage.create("a")
     stage.disk.dark = True
-    fill(stage)
+    stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
     await stage.settle(2)
     with pytest.raises(LogError):
         stage.controller.store.durable_slice(None, 10)
-    fill(stage, False)
+    stage.disk.full = False
     await stage.settle(2)
     assert stage.shows("a")
-    check(stage)
+    stage.check()
 
 
-@on_virtual_time
-async def test_it_stops_at_once_while_the_disk_is_full() -> None:
-    stage = await Stage().start()
-    fill(stage)
+@on_stage()
+async def test_it_stops_at_once_while_the_disk_is_full(stage: Stage) -> None:
+    stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -195,26 +164,23 @@ async def test_it_stops_at_once_while_the_disk_is_full() -> None:
     assert stage.controller.failure is None, "a full disk is no failure of ours"
 
 
-@on_virtual_time
-async def test_a_damaged_log_ends_the_controller() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_damaged_log_ends_the_controller(stage: Stage) -> None:
     damaged = LogCorrupted("the log is damaged; restore it")
 
     def recover() -> int:
         raise damaged
 
     stage.log.recover = recover  # type: ignore[method-assign]
-    fill(stage)
+    stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
     await asyncio.wait_for(stage.controller.failed.wait(), 5)
     assert stage.controller.failure is damaged
     assert codes(await stage.create("y")) == [56]
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy(stage: Stage) -> None:
     stage.brokers.set_delay(3, 100)
     await stage.create("a", timeout_ms=0)
     stage.disk.failing_writes = 1.0
@@ -223,9 +189,8 @@ async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy() -
     assert stage.disk.failures <= 62, "once a second at most"
 
 
-@on_virtual_time
-async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk(stage: Stage) -> None:
 
     def write(_: object) -> int:
         raise TypeError("a bug")
@@ -235,12 +200,10 @@ async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk(
     assert stage.controller.storage_error is None
     assert isinstance(stage.controller.failure, TypeError)
     assert not isinstance(stage.controller.failure, LogWriteError)
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_a_lost_review_is_made_again() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_lost_review_is_made_again(stage: Stage) -> None:
     await stage.create("a", num_partitions=6, replication_factor=3)
     stage.disk.rng = _Always(False)  # type: ignore[assignment]
     stage.hold_syncs()
@@ -255,12 +218,11 @@ async def test_a_lost_review_is_made_again() -> None:
     stage.disk.failing_syncs = 0.0
     await stage.settle(2)
     assert audit(stage.records(), settled=True) == []
-    check(stage)
+    stage.check()
 
 
-@on_virtual_time
-async def test_a_lost_fence_is_fenced_again() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_lost_fence_is_fenced_again(stage: Stage) -> None:
     stage.disk.rng = _Always(False)  # type: ignore[assignment]
     stage.disk.failing_syncs = 1.0
     stage.brokers.stop_broker(1)
@@ -277,18 +239,18 @@ async def test_settings_that_a_failing_disk_did_not_take_at_the_start_count_when
     before = await Stage().start()
     await before.controller.stop()
     judged = Stage(disk=before.disk, policies=SlowPolicies(random.Random(1)), boot_id="s2")
-    fill(judged)
+    judged.disk.full = True
     await judged.start()
-    fill(judged, False)
+    judged.disk.full = False
     await judged.settle(2)
     assert judged.controller.state.cluster.settings_pairs == ((POLICY, "some.Policy"),)
     await judged.create("judged")
     await judged.controller.stop()
     unjudged = Stage(disk=before.disk, boot_id="s3")
-    fill(unjudged)
+    unjudged.disk.full = True
     await unjudged.start()
-    fill(unjudged, False)
+    unjudged.disk.full = False
     await unjudged.settle(2)
     assert unjudged.controller.state.cluster.settings_pairs == ()
     assert codes(await unjudged.create("free")) == [0]
-    check(unjudged)
+    unjudged.check()

@@ -15,14 +15,12 @@ from controller.machine import decide as machine
 from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, ClusterCommand, QuotaAlteration, RecordRefusals
 from controller.machine.commands.commands import BeginQuorumEpoch, ChangeSettings, TopicCommand
-from controller.machine.state import DictTopics, State
+from controller.machine.state import State
 from events.access import RequestsRefused
 from events.catalog import Recorded, TopicCreated
 from events.names import RequestId, TopicName
 from projections.store.recorder import EventsAlone
-from tests.engine.stage import Stage, codes
-from tests.machine.audit.auditor import audit
-from tests.machine.rig import fold, topics_of
+from tests.engine.stage import Stage, codes, on_stage
 from tests.simulation.virtual_time import on_virtual_time
 
 POISON = "poison"
@@ -48,51 +46,42 @@ def raises_on(wanted: Callable[[Any], bool], real: Callable[..., Any]) -> Callab
     return planted
 
 
-def check(stage: Stage) -> None:
-    """The log is whole, and the state that goes on deciding is what it says."""
-    records = stage.records()
-    assert audit(records) == []
-    folded = fold(records, State(DictTopics()))
-    assert stage.controller.store.durable_slice(None, 10_000) == topics_of(folded)
-    assert stage.controller.state.cluster == folded.cluster
-    assert list(stage.controller.state.waiting) == list(folded.waiting)
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_an_exception_in_deciding_fails_that_command_alone(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@on_virtual_time
+async def test_an_exception_in_deciding_fails_that_command_alone(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = machine._DECIDERS[kind]
     monkeypatch.setitem(machine._DECIDERS, kind, raises_on(lambda command: command.request_id == POISON, real))
-
-    @on_virtual_time
-    async def story() -> None:
-        stage = await Stage().start()
-        before, after = stage.create("before"), poison(stage, kind)
-        if isinstance(after, TopicCommand | ClusterCommand):
-            failing = stage.controller.submit([after])
-            behind = stage.create("behind")
-            (answer,) = await failing
-            assert (answer.code, answer.message.split(".")[0]) == (-1, "The controller failed on this request")
-        else:
-            stage.controller.submit_internal(after)
-            behind = stage.create("behind")
-        assert [codes(await reply) for reply in (before, behind)] == [[0], [0]]
-        await stage.settle()
-        assert stage.heard.failed == [kind.__name__]
-        (line,) = [line for line in stage.heard.lines if line["event"] == "command failed"]
-        assert (line["command"], line["request"], line["why"]) == (kind.__name__, POISON, "ZeroDivisionError: planted")
-        assert "in planted" in line["trace"]
-        refused = [(event.api, event.error_code, event.rule) for event in stage.events(RequestsRefused)]
-        expected = [(kind.__name__, -1, "fault:ZeroDivisionError")]
-        assert refused == ([] if kind is RecordRefusals else expected), "or each would be recorded by the next"
-        assert stage.controller.failure is None
-        check(stage)
-        await stage.controller.stop()
-
-    story()
+    stage = await Stage().start()
+    before, after = stage.create("before"), poison(stage, kind)
+    if isinstance(after, TopicCommand | ClusterCommand):
+        failing = stage.controller.submit([after])
+        behind = stage.create("behind")
+        (answer,) = await failing
+        assert (answer.code, answer.message.split(".")[0]) == (-1, "The controller failed on this request")
+    else:
+        stage.controller.submit_internal(after)
+        behind = stage.create("behind")
+    assert [codes(await reply) for reply in (before, behind)] == [[0], [0]]
+    await stage.settle()
+    assert stage.heard.failed == [kind.__name__]
+    (line,) = stage.heard.of("command failed")
+    assert (line["command"], line["request"], line["why"]) == (kind.__name__, POISON, "ZeroDivisionError: planted")
+    assert "in planted" in line["trace"]
+    refused = [(event.api, event.error_code, event.rule) for event in stage.events(RequestsRefused)]
+    expected = [(kind.__name__, -1, "fault:ZeroDivisionError")]
+    assert refused == ([] if kind is RecordRefusals else expected), "or each would be recorded by the next"
+    assert stage.controller.failure is None
+    stage.check()
+    await stage.controller.stop()
 
 
 @pytest.mark.parametrize("after", [1, 2])
-def test_what_was_applied_of_a_command_that_fails_is_taken_back(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_virtual_time
+async def test_what_was_applied_of_a_command_that_fails_is_taken_back(
+    after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`after` so many events of a create: the request, then the topic."""
     applied, real = 0, EventsAlone.apply
 
@@ -105,22 +94,17 @@ def test_what_was_applied_of_a_command_that_fails_is_taken_back(after: int, monk
         return key
 
     monkeypatch.setattr(EventsAlone, "apply", staticmethod(apply))
-
-    @on_virtual_time
-    async def story() -> None:
-        stage = await Stage().start()
-        stage.brokers.set_delay(1, 500)
-        bad = poison_create(stage)
-        together = [stage.create("good"), stage.controller.submit([bad]), stage.create("behind")]
-        assert [codes(reply) for reply in await asyncio.gather(*together)] == [[0], [-1], [0]]
-        await stage.settle()
-        assert [event.topic for event in stage.events(TopicCreated)] == ["good", "behind"]
-        check(stage)
-        assert codes(await stage.create(POISON)) == [0], "its name is free"
-        check(stage)
-        await stage.controller.stop()
-
-    story()
+    stage = await Stage().start()
+    stage.brokers.set_delay(1, 500)
+    bad = poison_create(stage)
+    together = [stage.create("good"), stage.controller.submit([bad]), stage.create("behind")]
+    assert [codes(reply) for reply in await asyncio.gather(*together)] == [[0], [-1], [0]]
+    await stage.settle()
+    assert [event.topic for event in stage.events(TopicCreated)] == ["good", "behind"]
+    stage.check()
+    assert codes(await stage.create(POISON)) == [0], "its name is free"
+    stage.check()
+    await stage.controller.stop()
 
 
 def poison_create(stage: Stage) -> commands.CreateTopic:
@@ -134,35 +118,31 @@ def poison_create(stage: Stage) -> commands.CreateTopic:
     )
 
 
-@on_virtual_time
-async def test_an_event_that_cannot_be_encoded_fails_its_command() -> None:
+@on_stage()
+async def test_an_event_that_cannot_be_encoded_fails_its_command(stage: Stage) -> None:
     """A text that is no UTF-8 gets into no log, and does not stop it."""
-    stage = await Stage().start()
     together = [stage.create("good"), stage.create("a/b", client_id="\ud800"), stage.create("c", client_id="\ud800")]
     assert [codes(reply) for reply in await asyncio.gather(*together)] == [[0], [-1], [-1]]
     await stage.settle()
     assert stage.controller.failure is None
-    check(stage)
-    await stage.controller.stop()
+    stage.check()
 
 
 @pytest.mark.parametrize("kind", INDISPENSABLE, ids=lambda kind: kind.__name__)
-def test_without_settings_or_an_epoch_nothing_is_decided(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@on_virtual_time
+async def test_without_settings_or_an_epoch_nothing_is_decided(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(machine._DECIDERS, kind, raises_on(lambda _: True, machine._DECIDERS[kind]))
-
-    @on_virtual_time
-    async def story() -> None:
-        stage = Stage()
-        if kind is BeginQuorumEpoch:
-            await stage.start()
-            stage.controller.submit_internal(poison(stage, kind))
-        else:
-            await stage.controller.start((), "1.0")
-        await asyncio.wait_for(stage.controller.failed.wait(), 5)
-        assert isinstance(stage.controller.failure, ZeroDivisionError)
-        await stage.controller.stop()
-
-    story()
+    stage = Stage()
+    if kind is BeginQuorumEpoch:
+        await stage.start()
+        stage.controller.submit_internal(poison(stage, kind))
+    else:
+        await stage.controller.start((), "1.0")
+    await asyncio.wait_for(stage.controller.failed.wait(), 5)
+    assert isinstance(stage.controller.failure, ZeroDivisionError)
+    await stage.controller.stop()
 
 
 REPEATED = (
@@ -177,33 +157,30 @@ REPEATED = (
 
 
 @pytest.mark.parametrize("kind", REPEATED, ids=lambda kind: kind.__name__)
-def test_a_command_that_fails_at_every_try_keeps_nobody_busy(kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(machine._DECIDERS, kind, raises_on(lambda _: True, machine._DECIDERS[kind]))
-
-    @on_virtual_time
-    async def story() -> None:
-        stage = await Stage().start()
-        for number in range(3):
-            stage.create(f"t{number}", timeout_ms=1000, denied=29 * (number == 2))
-        stage.brokers.stop_broker(2)
-        await stage.settle(5)
-        stage.brokers.start_broker(2)
-        await stage.settle(5)
-        tried, commits = len(stage.heard.failed), len(stage.heard.commits)
-        await stage.settle(600)
-        assert len(stage.heard.failed) - tried <= 20, "in ten minutes"
-        assert len(stage.heard.commits) - commits <= 20, "in ten minutes"
-        lines = [line for line in stage.heard.lines if line["event"] == "command failed"]
-        assert len(lines) <= 11, "one a minute, with how many there were beside it"
-        assert stage.controller.failure is None
-        await stage.controller.stop()
-
-    story()
-
-
 @on_virtual_time
-async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders() -> None:
+async def test_a_command_that_fails_at_every_try_keeps_nobody_busy(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(machine._DECIDERS, kind, raises_on(lambda _: True, machine._DECIDERS[kind]))
     stage = await Stage().start()
+    for number in range(3):
+        stage.create(f"t{number}", timeout_ms=1000, denied=29 * (number == 2))
+    stage.brokers.stop_broker(2)
+    await stage.settle(5)
+    stage.brokers.start_broker(2)
+    await stage.settle(5)
+    tried, commits = len(stage.heard.failed), len(stage.heard.commits)
+    await stage.settle(600)
+    assert len(stage.heard.failed) - tried <= 20, "in ten minutes"
+    assert len(stage.heard.commits) - commits <= 20, "in ten minutes"
+    lines = stage.heard.of("command failed")
+    assert len(lines) <= 11, "one a minute, with how many there were beside it"
+    assert stage.controller.failure is None
+    await stage.controller.stop()
+
+
+@on_stage()
+async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders(stage: Stage) -> None:
     names = [f"t{number}" for number in range(10)]
     await stage.create(*names, num_partitions=3, replication_factor=2)
     with pytest.MonkeyPatch.context() as patch:
@@ -216,29 +193,25 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
         led_by_2 = {topic.name for topic in topics for one in topic.partitions if one.leader == 2}
         assert led_by_2 == {"t5"}
         assert stage.heard.failed == ["ReconcileTopics"]
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_many_alike_are_one_line_and_one_event_and_a_count() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_many_alike_are_one_line_and_one_event_and_a_count(stage: Stage) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decider, "decide", raises_on(lambda given: given.request_id == POISON, machine.decide))
         for _ in range(500):
             await stage.controller.submit([poison_create(stage)])
         assert len(stage.heard.failed) == 500
-        lines = [line for line in stage.heard.lines if line["event"] == "command failed"]
+        lines = stage.heard.of("command failed")
         assert len(lines) == 1
         await stage.settle(61)
         assert [event.count for event in stage.events(RequestsRefused)] == [1, 499]
         await stage.controller.submit([poison_create(stage)])
         assert stage.heard.lines[-1]["suppressed"] == 499
-    await stage.controller.stop()
 
 
-@on_virtual_time
-async def test_a_line_about_a_command_is_of_bounded_length() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_line_about_a_command_is_of_bounded_length(stage: Stage) -> None:
 
     def is_long(given: Any) -> bool:
         if len(getattr(given, "topic", "")) > 1000:
@@ -248,36 +221,30 @@ async def test_a_line_about_a_command_is_of_bounded_length() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decider, "decide", raises_on(is_long, machine.decide))
         await stage.create("x" * 4_000_000)
-    (line,) = [line for line in stage.heard.lines if line["event"] == "command failed"]
+    (line,) = stage.heard.of("command failed")
     assert sum(len(str(value)) for value in line.values()) < 20_000
-    await stage.controller.stop()
 
 
 @pytest.mark.parametrize("rate", [1e-320, 5e-324, 1e-7])
-def test_a_quota_next_to_nothing_stops_nobody_neither_now_nor_after_a_restart(rate: float) -> None:
-    @on_virtual_time
-    async def story() -> None:
-        stage = await Stage().start()
-        alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", rate),))
-        request_id = stage.controller.new_request_id()
-        quota = AlterClientQuotas(request_id=request_id, at_ms=stage.controller.now_ms(), alterations=(alteration,))
-        await stage.controller.submit([quota])
-        assert [codes(await stage.create(name)) for name in "ab"] == [[0], [89]]
-        reply = await stage.create("c", api_version=5)
-        assert (codes(reply), reply.throttle_time_ms) == ([0], 2**31 - 1)
-        await stage.controller.stop()
-        again = await Stage(disk=stage.disk, boot_id="s2").start()
-        assert [codes(await again.create(name)) for name in "de"] == [[0], [89]]
-        assert stage.heard.failed == again.heard.failed == []
-        check(again)
-        await again.controller.stop()
-
-    story()
+@on_stage()
+async def test_a_quota_next_to_nothing_stops_nobody_neither_now_nor_after_a_restart(stage: Stage, rate: float) -> None:
+    alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", rate),))
+    request_id = stage.controller.new_request_id()
+    quota = AlterClientQuotas(request_id=request_id, at_ms=stage.controller.now_ms(), alterations=(alteration,))
+    await stage.controller.submit([quota])
+    assert [codes(await stage.create(name)) for name in "ab"] == [[0], [89]]
+    reply = await stage.create("c", api_version=5)
+    assert (codes(reply), reply.throttle_time_ms) == ([0], 2**31 - 1)
+    await stage.controller.stop()
+    again = await Stage(disk=stage.disk, boot_id="s2").start()
+    assert [codes(await again.create(name)) for name in "de"] == [[0], [89]]
+    assert stage.heard.failed == again.heard.failed == []
+    again.check()
+    await again.controller.stop()
 
 
-@on_virtual_time
-async def test_a_quota_that_cannot_be_charged_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_quota_that_cannot_be_charged_fails_the_request(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def charge(*_: object) -> None:
         raise OverflowError("cannot convert float infinity to integer")
@@ -291,4 +258,45 @@ async def test_a_quota_that_cannot_be_charged_fails_the_request(monkeypatch: pyt
         patch.setattr(MutationQuotas, "charge", charge)
         assert codes(await stage.create("a")) == [-1]
     assert codes(await stage.create("a")) == [0]
-    await stage.controller.stop()
+
+
+@on_stage()
+async def test_a_bug_beside_the_group_commit_stops_the_controller_too(stage: Stage) -> None:
+    stage.hold_syncs()
+    reply = stage.create("a")
+    await stage.settle()
+
+    async def bug() -> None:
+        raise ZeroDivisionError("elsewhere")
+
+    stage.controller.background(bug())
+    assert codes(await reply) == [-1]
+    stage.release_syncs()
+    await stage.settle()
+    assert isinstance(stage.controller.failure, ZeroDivisionError)
+
+
+@on_stage()
+async def test_a_bug_in_the_fleet_stops_the_controller(stage: Stage) -> None:
+
+    def on_events(*_: object) -> None:
+        raise KeyError("the brokers's")
+
+    stage.brokers.on_events = on_events  # type: ignore[method-assign,assignment]
+    stage.create("a")
+    await asyncio.wait_for(stage.controller.failed.wait(), 5)
+    assert isinstance(stage.controller.failure, KeyError)
+
+
+@on_stage()
+async def test_only_the_first_failure_is_reported(stage: Stage) -> None:
+
+    async def bug(number: int) -> None:
+        raise ValueError(number)
+
+    for number in (1, 2):
+        stage.controller.background(bug(number))
+    await stage.settle()
+    assert stage.controller.failure is not None
+    assert stage.controller.failure.args == (1,)
+    assert [line["event"] for line in stage.heard.lines].count("controller failed") == 1

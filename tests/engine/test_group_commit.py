@@ -6,13 +6,11 @@ import asyncio
 
 from controller.engine.group_commit import COMMANDS_PER_COMMIT_MAX
 from events.catalog import SettingsChanged, TopicCreated
-from tests.engine.stage import Stage, codes
-from tests.simulation.virtual_time import on_virtual_time
+from tests.engine.stage import Stage, codes, on_stage
 
 
-@on_virtual_time
-async def test_what_arrives_during_a_sync_shares_the_next_commit() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_what_arrives_during_a_sync_shares_the_next_commit(stage: Stage) -> None:
     stage.hold_syncs()
     first = stage.create("first")
     await stage.settle()
@@ -24,9 +22,8 @@ async def test_what_arrives_during_a_sync_shares_the_next_commit() -> None:
     assert stage.heard.commits == [(1, 5), (20, 100)], "the first alone; then the others, each with what brokers said"
 
 
-@on_virtual_time
-async def test_a_broker_with_a_delay_confirms_in_a_later_commit() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_broker_with_a_delay_confirms_in_a_later_commit(stage: Stage) -> None:
     stage.brokers.set_delay(3, 10)
     stage.heard.commits.clear()
     assert codes(await stage.create("orders")) == [0]
@@ -34,9 +31,8 @@ async def test_a_broker_with_a_delay_confirms_in_a_later_commit() -> None:
     assert [events for _, events in stage.heard.commits] == [with_prompt, with_late]
 
 
-@on_virtual_time
-async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_done() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_done(stage: Stage) -> None:
     stage.hold_syncs()
     create = stage.create("orders", timeout_ms=0)
     refused = stage.create("no/name")
@@ -53,9 +49,8 @@ async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_do
     assert stage.controller.store.durable_counts.topics == 1
 
 
-@on_virtual_time
-async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable(stage: Stage) -> None:
     await stage.create("a", "b", "c")
     stage.hold_syncs()
     gone = stage.delete("b")
@@ -69,9 +64,8 @@ async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable()
     assert not stage.shows("b")
 
 
-@on_virtual_time
-async def test_readers_see_the_brokers_and_settings_of_the_last_durable_commit() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_readers_see_the_brokers_and_settings_of_the_last_durable_commit(stage: Stage) -> None:
     stage.hold_syncs()
     stage.brokers.stop_broker(2)
     stage.change_settings(num_partitions="7")
@@ -88,9 +82,8 @@ def seen(stage: Stage) -> tuple[list[int], int]:
     return list(cluster.live), cluster.settings.num_partitions
 
 
-@on_virtual_time
-async def test_one_slice_of_deciding_is_bounded() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_one_slice_of_deciding_is_bounded(stage: Stage) -> None:
     stage.heard.commits.clear()
     count = 2 * COMMANDS_PER_COMMIT_MAX + 10
     answers = await stage.create(*(f"t{number}" for number in range(count)))
@@ -99,9 +92,8 @@ async def test_one_slice_of_deciding_is_bounded() -> None:
     assert max(commands for commands, _ in stage.heard.commits) == COMMANDS_PER_COMMIT_MAX
 
 
-@on_virtual_time
-async def test_a_dry_run_needs_no_sync() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_dry_run_needs_no_sync(stage: Stage) -> None:
     syncs, end = stage.syncs, stage.log.next_offset
     [answer] = await stage.create("orders", validate_only=True)
     assert (answer.code, answer.topic is not None) == (0, True)
@@ -109,9 +101,8 @@ async def test_a_dry_run_needs_no_sync() -> None:
     assert not stage.shows("orders")
 
 
-@on_virtual_time
-async def test_requests_are_decided_in_the_order_in_which_they_came() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_requests_are_decided_in_the_order_in_which_they_came(stage: Stage) -> None:
     replies = [stage.create("x", timeout_ms=0), stage.delete("x"), stage.create("x", timeout_ms=0), stage.delete("x")]
     assert [codes(answers) for answers in await asyncio.gather(*replies)] == [[7], [0], [7], [0]]
     assert len(stage.events(TopicCreated)) == 2
@@ -119,9 +110,8 @@ async def test_requests_are_decided_in_the_order_in_which_they_came() -> None:
     assert stage.controller.store.durable_counts.topics == 0
 
 
-@on_virtual_time
-async def test_the_settings_are_the_first_event_and_recorded_again_only_when_they_change() -> None:
-    stage = await Stage(settings={"num.partitions": "3"}).start()
+@on_stage(settings={"num.partitions": "3"})
+async def test_the_settings_are_the_first_event_and_recorded_again_only_when_they_change(stage: Stage) -> None:
     assert isinstance(stage.records()[0].event, SettingsChanged)
     await stage.controller.stop()
     same = await Stage(disk=stage.disk, settings={"num.partitions": "3"}, boot_id="s2").start()
@@ -131,9 +121,8 @@ async def test_the_settings_are_the_first_event_and_recorded_again_only_when_the
     assert [dict(event.settings)["num.partitions"] for event in other.events(SettingsChanged)] == ["3", "4"]
 
 
-@on_virtual_time
-async def test_background_work_can_wait_until_what_it_put_is_durable() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_background_work_can_wait_until_what_it_put_is_durable(stage: Stage) -> None:
     await stage.controller.decided()  # nothing was put: no wait
     stage.hold_syncs()
     stage.create("a", timeout_ms=0)
@@ -147,9 +136,8 @@ async def test_background_work_can_wait_until_what_it_put_is_durable() -> None:
     assert stage.controller.store.durable_cluster.settings.num_partitions == 2
 
 
-@on_virtual_time
-async def test_what_one_request_leads_to_is_decided_in_several_commits_if_it_is_very_much() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_what_one_request_leads_to_is_decided_in_several_commits_if_it_is_very_much(stage: Stage) -> None:
     stage.heard.commits.clear()
     begin = len(stage.records())
     names = [f"t{number}" for number in range(6)]

@@ -11,7 +11,7 @@ from controller.policy.chain import LoadedPolicy, PolicyChain
 from controller.policy.runner import Verdicts
 from events.access import RequestsRefused
 from events.catalog import CreateRequested, TopicCreated
-from tests.engine.stage import POLICY, Stage, codes
+from tests.engine.stage import POLICY, Stage, codes, on_stage
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.virtual_time import on_virtual_time
 
@@ -20,9 +20,8 @@ def slow(seconds: float) -> SlowPolicies:
     return SlowPolicies(random.Random(0), (seconds, seconds))
 
 
-@on_virtual_time
-async def test_a_slow_policy_stops_nobody_who_does_not_need_it() -> None:
-    stage = await Stage(policies=slow(10)).start()
+@on_stage(policies=slow(10))
+async def test_a_slow_policy_stops_nobody_who_does_not_need_it(stage: Stage) -> None:
     waits = stage.create("slow")
     stage.change_settings(**{POLICY.replace(".", "_"): ""})
     await stage.settle(0.1)
@@ -46,9 +45,8 @@ async def test_policies_judge_in_the_order_of_the_requests() -> None:
     assert [event.topic for event in stage.events(TopicCreated)] == names
 
 
-@on_virtual_time
-async def test_a_request_waits_for_its_own_verdicts_only() -> None:
-    stage = await Stage(policies=slow(1)).start()
+@on_stage(policies=slow(1))
+async def test_a_request_waits_for_its_own_verdicts_only(stage: Stage) -> None:
     first, second = stage.create("a"), stage.create("b", "c", "d")
     await stage.settle(1.1)
     assert first.done(), "though it shared a commit with one that takes longer"
@@ -56,9 +54,8 @@ async def test_a_request_waits_for_its_own_verdicts_only() -> None:
     await second
 
 
-@on_virtual_time
-async def test_a_refusal_and_a_failure_cost_their_topics_only() -> None:
-    stage = await Stage(policies=slow(0)).start()
+@on_stage(policies=slow(0))
+async def test_a_refusal_and_a_failure_cost_their_topics_only(stage: Stage) -> None:
     answers = (await stage.create("good", "bad", "odd", "fine")).answers
     assert codes(answers) == [0, 44, -1, 0]
     assert answers[1].message == "bad is bad"
@@ -103,17 +100,15 @@ async def test_whatever_a_policy_raises_the_controller_lives() -> None:
     assert stage.controller.failure is None
 
 
-@on_virtual_time
-async def test_policies_judge_dry_runs_too_and_nothing_is_written() -> None:
-    stage = await Stage(policies=slow(0.1)).start()
+@on_stage(policies=slow(0.1))
+async def test_policies_judge_dry_runs_too_and_nothing_is_written(stage: Stage) -> None:
     end = stage.log.next_offset
     assert codes(await stage.create("good", "bad", validate_only=True)) == [0, 44]
     assert stage.log.next_offset == end
 
 
-@on_virtual_time
-async def test_what_changed_while_policies_judged_is_checked_again() -> None:
-    stage = await Stage(policies=slow(1)).start()
+@on_stage(policies=slow(1))
+async def test_what_changed_while_policies_judged_is_checked_again(stage: Stage) -> None:
     one, two = stage.create("same"), stage.create("same")
     assert codes(await one) == [0]
     assert codes(await two) == [36], "both were allowed, and the second came second"
@@ -123,9 +118,8 @@ async def test_what_changed_while_policies_judged_is_checked_again() -> None:
     assert codes(await waits) == [38], "a broker was lost meanwhile"
 
 
-@on_virtual_time
-async def test_a_deadline_passes_while_policies_judge() -> None:
-    stage = await Stage(policies=slow(5)).start()
+@on_stage(policies=slow(5))
+async def test_a_deadline_passes_while_policies_judge(stage: Stage) -> None:
     begun = asyncio.get_running_loop().time()
     [answer] = await stage.create("late", timeout_ms=1_000)
     assert answer.code == 7
@@ -139,9 +133,8 @@ async def test_a_deadline_passes_while_policies_judge() -> None:
     assert requested.timeout_ms == 0, "its time was used up when it was decided"
 
 
-@on_virtual_time
-async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
-    stage = await Stage(policies=slow(0.4)).start()
+@on_stage(policies=slow(0.4))
+async def test_the_time_that_policies_take_comes_off_the_timeout(stage: Stage) -> None:
     stage.brokers.set_delay(1, 60_000)
     reply = stage.create("late", timeout_ms=1_000)
     await stage.settle(0.5)
@@ -153,9 +146,8 @@ async def test_the_time_that_policies_take_comes_off_the_timeout() -> None:
     assert stage.records()[-1].at_ms == requested.deadline_ms
 
 
-@on_virtual_time
-async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_timeout() -> None:
-    stage = await Stage(policies=slow(0)).start()
+@on_stage(policies=slow(0))
+async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_timeout(stage: Stage) -> None:
     stage.brokers.set_delay(1, 60_000)
     stage.held.clear()
     earlier, late = stage.delete("gone"), stage.create("late", timeout_ms=100)
@@ -168,9 +160,8 @@ async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_
     await earlier
 
 
-@on_virtual_time
-async def test_a_policy_without_end_does_not_hold_up_the_end() -> None:
-    stage = await Stage(policies=slow(10**9)).start()
+@on_stage(policies=slow(10**9))
+async def test_a_policy_without_end_does_not_hold_up_the_end(stage: Stage) -> None:
     reply = stage.create("never", timeout_ms=10**9)
     await stage.settle()
     await asyncio.wait_for(stage.controller.stop(), 5)
@@ -188,9 +179,8 @@ class Breaking:
         return ("closing raised something",)
 
 
-@on_virtual_time
-async def test_a_bug_in_judging_fails_the_requests_that_it_is_about() -> None:
-    stage = await Stage(policies=Breaking()).start()
+@on_stage(policies=Breaking())
+async def test_a_bug_in_judging_fails_the_requests_that_it_is_about(stage: Stage) -> None:
     assert [codes(await stage.create(*names)) for names in ("a", "bc")] == [[-1], [-1, -1]]
     assert stage.heard.failed == ["CreateTopic"] * 3
     assert codes(await stage.delete("none")) == [3], "others are decided"

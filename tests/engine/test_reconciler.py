@@ -20,7 +20,7 @@ from events.catalog import ConfigOp, Partition, PartitionChanged
 from events.names import RequestId, TopicName
 from projections.store import stored_topics
 from projections.store.store import PARTITIONS_PER_SLICE, TopicStore
-from tests.engine.stage import Stage, codes
+from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.simulation.virtual_time import on_virtual_time
 
@@ -124,9 +124,8 @@ async def test_a_broker_that_comes_concerns_only_topics_that_lack_something(monk
     assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "in sync again"
 
 
-@on_virtual_time
-async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies(stage: Stage) -> None:
     stage.brokers.set_delay(3, 60_000)
     reply = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
     await stage.settle()
@@ -164,8 +163,7 @@ async def test_a_topic_of_very_many_partitions_is_reviewed_in_spans() -> None:
     stage.brokers.start_broker(1)
     await stage.settle(5)
     assert unsettled(stage) == []
-    topic = stage.controller.store.durable_named("t00000")
-    assert topic is not None
+    topic = stage.topic("t00000")
     assert all(set(one.isr) == {1, 2, 3} for one in topic.partitions)
     assert max(events for _, events in stage.heard.commits) <= 2 * PARTITIONS_PER_SLICE + 100
     assert audit(stage.records(), settled=True) == []
@@ -245,8 +243,7 @@ async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_s
     assert codes(await altered(stage, "unclean.leader.election.enable", "true")) == [0]
     assert not stage.controller.is_reconciled()
     await stage.settle(2)
-    topic = stage.controller.store.durable_named("t00000")
-    assert topic is not None
+    topic = stage.topic("t00000")
     assert all(one.leader == 1 for one in topic.partitions if 1 in one.replicas)
     assert max(events for _, events in stage.heard.commits) <= PARTITIONS_PER_SLICE
     assert audit(stage.records(), settled=True) == []

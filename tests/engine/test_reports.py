@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from tests.engine.stage import Heard, Stage
+from tests.engine.stage import Stage, on_stage
 from tests.simulation.virtual_time import on_virtual_time
 
 
-def decisions(heard: Heard) -> list[dict[str, object]]:
-    return [line for line in heard.lines if line["event"] == "decided"]
-
-
-@on_virtual_time
-async def test_one_line_a_decision() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_one_line_a_decision(stage: Stage) -> None:
     stage.heard.lines.clear()
     stage.brokers.set_delay(1, 250)
     await stage.create("good", "no/name")
@@ -21,7 +16,8 @@ async def test_one_line_a_decision() -> None:
     await stage.delete("good")
     await stage.create("dry", validate_only=True)
     lines = [
-        {key: line.get(key) for key in ("api", "topic", "code", "rule", "waited_ms")} for line in decisions(stage.heard)
+        {key: line.get(key) for key in ("api", "topic", "code", "rule", "waited_ms")}
+        for line in stage.heard.of("decided")
     ]
     assert lines == [
         {"api": "CreateTopics", "topic": "no/name", "code": 17, "rule": "validation:name", "waited_ms": 0},
@@ -36,11 +32,7 @@ async def test_one_line_a_decision() -> None:
         },
         {"api": "DeleteTopics", "topic": "good", "code": 0, "rule": None, "waited_ms": None},
     ]
-    assert all(str(line["request"]).startswith("s1-") for line in decisions(stage.heard))
-
-
-def _numbers(heard: Heard) -> list[int]:
-    return [int(str(line["request"]).split("-")[1]) for line in decisions(heard)]
+    assert all(str(line["request"]).startswith("s1-") for line in stage.heard.of("decided"))
 
 
 @on_virtual_time
@@ -53,9 +45,8 @@ async def test_a_line_for_each_broker_that_comes_and_goes() -> None:
     assert seen == [("BrokerRegistered", 1), ("BrokerUnfenced", 1), ("BrokerFenced", 1)]
 
 
-@on_virtual_time
-async def test_a_line_comes_only_when_its_decision_is_durable() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_a_line_comes_only_when_its_decision_is_durable(stage: Stage) -> None:
     stage.heard.lines.clear()
     stage.hold_syncs()
     stage.create("a", timeout_ms=0)
@@ -63,4 +54,4 @@ async def test_a_line_comes_only_when_its_decision_is_durable() -> None:
     assert stage.heard.lines == []
     stage.release_syncs()
     await stage.settle()
-    assert [line["code"] for line in decisions(stage.heard)] == [7]
+    assert [line["code"] for line in stage.heard.of("decided")] == [7]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from events.catalog import BrokerFenced, CreateAnswered, CreateRequested, PartitionChanged
-from tests.engine.stage import Stage, codes
+from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import on_virtual_time, running_as, virtual_loop
@@ -17,9 +17,8 @@ async def killed(stage: Stage, process: int) -> None:
     stage.disk.crash(power=False)
 
 
-@on_virtual_time
-async def test_the_state_is_there() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_the_state_is_there(stage: Stage) -> None:
     await stage.create("a", "b", num_partitions=3, replication_factor=3)
     await stage.enlarge("a", 5)
     await stage.delete("b")
@@ -73,8 +72,7 @@ async def test_a_review_that_died_with_its_process_is_made_good() -> None:
     later = Stage(disk=stage.disk, boot_id="s2")
     later.brokers.by_id[2].running = False  # type: ignore[index]
     await later.start()
-    topic = later.controller.store.durable_named("a")
-    assert topic is not None
+    topic = later.topic("a")
     assert {partition.leader for partition in topic.partitions} == {1, 3}
     assert audit(later.records(), settled=True) == []
     await later.controller.stop()
@@ -92,8 +90,7 @@ async def test_followers_that_were_never_reported_come_in_sync() -> None:
         await stage.settle()
     await killed(stage, 1)
     later = await Stage(disk=stage.disk, boot_id="s2").start()
-    topic = later.controller.store.durable_named("a")
-    assert topic is not None
+    topic = later.topic("a")
     assert all(set(partition.isr) == {1, 2, 3} for partition in topic.partitions)
     await later.controller.stop()
 
@@ -113,22 +110,19 @@ async def test_request_ids_of_processes_never_clash() -> None:
     assert audit(stage.records()) == []
 
 
-@on_virtual_time
-async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced() -> None:
-    stage = await Stage(brokers=4).start()
+@on_stage(brokers=4)
+async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced(stage: Stage) -> None:
     await stage.create("a", num_partitions=4, replication_factor=4)
     await stage.controller.stop()
     later = await Stage(disk=stage.disk, brokers=2, boot_id="s2").start()
     assert later.controller.store.durable_cluster.live == (1, 2)
-    topic = later.controller.store.durable_named("a")
-    assert topic is not None
+    topic = later.topic("a")
     assert {partition.leader for partition in topic.partitions} == {1, 2}
     assert audit(later.records(), settled=True) == []
 
 
-@on_virtual_time
-async def test_what_was_taken_is_decided_and_answered_before_the_end() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_what_was_taken_is_decided_and_answered_before_the_end(stage: Stage) -> None:
     stage.hold_syncs()
     replies = [stage.create(f"t{number}", timeout_ms=0) for number in range(5)]
     await stage.settle()
@@ -143,9 +137,8 @@ async def test_what_was_taken_is_decided_and_answered_before_the_end() -> None:
     assert stage.log.durable_offset == stage.log.next_offset
 
 
-@on_virtual_time
-async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_creates_that_wait_at_the_end_stay_in_the_log(stage: Stage) -> None:
     stage.brokers.set_delay(3, 60_000)
     reply = stage.create("slow", timeout_ms=30_000)
     await stage.settle()
@@ -160,9 +153,8 @@ async def test_creates_that_wait_at_the_end_stay_in_the_log() -> None:
     assert later.answers_in_log("slow") == [0]
 
 
-@on_virtual_time
-async def test_deadlines_of_a_dead_process_pass_though_the_wall_clock_goes_back() -> None:
-    stage = await Stage().start()
+@on_stage()
+async def test_deadlines_of_a_dead_process_pass_though_the_wall_clock_goes_back(stage: Stage) -> None:
     stage.brokers.set_delay(3, 60_000)
     stage.create("slow", timeout_ms=30_000)
     await stage.settle()

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from tests.support.topicwright import Topicwright, topicwright
+from tests.serving.service import Serving, serving, wait_until
 from tests.support.wire import Wire
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topicwright]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     settings = {"simulated.broker.listeners": "true", "default.replication.factor": "3"}
-    with topicwright(tmp_path_factory.mktemp("ports"), settings) as running:
+    with serving(tmp_path_factory.mktemp("ports"), settings=settings) as running:
         yield running
+        assert running.process.stop(within_s=120) == 0, running.process.output[-4000:]
 
 
-def put(server: Topicwright, method: str, path: str, body: object = None) -> Any:
-    data = json.dumps(body).encode() if body is not None else b""
-    request = urllib.request.Request(f"http://{server.http}{path}", data, method=method)
-    with urllib.request.urlopen(request) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def brokers_of(server: Topicwright) -> dict[int, str]:
+def brokers_of(server: Serving) -> dict[int, str]:
     with Wire(server.kafka) as wire:
         nodes = wire.call("Metadata", 12, topics=[])["brokers"]
     return {node["node_id"]: f"{node['host']}:{node['port']}" for node in nodes if node["node_id"] != 0}
@@ -54,15 +43,6 @@ def known(address: str, name: str) -> bool:
     return int(answer["topics"][0]["error_code"]) == 0
 
 
-def reached(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 240
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def refused(address: str) -> bool:
     try:
         Wire(address).close()
@@ -71,7 +51,7 @@ def refused(address: str) -> bool:
     return False
 
 
-def test_a_broker_shows_topics_and_sends_creates_away(server: Topicwright) -> None:
+def test_a_broker_shows_topics_and_sends_creates_away(server: Serving) -> None:
     brokers = brokers_of(server)
     assert {1, 2, 3} <= brokers.keys()
     assert create(server.kafka, "here") == 0
@@ -82,32 +62,32 @@ def test_a_broker_shows_topics_and_sends_creates_away(server: Topicwright) -> No
     assert not known(server.kafka, "elsewhere")
 
 
-def test_a_broker_does_not_know_what_it_has_not_applied(server: Topicwright) -> None:
+def test_a_broker_does_not_know_what_it_has_not_applied(server: Serving) -> None:
     brokers = brokers_of(server)
-    put(server, "PUT", "/v1/simulated/brokers/3/delay", {"delay_ms": 2000})
+    server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 2000}, "PUT")
     assert create(server.kafka, "slow", timeout_ms=200) == 7, "REQUEST_TIMED_OUT: broker 3 does not know it yet"
     assert known(brokers[1], "slow")
     assert not known(brokers[3], "slow")
-    assert reached(lambda: known(brokers[3], "slow"))
-    put(server, "PUT", "/v1/simulated/brokers/3/delay", {"delay_ms": 0})
+    wait_until(lambda: known(brokers[3], "slow"))
+    server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 0}, "PUT")
 
 
-def test_a_stopped_broker_refuses_connections_and_comes_back_at_its_port(server: Topicwright) -> None:
+def test_a_stopped_broker_refuses_connections_and_comes_back_at_its_port(server: Serving) -> None:
     brokers = brokers_of(server)
     with Wire(brokers[2]) as wire:
-        put(server, "POST", "/v1/simulated/brokers/2/stop")
-        assert reached(lambda: refused(brokers[2]))
+        server.post("/v1/simulated/brokers/2/stop")
+        wait_until(lambda: refused(brokers[2]))
         with pytest.raises(ConnectionError):
             wire.call("Metadata", 12, topics=[])
     assert create(server.kafka, "meanwhile", factor=len(brokers)) == 38, "a replica on each needs all of them alive"
-    put(server, "POST", "/v1/simulated/brokers/2/start")
-    assert reached(lambda: not refused(brokers[2]))
-    assert reached(lambda: create(server.kafka, "later") == 0)
+    server.post("/v1/simulated/brokers/2/start")
+    wait_until(lambda: not refused(brokers[2]))
+    wait_until(lambda: create(server.kafka, "later") == 0)
     assert known(brokers[2], "later")
 
 
-def test_a_broker_that_joins_has_a_port_too(server: Topicwright) -> None:
-    new = put(server, "POST", "/v1/simulated/brokers", {})["broker_id"]
-    assert reached(lambda: new in brokers_of(server))
+def test_a_broker_that_joins_has_a_port_too(server: Serving) -> None:
+    new = server.post("/v1/simulated/brokers", {})[1]["broker_id"]
+    wait_until(lambda: new in brokers_of(server))
     assert create(server.kafka, "for.the.new.one") == 0
-    assert reached(lambda: known(brokers_of(server)[new], "for.the.new.one"))
+    wait_until(lambda: known(brokers_of(server)[new], "for.the.new.one"))

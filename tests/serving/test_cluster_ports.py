@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.access.users import Users
-from controller.kafka.server.service import UNLIMITED, ConnectionCounts
+from controller.http.metrics import Metrics
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import FILE, BrokerListeners
-from controller.serving.listeners import Listening, plan
+from controller.serving.client_listeners import Address, ClientListeners
 from controller.settings.load import SettingsError, load_settings
 from events.catalog import Endpoint
 from events.names import BrokerId
@@ -40,21 +39,23 @@ class Gateway:
         return None if endpoint is None else endpoint.port
 
 
+def listening_for(gateway: Gateway, *overrides: str) -> ClientListeners:
+    local = Address("127.0.0.1", 0)
+    return ClientListeners(load_settings(overrides=overrides), local, local, Metrics(), lambda: gateway.cluster)
+
+
 @asynccontextmanager
 async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIterator[tuple[BrokerListeners, Endpoint]]:
-    settings = load_settings(overrides=[f"cluster.broker.ports={ports}"])
-    listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    users = Users(lambda: gateway.cluster, None)
-    listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
-    made = BrokerListeners(folder, settings.cluster_broker_ports, listening)
-    await listening.start()
+    clients = listening_for(gateway, f"cluster.broker.ports={ports}")
+    made = BrokerListeners(folder, clients._settings.cluster_broker_ports, clients)
+    await clients.listen()
     try:
         await made.start()
         made.open(gateway, {}, lambda *_: {})  # type: ignore[arg-type]
-        yield made, listening.advertised[0]
+        yield made, clients.advertised[0]
     finally:
         await made.stop(0)
-        await listening.stop(0)
+        await clients.stop(0)
 
 
 def range_of(count: int) -> tuple[str, list[int]]:
@@ -98,11 +99,8 @@ async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp
     gateway = Gateway(1)
     async with served(tmp_path, gateway) as (_, at):
         port = gateway.port(1, at)
-    settings = load_settings()
-    listeners = plan(settings, Endpoint("PLAINTEXT", "127.0.0.1", 0))
-    users = Users(lambda: gateway.cluster, None)
-    listening = Listening(listeners, settings, users, on_request=lambda *_: None, counts=ConnectionCounts())
-    made = BrokerListeners(tmp_path, settings.cluster_broker_ports, listening)
+    clients = listening_for(gateway)
+    made = BrokerListeners(tmp_path, clients._settings.cluster_broker_ports, clients)
     await made.start()
     with socket.create_connection(("127.0.0.1", port or 0)):
         await made.stop(0)
@@ -145,8 +143,9 @@ async def test_none_opens_nothing(tmp_path: Path) -> None:
 
 
 async def test_half_of_the_file_descriptors_for_connections_are_for_those_to_brokers(tmp_path: Path) -> None:
+    room = listening_for(Gateway(1)).counts.total_max
     async with served(tmp_path, Gateway(1)) as (made, _):
-        assert made._listening.counts.total_max == UNLIMITED // 2
+        assert made._listening.counts.total_max == room // 2
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"PLAINTEXT/1": "x"}', b'{"PLAINTEXT/1": -1}', b'{"x": 1}'])

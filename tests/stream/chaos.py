@@ -16,9 +16,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,12 +26,12 @@ from tempfile import TemporaryDirectory
 from tests.stream.checking import Found, check_topics, next_source
 from tests.stream.gateway.load import ClientReport, GatewayClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
-from tests.stream.supervised import Supervised
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
 from tests.support.ports import free_ports
-from tests.support.processes import ProcessFailure
+from tests.support.processes import Process, ProcessFailure
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.topicwright import COMMAND
+from tests.support.stream import Stream
+from tests.support.tools import ROOT
 
 PARTITIONS = 4
 CLIENTS = 3
@@ -42,6 +42,71 @@ from controller.cli.replay import main
 sys.exit(max(main([what, *sys.argv[1:]]) for what in ("invariants", "redecide")))
 """
 """Both in one process, so that Java starts once."""
+
+
+READY = r"^ready (?:kafka=\S+ )?http=(\S+)$"
+READY_S = 300
+
+
+class Supervised:
+    """One process, started again when it ends by itself, as whoever runs it would do."""
+
+    def __init__(self, argv: list[str | Path], cwd: Path) -> None:
+        self._argv = argv
+        self._cwd = cwd
+        self._wanted = False
+        self._lock = threading.Lock()
+        self.process: Process | None = None
+        self.outputs: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def start(self, wait: bool = True) -> None:
+        """Start it; with `wait`, until it is ready."""
+        with self._lock:
+            self.process = process = Process(self._argv, cwd=self._cwd)
+            self._wanted = True
+        if wait:
+            process.wait_for_line(READY, within_s=READY_S)
+
+    def running(self) -> Process:
+        """The process, once it runs again if it has just ended by itself."""
+        deadline = time.monotonic() + READY_S
+        while self.process is None or self.process.popen.poll() is not None:
+            assert time.monotonic() < deadline, "it was not started again"
+            time.sleep(0.05)
+        return self.process
+
+    def kill(self) -> None:
+        """kill -9, and leave it dead."""
+        with self._lock:
+            self._wanted = False
+            if self.process is not None:
+                self.process.kill()
+
+    def leave(self) -> int:
+        """SIGTERM: it leaves in order; its exit code."""
+        with self._lock:
+            self._wanted = False
+            process = self.process
+        assert process is not None
+        return process.stop(within_s=120)
+
+    def end(self) -> None:
+        """Gone, and not started again."""
+        self._over.set()
+        self._thread.join(10)
+        if self.process is not None:
+            self.process.stop()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            with self._lock:
+                if self._wanted and self.process is not None and self.process.popen.poll() is not None:
+                    self.outputs.append(self.process.output[-3000:])
+                    self.process.stop()
+                    self.process = Process(self._argv, cwd=self._cwd)
 
 
 @dataclass(frozen=True)
@@ -115,12 +180,14 @@ class Chaos:
         self._folder = folder
         self._cluster = kafka
         self._kafka = kafka.bootstrap
-        self._driver = driver
         self._chance = random.Random(plan.seed)
         self._names = f"chaos-{driver}-{time.time_ns()}"
         self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.gateway_kills else []
-        self._workers = [Supervised(self._worker(number), folder) for number in range(3)]
-        self._gateways = [Supervised(self._gateway(number), folder) for number in range(len(self._addresses))]
+        session = {"stream.session.timeout.ms": str(int(plan.session_s * 1000))}
+        self._stream = Stream(folder, self._kafka, self._names, session, driver, ROOT, ExitStack())
+        worker = "--driver", driver, "--brokers", "simulated:3"
+        self._workers = [self._process("worker", number, *worker) for number in range(3)]
+        self._gateways = [self._process("gateway", n, "--kafka", at) for n, at in enumerate(self._addresses)]
         self._marks: list[tuple[float, str]] = []
 
     def run(self) -> Outcome:
@@ -165,31 +232,11 @@ class Chaos:
         if done.returncode:
             outcome.found.wrong.append(f"replay ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
 
-    def _worker(self, number: int) -> Callable[[], list[str | Path]]:
-        more: list[str | Path] = ["--driver", self._driver, "--brokers", "simulated:3"]
-        return self._argv("worker", number, more)
-
-    def _gateway(self, number: int) -> Callable[[], list[str | Path]]:
-        return self._argv("gateway", number, ["--kafka", self._addresses[number]])
-
-    def _argv(self, what: str, number: int, more: list[str | Path]) -> Callable[[], list[str | Path]]:
-        settings = {
-            "stream.commands.topic": f"{self._names}.commands",
-            "stream.events.topic": f"{self._names}.events",
-            "stream.gateways.topic": f"{self._names}.gateways",
-            "stream.group.id": f"{self._names}.workers",
-            "stream.session.timeout.ms": str(int(self.plan.session_s * 1000)),
-            "log.level": "warning",
-        }
-
-        def argv() -> list[str | Path]:
-            line: list[str | Path] = [COMMAND, what, "--bootstrap", self._kafka, *more]
-            line += ["--http", "127.0.0.1:0", "--data", self._folder / f"{what}-{number}"]
-            for key, value in settings.items():
-                line += ["--set", f"{key}={value}"]
-            return line
-
-        return argv
+    def _process(self, what: str, number: int, *more: str) -> Supervised:
+        """A worker or a gateway, not started. Gateways have the default timeout of answers."""
+        settings = {**self._stream.common, "log.level": "warning"}
+        del settings["gateway.answer.timeout.ms"]
+        return Supervised([*self._stream._argv(what, f"{what}-{number}", settings), *more], self._folder)
 
     def _misfortunes(self) -> None:
         plan = self.plan

@@ -11,14 +11,14 @@ forwarded to them. The gateway polls them, so that its health shows when nothing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import msgspec
 import structlog
 
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.security import NotAuthenticated, Security
-from controller.brokers.simulated import UnknownBroker, rack_of
+from controller.brokers.port import stamp
+from controller.brokers.simulated import SimulatedBroker, UnknownBroker, rack_of
 from controller.machine.commands.commands import FenceBroker, RegisterBroker, UnfenceBroker
 from controller.machine.state import Broker, Cluster
 from controller.serving.process import reached
@@ -29,40 +29,26 @@ from events.names import BrokerId
 SIMULATED = "simulated-"
 
 
-class SimulatedBrokerState(msgspec.Struct, frozen=True):
-    """A simulated broker, as this gateway last changed it."""
-
-    broker_id: BrokerId
-    rack: str
-    running: bool
-    delay_ms: int = 0
-
-
 class GatewayBrokers:
+    """Implements `controller.http.paths.writes.BrokerControl`."""
+
     def __init__(self, node: GatewayNode) -> None:
         self._node = node
-        self._changed: dict[BrokerId, SimulatedBrokerState] = {}
+        self.by_id: dict[BrokerId, SimulatedBroker] = {}
+        """The brokers that this gateway changed, as of its last change."""
 
-    @property
-    def by_id(self) -> Mapping[BrokerId, SimulatedBrokerState]:
-        """The brokers changed by this gateway."""
-        return self._changed
-
-    def add(self, rack: str | None = None) -> SimulatedBrokerState:
+    def add(self, rack: str | None = None) -> SimulatedBroker:
         """Add a broker with the next free id."""
         known = self._node.store.durable_cluster.brokers
-        broker_id = BrokerId(max([0, *known, *self._changed]) + 1)
-        self._join(broker_id, rack or rack_of(broker_id), known.get(BrokerId(1)), "joined")
-        return self._changed[broker_id]
+        broker_id = BrokerId(max([0, *known, *self.by_id]) + 1)
+        return self._join(broker_id, rack or rack_of(broker_id), known.get(BrokerId(1)), "joined")
 
     def stop_broker(self, broker_id: int) -> None:
         """Raises UnknownBroker."""
         broker = self._simulated(broker_id)
-        request_id = self._node.new_request_id(f"broker-{broker_id}")
-        at_ms = self._node.now_ms()
-        fence = FenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker.broker_id, reason="stopped")
-        self._node.broadcast([fence])
-        self._changed[broker.broker_id] = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=False)
+        stamped = stamp(self._node, f"broker-{broker_id}")
+        self._node.broadcast([FenceBroker(**stamped, broker_id=broker.broker_id, reason="stopped")])
+        self._changed(broker.broker_id, broker.rack, running=False)
 
     def start_broker(self, broker_id: int) -> None:
         """Raises UnknownBroker."""
@@ -74,22 +60,25 @@ class GatewayBrokers:
         broker = self._simulated(broker_id)
         if delay_ms:
             raise ValueError("delay_ms: brokers of stream workers have no delay; allowed: 0")
-        state = SimulatedBrokerState(broker.broker_id, broker.rack or "", running=not broker.fenced)
-        self._changed.setdefault(broker.broker_id, state)
+        if broker.broker_id not in self.by_id:
+            self._changed(broker.broker_id, broker.rack, running=not broker.fenced)
 
-    def _join(self, broker_id: BrokerId, rack: str, like: Broker | None, reason: str) -> None:
-        request_id, at_ms = self._node.new_request_id(f"broker-{broker_id}"), self._node.now_ms()
+    def _join(self, broker_id: BrokerId, rack: str, like: Broker | None, reason: str) -> SimulatedBroker:
+        stamped = stamp(self._node, f"broker-{broker_id}")
         register = RegisterBroker(
-            request_id=request_id,
-            at_ms=at_ms,
+            **stamped,
             broker_id=broker_id,
             incarnation=f"{SIMULATED}{broker_id}",
             rack=rack,
             endpoints=like.endpoints if like is not None else (),
         )
-        unfence = UnfenceBroker(request_id=request_id, at_ms=at_ms, broker_id=broker_id, reason=reason)
-        self._node.broadcast([register, unfence])
-        self._changed[broker_id] = SimulatedBrokerState(broker_id, rack, running=True)
+        self._node.broadcast([register, UnfenceBroker(**stamped, broker_id=broker_id, reason=reason)])
+        return self._changed(broker_id, rack, running=True)
+
+    def _changed(self, broker_id: BrokerId, rack: str | None, *, running: bool) -> SimulatedBroker:
+        broker = self.by_id[broker_id] = SimulatedBroker(broker_id, rack or "")
+        broker.running = running
+        return broker
 
     def _simulated(self, broker_id: int) -> Broker:
         brokers = self._node.store.durable_cluster.brokers

@@ -16,7 +16,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -303,12 +302,6 @@ _Place = tuple[int, int]
 _Owner = tuple[RequestId, TopicName]
 
 
-class Producing(Protocol):
-    """The port that `CommandProducer` implements."""
-
-    def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None: ...
-
-
 class CommandSender:
     """Sends commands to the partitions of `topic`.
 
@@ -318,7 +311,7 @@ class CommandSender:
 
     def __init__(
         self,
-        producer: Producing,
+        producer: CommandProducer,
         topic: str,
         answer_error: Callable[[RequestId, TopicName, ErrorCode, str], None],
         next_source: Callable[[int], int],

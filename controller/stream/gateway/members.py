@@ -16,16 +16,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
-from controller.access.authorizer import Authorizer
 from controller.controller_api import ControllerApi, ControllerPort, Node
 from controller.machine.state import Broker
-from controller.stream.gateway.kafka import NotProduced, Producing
+from controller.stream.gateway.kafka import CommandProducer, NotProduced
 from events.catalog import Endpoint, Fact
 from events.codec import UNREADABLE
 
@@ -83,7 +82,7 @@ class Members:
     """
 
     def __init__(
-        self, own: Announcement, producer: Producing, topic: str, *, session_s: float, clock: Callable[[], float]
+        self, own: Announcement, producer: CommandProducer, topic: str, *, session_s: float, clock: Callable[[], float]
     ) -> None:
         self.own = own
         self.topic = topic
@@ -134,7 +133,7 @@ class Members:
         self._check_kafka()
         own = replace(self.own, leaving=leaving)
         try:
-            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), _nothing_more)
+            self._producer.produce(self.topic, 0, own.gateway_id.encode(), encode_announcement(own), lambda *_: None)
         except NotProduced as error:
             self._log.warning("announcement not sent", why=str(error))
 
@@ -154,41 +153,22 @@ def node_of(gateway: Announcement, listener: str | None) -> Node:
     return Node(node_id_of(gateway.gateway_id), *gateway.at(listener))
 
 
-def _nothing_more(offset: int, error: KafkaError | None) -> None:
-    return None
-
-
 class StreamGateway(ControllerApi):
     """One of several gateways, as its handlers see it."""
 
     decides_here = False
 
-    def __init__(
-        self,
-        controller: ControllerPort,
-        members: Members,
-        *,
-        advertised: Endpoint,
-        authorizer: Authorizer | None = None,
-        partitions_per_response_max: int = 2000,
-    ) -> None:
-        super().__init__(
-            controller,
-            node_id=node_id_of(members.own.gateway_id),
-            advertised=advertised,
-            authorizer=authorizer,
-            partitions_per_response_max=partitions_per_response_max,
-        )
+    def __init__(self, controller: ControllerPort, members: Members, **options: Any) -> None:
+        """`options` are those of `ControllerApi`."""
+        super().__init__(controller, node_id=node_id_of(members.own.gateway_id), **options)
         self.members = members
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
-        if any(_has_address(broker) for broker in brokers):
-            return [*map(self._broker_node, brokers), *self._gateway_nodes()]
+        if any(broker.endpoints and broker.endpoints[0].port > 0 for broker in brokers):
+            gateways = [node_of(one, self._listener) for one in self.members.live()]
+            return [*map(self._broker_node, brokers), *gateways]
         return _represented(brokers, self.members.live(), self._listener)
-
-    def _gateway_nodes(self) -> list[Node]:
-        return [node_of(one, self._listener) for one in self.members.live()]
 
     def controller_id(self) -> int:
         """The node for admin requests: this gateway."""
@@ -201,10 +181,6 @@ class StreamGateway(ControllerApi):
     def _broker_node(self, broker: Broker) -> Node:
         endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
         return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
-
-
-def _has_address(broker: Broker) -> bool:
-    return bool(broker.endpoints) and broker.endpoints[0].port > 0
 
 
 def _represented(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:

@@ -56,14 +56,21 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
-from controller.stream.gateway.kafka import NOT_TAKEN, CommandSender, FollowedEvents, NotProduced, Producing, Record
+from controller.stream.gateway.kafka import (
+    NOT_TAKEN,
+    CommandProducer,
+    CommandSender,
+    FollowedEvents,
+    NotProduced,
+    Record,
+)
 from controller.stream.gateway.members import Members
 from controller.stream.log.codec import CLUSTER_PARTITION, home_of
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
 from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
-from projections.queries.query import Queries, Query
+from projections.queries.query import Queries
 from projections.store.partitioned_store import PartitionedStore
 
 Send = Callable[[AnyCommand, Sequence[int]], None]
@@ -144,7 +151,7 @@ class GatewayNode:
         partitions: Sequence[PartitionState],
         topics: Topics,
         members: Members,
-        producer: Producing,
+        producer: CommandProducer,
         *,
         boot_id: str,
         clock_ms: Callable[[], int],
@@ -182,7 +189,7 @@ class GatewayNode:
 
     def query(self) -> Queries:
         """A query over all partitions."""
-        return Queries(list(map(_query, self.partitions)), self.partition_of)
+        return Queries([each.query() for each in self.partitions], self.partition_of)
 
     # --- the port of the handlers
 
@@ -330,7 +337,3 @@ class GatewayNode:
         self.replies.abandon_all()
         for each in self.partitions:
             each.close()
-
-
-def _query(partition: PartitionState) -> Query:
-    return Query(partition.log, lambda: partition.store, partition.partition)

@@ -22,13 +22,12 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.security import Security
 from controller.engine.tasks import Background
 from controller.http.metrics import Metrics
-from controller.serving.archiving import archive_store, dropping, head_signer
+from controller.serving.archiving import Archiving, LogSnapshots, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
 from controller.serving.process import (
     DRAIN_S,
     SWITCH_S,
-    finished,
     reached,
     run_service,
     stop_on_signals,
@@ -42,7 +41,6 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
-    RequiredTopics,
     TopicWatch,
     offset_ranges,
     offsets_consumer,
@@ -84,65 +82,57 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayService:
-    """The parts of one `gateway` process, after the topics were found."""
+    """The parts of one `gateway` process. Raises SettingsError and UsersFileError."""
 
-    def __init__(self, options: GatewayOptions, topics: Topics, ranges: Sequence[tuple[int, int]]) -> None:
-        """`ranges` are the record offsets in each partition of the events topic. Raises LogError and OSError for an
-        unusable data folder, and SettingsError."""
+    def __init__(self, options: GatewayOptions) -> None:
         self.options = options
-        settings = options.settings
-        self._topics = topics
         self._process = os.urandom(5).hex()
         self.metrics = Metrics()
-        self._signer = head_signer(settings)
+        self._signer = head_signer(options.settings)
         self._clients = ClientListeners(
-            settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
+            options.settings, options.kafka, options.http, self.metrics, lambda: self.node.store.durable_cluster
         )
-        self._archives = [archive_store(settings, number) for number in range(topics.partitions)]
-        self._topic_watch = TopicWatch(options.properties, topics, is_archived=self._archives[0] is not None)
-        self._partitions = self._open_partitions(ranges)
-        interval = settings.log_snapshot_interval_events
-        self._snapshots = [
-            each.snapshots(interval, of) for each, of in zip(self._partitions, self._archives, strict=True)
-        ]
+        self._partitions: list[PartitionState] = []
+        self._snapshots: list[LogSnapshots] = []
         self._is_following = False
         self._cluster: GatewayCluster | None = None
 
-    def _open_partitions(self, ranges: Sequence[tuple[int, int]]) -> list[PartitionState]:
-        opened: list[PartitionState] = []
-        topics = self._topics
-        memory = Memory.share(self.options.settings.store_cache_bytes, topics.partitions)
-        try:
-            for number, (archive, (first, end)) in enumerate(zip(self._archives, ranges, strict=True)):
-                opened.append(
-                    PartitionState.open(
-                        self.options.data,
-                        number,
-                        cluster_id=topics.cluster_id,
-                        topic_id=topics.events_id,
-                        answers=True,
-                        memory=memory,
-                        archive=archive,
-                        first_record=first,
-                    )
-                )
-                opened[-1].check_end(end)
-        except BaseException:
-            for each in opened:
-                each.close()
-            raise
-        return opened
+    def _open_partitions(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """`ranges` are the record offsets in each partition of the events topic."""
+        topics, settings = self._topics, self.options.settings
+        memory = Memory.share(settings.store_cache_bytes, topics.partitions)
+        for number, (archive, (first, end)) in enumerate(zip(self._archives, ranges, strict=True)):
+            opened = PartitionState.open(
+                self.options.data,
+                number,
+                cluster_id=topics.cluster_id,
+                topic_id=topics.events_id,
+                answers=True,
+                memory=memory,
+                archive=archive,
+                first_record=first,
+            )
+            self._partitions.append(opened)
+            opened.check_end(end)
+            self._snapshots.append(opened.snapshots(settings.log_snapshot_interval_events, archive))
 
     async def start(self) -> None:
-        """Listen, follow, and accept requests once everything is read. Raises OSError for an unavailable address."""
+        """Wait for Kafka, listen, follow, and accept requests once everything is read. Raises TopicsMismatch,
+        SettingsError, LogError for an unusable data folder, and OSError for it or an unavailable address."""
         options, settings, clients = self.options, self.options.settings, self._clients
+        self._topics, ranges = await reached(
+            "Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnavailable, bootstrap=options.bootstrap
+        )
+        self._archives = [archive_store(settings, number) for number in range(self._topics.partitions)]
+        self._topic_watch = TopicWatch(options.properties, self._topics, is_archived=self._archives[0] is not None)
+        self._open_partitions(ranges)
         await clients.listen()
         await clients.listen_for_cluster(options.data)
         self._make_node()
         gateway = StreamGateway(
             self.node,
             self._members,
-            advertised=clients.advertised,
+            advertised=clients.advertised[0],
             authorizer=clients.authorizer(),
             partitions_per_response_max=settings.max_request_partition_size_limit,
         )
@@ -171,7 +161,7 @@ class GatewayService:
         self._clients.open_for_cluster(gateway, (await cluster.reached()).link)
 
     def _make_node(self) -> None:
-        settings, advertised = self.options.settings, self._clients.advertised
+        settings, advertised = self.options.settings, self._clients.advertised[0]
         own = Announcement(
             ANNOUNCEMENT_VERSION,
             gateway_id=_gateway_id(self.options.data),
@@ -179,7 +169,7 @@ class GatewayService:
             host=advertised.host,
             port=advertised.port,
             http="",
-            endpoints=self._clients.listening.advertised,
+            endpoints=self._clients.advertised,
         )
         self._producer = CommandProducer(self.options.properties, within_ms=PRODUCED_WITHIN_MS)
         self._members = Members(
@@ -211,7 +201,7 @@ class GatewayService:
         self._background.begin(self._announce())
         for each, archive in zip(self._partitions, self._archives, strict=True):
             if archive is not None:
-                self._background.begin(dropping(each.log, self.options.settings, wall_ms, archive).run())
+                self._background.begin(Archiving(each.log, self.options.settings, wall_ms, archive).run())
         self._background.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:
@@ -292,22 +282,16 @@ def _gateway_id(data: Path) -> str:
 
 async def run_gateway(options: GatewayOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
-    stopping = stop_on_signals()
     with lock_folder(options.data):
-        finding = asyncio.create_task(
-            reached("Kafka", lambda: asyncio.to_thread(_topics, options), KafkaUnavailable, bootstrap=options.bootstrap)
-        )
-        if not await finished(finding, stopping):
-            return 0
-        service = GatewayService(options, *finding.result())
+        service = GatewayService(options)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
-        return await run_service(service, stopping)
+        return await run_service(service, stop_on_signals())
 
 
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
     gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
     settings = options.settings
-    topics = prepare_topics(options.properties, RequiredTopics.of(settings), options.data)
-    prepare_gateways_topic(options.properties, settings.stream_gateways_topic, settings.stream_replication_factor)
+    topics = prepare_topics(options.properties, settings, options.data)
+    prepare_gateways_topic(options.properties, settings)
     return topics, offset_ranges(offsets_consumer(options.properties), topics.events, topics.partitions)

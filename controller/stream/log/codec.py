@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic, FinishChange, RefuseCreation
@@ -35,12 +35,12 @@ from controller.machine.commands.commands import (
     ExpireRequest,
     TopicCommand,
 )
-from controller.machine.decision import Answer, Detail, PartitionAnswer
-from controller.machine.state import Topic, Topics
-from events.catalog import Fact, Recorded
+from controller.machine.decision import Answer
+from controller.machine.state import Topics
+from events.catalog import Recorded
 from events.codec import UNREADABLE
 from events.logs.events_topic import partition_of
-from events.names import CLUSTER_SHARD, RequestId, ShardKey, TopicName, shard_key
+from events.names import CLUSTER_SHARD, ShardKey, shard_key
 
 COMMAND_VERSION = 2
 """The version of commands; raise it with any change of a command's meaning. A new kind of command that is resubmitted
@@ -112,28 +112,14 @@ def key_of(command: AnyCommand) -> ShardKey:
     return CLUSTER_SHARD
 
 
-class _EncodedAnswer(Fact, frozen=True):
-    request_id: RequestId
-    topic_name: TopicName
-    code: int
-    message: str
-    rule: str
-    waited_ms: int
-    topic: Topic | None
-    is_current: bool
-    """The topic is the one in the reader's state after the events."""
-    details: tuple[Detail, ...] = ()
-    partitions: tuple[PartitionAnswer, ...] = ()
-    number: int = 0
-
-
 _encode = msgspec.msgpack.Encoder(enc_hook=tuple).encode
-_decode = msgspec.msgpack.Decoder(tuple[_EncodedAnswer, ...]).decode
+_decode = msgspec.msgpack.Decoder(tuple[tuple[Answer, bool], ...]).decode
+"""The answers. The flag means that the answer's topic is the one in the reader's state after the events."""
 
 
 def encode_answers(answers: Sequence[Answer], topics: Topics, *, has_events: bool) -> bytes:
     """The answers of a decision, empty without answers; `topics` is the state after its events."""
-    return _encode([_encoded_answer(answer, topics, has_events) for answer in answers]) if answers else b""
+    return _encode([_with_flag(answer, topics, has_events) for answer in answers]) if answers else b""
 
 
 def size_of_answers(answers: Sequence[Answer], *, has_events: bool) -> int:
@@ -145,25 +131,20 @@ def size_of_answers(answers: Sequence[Answer], *, has_events: bool) -> int:
 
 def decode_answers(value: bytes, topics: Topics) -> tuple[Answer, ...]:
     """The answers in a record; `topics` is the state after its events. Raises msgspec.DecodeError."""
-    return tuple(_answer(carried, topics) for carried in _decode(value)) if value else ()
+    return tuple(
+        replace(answer, topic=topics.get(shard_key(answer.topic_name))) if is_current else answer
+        for answer, is_current in (_decode(value) if value else ())
+    )
 
 
-def _encoded_answer(answer: Answer, topics: Topics, has_events: bool) -> _EncodedAnswer:
-    topic, is_current = answer.topic, False
-    if topic is not None and has_events:
-        current = topics.get(shard_key(topic.name))
-        is_current = current is not None and current.topic_id == topic.topic_id
-        if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
-            topic = replace(topic, partitions=())
-    fields = {**asdict(answer), "code": int(answer.code), "topic": None if is_current else topic}
-    return _EncodedAnswer(**fields, is_current=is_current)
-
-
-def _answer(carried: _EncodedAnswer, topics: Topics) -> Answer:
-    fields = asdict(carried)
-    if fields.pop("is_current"):
-        fields["topic"] = topics.get(shard_key(carried.topic_name))
-    return Answer(**fields)
+def _with_flag(answer: Answer, topics: Topics, has_events: bool) -> tuple[Answer, bool]:
+    if answer.topic is None or not has_events:
+        return answer, False
+    current = topics.get(shard_key(answer.topic.name))
+    if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
+        return replace(answer, topic=replace(answer.topic, partitions=())), False
+    is_current = current.topic_id == answer.topic.topic_id
+    return replace(answer, topic=None) if is_current else answer, is_current
 
 
 RECENT_EVENTS = 20_000

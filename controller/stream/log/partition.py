@@ -39,6 +39,7 @@ from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion,
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
+from projections.queries.query import Query
 from projections.replay.log.secondary import FrozenLog
 from projections.store.recorder import Recorder, cause_of
 from projections.store.store import TopicStore
@@ -270,6 +271,10 @@ class PartitionState:
             self._stored = kafka_offset
         self.log.flush()
         self.store.became_durable(self.state)
+
+    def query(self) -> Query:
+        """A query over the partition."""
+        return Query(self.log, lambda: self.store, self.partition)
 
     def snapshots(self, interval_events: int, archive: ArchiveStore | None = None) -> LogSnapshots:
         """Take snapshots of the partition from now on, and copy missing ones from an archive."""

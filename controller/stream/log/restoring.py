@@ -24,9 +24,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from controller.brokers.cluster.security import Security
 from controller.release import RELEASE
+from controller.settings.load import ServeSettings
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import StoredPosition, stored_position
-from controller.stream.log.topics import RequiredTopics, offset_ranges, offsets_consumer, prepare_topics
+from controller.stream.log.topics import offset_ranges, offsets_consumer, prepare_topics
 from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, Position, encode_record
@@ -54,24 +55,24 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 def restore_topic(
-    bootstrap: str, security: Security, required: RequiredTopics, folders: Sequence[Path]
+    bootstrap: str, security: Security, settings: ServeSettings, folders: Sequence[Path]
 ) -> list[Restored]:
     """Create the missing topics, and write the events topic.
 
     Raises NotRestored, TopicsMismatch and KafkaUnavailable; LogError and OSError for unreadable folders.
     """
-    properties = {**security.properties, "bootstrap.servers": bootstrap}
+    properties, partitions = {**security.properties, "bootstrap.servers": bootstrap}, settings.stream_partitions
     with ExitStack() as held:
         for folder in folders:
             if not folder.is_dir():
                 raise NotRestored(f"{folder} is not a folder")
             held.enter_context(lock_folder(folder))
-        sources = [_furthest(held, folders, number) for number in range(required.partitions)]
-        if any((folder / f"partition-{required.partitions:05}").exists() for folder in folders):
-            raise NotRestored(f"the folders hold more than stream.partitions={required.partitions} partitions")
+        sources = [_furthest(held, folders, number) for number in range(partitions)]
+        if any((folder / f"partition-{partitions:05}").exists() for folder in folders):
+            raise NotRestored(f"the folders hold more than stream.partitions={partitions} partitions")
         if len({(log.cluster_id, reached.topic_id) for log, reached in sources}) > 1:
             raise NotRestored("the folders are of different events topics: name those of one")
-        topics = prepare_topics(properties, required, Path(os.devnull))
+        topics = prepare_topics(properties, settings, Path(os.devnull))
         commands = offset_ranges(offsets_consumer(properties), topics.commands, topics.partitions)
         written = [
             _ToRestore(log, reached.position, *_next_source(reached.position, *there))

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
@@ -36,6 +35,7 @@ from controller.stream.log.transport import RECORD_BYTES_MAX, KafkaUnavailable, 
 
 TIMEOUT_S = 10.0
 DEFAULT_REPLICAS_MAX = 3
+"""Limit of the replicas of a new topic with stream.replication.factor=-1."""
 COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long all workers may be down before an undecided command is lost."""
 _NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
@@ -46,25 +46,7 @@ class TopicsMismatch(SettingsError):
     """An existing topic does not match the settings. The message names it, its value and the required one."""
 
 
-class RequiredTopics(msgspec.Struct, frozen=True):
-    """The required topics. With a `replication_factor` of -1, new topics get up to DEFAULT_REPLICAS_MAX replicas."""
-
-    commands: str
-    events: str
-    partitions: int
-    replication_factor: int
-
-    @classmethod
-    def of(cls, settings: ServeSettings) -> RequiredTopics:
-        return cls(
-            settings.stream_commands_topic,
-            settings.stream_events_topic,
-            settings.stream_partitions,
-            settings.stream_replication_factor,
-        )
-
-
-def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data: Path) -> Topics:
+def prepare_topics(properties: Mapping[str, Any], settings: ServeSettings, data: Path) -> Topics:
     """Create missing topics, check both, and return their descriptions. If the folder `data` has events, a missing
     topic is an error, because Kafka has lost it.
 
@@ -72,21 +54,21 @@ def prepare_topics(properties: Mapping[str, Any], required: RequiredTopics, data
     unreadable folder.
     """
     admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=_silent())
+    names = settings.stream_commands_topic, settings.stream_events_topic
     try:
         cluster_id, brokers = _cluster(admin)
-        _make_missing(admin, required, brokers, data)
-        found = _described(admin, [required.commands, required.events])
-        configs = _configs(admin, [required.commands, required.events])
+        _make_missing(admin, settings, brokers, data)
+        found = _described(admin, names)
+        configs = _configs(admin, names)
     except KafkaException as error:
         raise _classified(error.args[0]) from error
-    for name, description in zip((required.commands, required.events), found, strict=True):
-        _check_partitions(name, len(description.partitions), required.partitions)
+    for name, description, required in zip(names, found, (_NOT_COMPACTED, _RETAINED_FOREVER), strict=True):
+        _check_partitions(name, len(description.partitions), settings.stream_partitions)
         factor = min(len(partition.replicas) for partition in description.partitions)
-        _check_factor(name, factor, required.replication_factor)
+        _check_factor(name, factor, settings.stream_replication_factor)
         _check_min_insync(name, configs[name], factor)
-    _check_configs(required.commands, configs[required.commands], _NOT_COMPACTED)
-    _check_configs(required.events, configs[required.events], _RETAINED_FOREVER)
-    return Topics(required.commands, required.events, required.partitions, cluster_id, str(found[1].topic_id))
+        _check_configs(name, configs[name], required)
+    return Topics(*names, settings.stream_partitions, cluster_id, str(found[1].topic_id))
 
 
 def _cluster(admin: AdminClient) -> tuple[str, int]:
@@ -94,9 +76,9 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, data: Path) -> None:
+def _make_missing(admin: AdminClient, settings: ServeSettings, brokers: int, data: Path) -> None:
     there = admin.list_topics(timeout=TIMEOUT_S).topics
-    factor = _factor(required.replication_factor, brokers)
+    factor = _factor(settings.stream_replication_factor, brokers)
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
@@ -104,8 +86,8 @@ def _make_missing(admin: AdminClient, required: RequiredTopics, brokers: int, da
     events = {**_RETAINED_FOREVER, **common}
     commands = {**events, "retention.ms": str(COMMANDS_RETENTION_MS)}
     missing = [
-        NewTopic(name, num_partitions=required.partitions, replication_factor=factor, config=configs)
-        for name, configs in ((required.commands, commands), (required.events, events))
+        NewTopic(name, num_partitions=settings.stream_partitions, replication_factor=factor, config=configs)
+        for name, configs in ((settings.stream_commands_topic, commands), (settings.stream_events_topic, events))
         if name not in there
     ]
     if not missing:
@@ -224,9 +206,9 @@ def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple
 GATEWAYS_RETENTION_MS = 3_600_000
 
 
-def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication_factor: int) -> None:
-    """Create the topic of the gateways' addresses if it is missing; for a `replication_factor` of -1 see
-    RequiredTopics. Raises KafkaUnavailable, TopicsMismatch."""
+def prepare_gateways_topic(properties: Mapping[str, Any], settings: ServeSettings) -> None:
+    """Create the topic of the gateways' addresses if it is missing. Raises KafkaUnavailable, TopicsMismatch."""
+    name = settings.stream_gateways_topic
     admin = AdminClient(dict(properties), logger=_silent())
     try:
         there = admin.list_topics(timeout=TIMEOUT_S)
@@ -234,7 +216,7 @@ def prepare_gateways_topic(properties: Mapping[str, Any], name: str, replication
         raise _classified(error.args[0]) from error
     if name not in there.topics:
         retention = {"retention.ms": str(GATEWAYS_RETENTION_MS), "segment.ms": str(GATEWAYS_RETENTION_MS)}
-        factor = _factor(replication_factor, len(there.brokers))
+        factor = _factor(settings.stream_replication_factor, len(there.brokers))
         configs = {"cleanup.policy": "delete", **retention}
         _create(admin, [NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -60,36 +60,6 @@ class Topics(msgspec.Struct, frozen=True):
     events_id: str
 
 
-class Transport(Protocol):
-    """The engine's port to Kafka. Everything raises KafkaUnavailable."""
-
-    async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        """Append records to a partition of the events topic, in order and contiguously.
-
-        The future gets the offset of the first one after all in-sync replicas have acknowledged all; -1 if they are not
-        contiguous.
-        """
-        ...
-
-    def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
-        """The records of the events topic in [start, end), in batches."""
-        ...
-
-    async def events_range(self, partition: int) -> tuple[int, int]:
-        """The offsets of the first and the next record of the events partition."""
-        ...
-
-    async def commands_range(self, partition: int) -> tuple[int, int]:
-        """The offsets of the first and the next command."""
-        ...
-
-    async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Append a command; the future gets its offset."""
-        ...
-
-    async def close(self) -> None: ...
-
-
 async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
     """Stop an aiokafka client, which takes some seconds without Kafka. Raises nothing.
 
@@ -106,10 +76,11 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
             structlog.get_logger("topicwright").debug("a Kafka client did not close", why=_text(error))
 
 
-class KafkaTransport:
-    """A `Transport` over aiokafka, usable until its first error; the engine then makes another."""
+class Transport:
+    """The engine's connection to Kafka, usable until its first error; the engine then makes another. Everything raises
+    KafkaUnavailable."""
 
-    def __init__(self, bootstrap: str, topics: Topics, security: Security = NO_SECURITY) -> None:
+    def __init__(self, bootstrap: str, topics: Topics, security: Security) -> None:
         self._bootstrap = bootstrap
         self._topics = topics
         self._security = security
@@ -119,6 +90,11 @@ class KafkaTransport:
         self._reading = asyncio.Lock()
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
+        """Append records to a partition of the events topic, in order and contiguously.
+
+        The future gets the offset of the first one after all in-sync replicas have acknowledged all; -1 if they are not
+        contiguous.
+        """
         return asyncio.ensure_future(self._append(partition, values))
 
     async def _append(self, partition: int, values: Sequence[bytes]) -> int:
@@ -133,7 +109,7 @@ class KafkaTransport:
                     if batch.append(key=None, value=value, timestamp=None) is None:
                         break
                     count += 1
-                placed = await (await producer.send_batch(batch, self._events, partition=partition))
+                placed = await (await producer.send_batch(batch, self._topics.events, partition=partition))
                 if begun == 0:
                     first = expected = int(placed.offset)
                 if placed.offset != expected:
@@ -144,10 +120,11 @@ class KafkaTransport:
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
+        """The records of the events topic in [start, end), in batches."""
         async with self._reading:
             try:
                 reader = await self._opened_reader()
-                there = TopicPartition(self._events, partition)
+                there = TopicPartition(self._topics.events, partition)
                 reader.assign([there])
                 reader.seek(there, start)
                 async for portion in _portions(reader, there, start, end):
@@ -156,12 +133,15 @@ class KafkaTransport:
                 raise KafkaUnavailable(_text(error)) from error
 
     async def events_range(self, partition: int) -> tuple[int, int]:
-        return await self._range(self._events, partition)
+        """The offsets of the first and the next record of the events partition."""
+        return await self._range(self._topics.events, partition)
 
     async def commands_range(self, partition: int) -> tuple[int, int]:
+        """The offsets of the first and the next command."""
         return await self._range(self._topics.commands, partition)
 
     async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
+        """Append a command; the future gets its offset."""
         try:
             producer = await self._opened_producer()
             sent = await producer.send(self._topics.commands, value, key or None, partition=partition)
@@ -174,10 +154,6 @@ class KafkaTransport:
         for client in clients:
             if client is not None:
                 await close_client(client)
-
-    @property
-    def _events(self) -> str:
-        return self._topics.events
 
     async def _range(self, topic: str, partition: int) -> tuple[int, int]:
         there = TopicPartition(topic, partition)

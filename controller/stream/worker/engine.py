@@ -128,7 +128,7 @@ class Engine:
     # --- ownership
 
     async def claim(self, partitions: Collection[int], is_current: IsCurrent) -> bool:
-        """Claim partitions and give up all others. Returns False, with none active, if `still` becomes false.
+        """Claim partitions and give up all others. Returns False, with none active, if `is_current` becomes false.
 
         Raises PartitionsLost; and LogError, RecordError, EventDecodeError, which must end the process.
         """
@@ -176,7 +176,7 @@ class Engine:
             self._watcher.lost(why)
 
     async def _claim_partition(self, partition: int, is_current: IsCurrent) -> bool:
-        """Fence the partition and read up to the fence; False if `still` becomes false."""
+        """Fence the partition and read up to the fence; False if `is_current` becomes false."""
         started = self._clock()
         first, end = await self.transport.events_range(partition)
         state = self._states.get(partition)
@@ -229,7 +229,7 @@ class Engine:
         return Fence(reader.epoch + 1, writer, identity.release, EVENT_VERSION, events, reader.next_source)
 
     async def _read(self, state: PartitionState, end: int, is_current: IsCurrent) -> bool:
-        """Read the events partition up to `end`; False if `still` becomes false."""
+        """Read the events partition up to `end`; False if `is_current` becomes false."""
         start = state.reader.kafka_offset
         if start < end:
             async with aclosing(self.transport.read(state.partition, start, end)) as portions:

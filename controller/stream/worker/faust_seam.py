@@ -1,7 +1,7 @@
 """Faust's consumer, changed so that no command is lost, and everything that we use of Faust's internals.
 
-No other module overrides or reads a private part of Faust or of mode, its base. `PRIVATE_PARTS` lists each with the
-reason. A test fails when a release changes one, and says what to read again.
+No other module overrides or reads a private part of Faust or of mode, its base. `test_faust.py` lists each with
+the reason, fails when a release changes one, and says what to read again.
 
 Unchanged, Faust loses messages at rebalances. It seeks to the committed offsets and then clears every agent's queue, so
 messages that were delivered in between are gone although they count as read. If two rebalances follow each other
@@ -20,15 +20,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
-from faust.app.base import App
-from faust.tables.recovery import Recovery
 from faust.transport.drivers import aiokafka as transport
 from faust.types.tuples import ConsumerMessage
-from mode import Service
 
 from controller.stream.log.transport import close_client
 
@@ -38,65 +35,6 @@ FETCH_TIMEOUT_S = 0.25
 IDLE_S = 0.05
 """Wait when there is no partition to fetch from: all are full, or none is assigned."""
 COMMIT_TIMEOUT_S = 3.0  # a commit that hangs must not keep a rebalance
-
-Positions = Callable[[], Mapping[int, int]]
-"""The next command of each claimed partition."""
-
-
-class PrivatePart(NamedTuple):
-    """An internal method or attribute of Faust."""
-
-    of: type
-    name: str
-    why: str
-
-
-_CONSUMER, _THREAD = transport.Consumer, transport.AIOKafkaConsumerThread
-
-OVERRIDDEN = (
-    PrivatePart(_CONSUMER, "getmany", "fetches once, holding off seeks, and hands on no message from before a seek"),
-    PrivatePart(_CONSUMER, "perform_seek", "seeks to what the events prove; marks committed offsets and acks likewise"),
-    PrivatePart(_CONSUMER, "verify_event_path", "does nothing: Faust's fails while the group shares out"),
-    PrivatePart(_CONSUMER, "_new_consumer_thread", "makes our thread"),
-    PrivatePart(_THREAD, "_create_worker_consumer", "sets how long a fetch waits, for which Faust has no setting"),
-    PrivatePart(_THREAD, "_commit", "a commit that fails does not crash the worker"),
-    PrivatePart(_THREAD, "on_thread_stop", "closes aiokafka's consumer also without Kafka"),
-)
-"""Methods that we override: ours must do what Faust's do."""
-
-USED = (
-    PrivatePart(_CONSUMER, "_get_active_partitions", "what is to be fetched"),
-    PrivatePart(_CONSUMER, "_getmany", "fetches, in the thread of the consumer"),
-    PrivatePart(_CONSUMER, "seek_wait", "seeks, and returns when that is done"),
-    PrivatePart(_CONSUMER, "_read_offset", "what Faust drops messages by; it is to know nothing"),
-    PrivatePart(_CONSUMER, "_committed_offset", "from where Faust counts acks; it follows each seek"),
-    PrivatePart(_CONSUMER, "_acked", "acks that wait for those before them; none outlives a seek"),
-    PrivatePart(_CONSUMER, "_acked_index", "the same acks, for looking them up"),
-    PrivatePart(_CONSUMER, "can_resume_flow", "set when messages may flow again"),
-    PrivatePart(_CONSUMER, "flow_active", "whether messages may flow"),
-    PrivatePart(_CONSUMER, "scheduler", "takes turns between partitions"),
-    PrivatePart(_THREAD, "_ensure_consumer", "aiokafka's consumer, to commit with"),
-    PrivatePart(_THREAD, "_consumer", "the same, None before it has started"),
-    PrivatePart(AIOKafkaConsumer, "_fetch_max_wait_ms", "read when the consumer starts"),
-    PrivatePart(Service, "_crashed", "set when Faust has ended itself, which it reports to nobody"),
-    PrivatePart(Service, "crash_reason", "why it did"),
-)
-"""Methods that we call, and attributes that we read or set."""
-
-RESTED_ON = (
-    PrivatePart(_CONSUMER, "_drain_messages", "calls getmany; drops what _read_offset says; gives up when flow stops"),
-    PrivatePart(_CONSUMER, "_to_message", "_message makes the same message"),
-    PrivatePart(_CONSUMER, "ack", "counts acks from _committed_offset on"),
-    PrivatePart(_CONSUMER, "stop_flow", "with flow_control.suspend and clear it lets nothing through (hold)"),
-    PrivatePart(_CONSUMER, "resume_flow", "with flow_control.resume it lets messages through (go_on)"),
-    PrivatePart(Recovery, "_resume_streams", "sends on_rebalance_complete, then seeks, then lets messages flow"),
-    PrivatePart(Recovery, "on_recovery_completed", "the same order, after a recovery"),
-    PrivatePart(App, "_on_partitions_revoked", "stops the flow and clears the agents' queues before a rebalance"),
-    PrivatePart(Service, "crash", "sets _crashed and crash_reason"),
-)
-"""Methods that we do not touch, whose behaviour we depend on."""
-
-PRIVATE_PARTS = (*OVERRIDDEN, *USED, *RESTED_ON)
 
 
 class FetchedMessage(ConsumerMessage):
@@ -223,7 +161,8 @@ class FaustTransport(transport.Transport):
     """Faust's transport with this consumer."""
 
     Consumer = FaustConsumer
-    positions: Positions
+    positions: Callable[[], Mapping[int, int]]
+    """The next command of each claimed partition."""
 
 
 async def crash_of(app: Any) -> BaseException:

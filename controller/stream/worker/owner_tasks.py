@@ -28,6 +28,7 @@ from contextlib import closing
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.actions import PlannedCommand
@@ -39,7 +40,7 @@ from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
 from controller.machine.errors import ErrorCode
-from controller.serving.archiving import Archiving, Retention, sign_heads
+from controller.serving.archiving import Archiving, sign_heads
 from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
 from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
@@ -52,12 +53,11 @@ from events.logs.events_topic import partition_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import HeadSigner
 from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
-from projections.queries.query import Query
 from projections.store.snapshotting import resting, too_many
 from projections.store.store import TopicStore
 
 
-class PartitionHistory:
+class PartitionHistory(Archiving):
     """Archives one partition while it is owned."""
 
     def __init__(
@@ -68,25 +68,16 @@ class PartitionHistory:
         clock_ms: Callable[[], int],
         retained_events: int = RECENT_EVENTS,
     ) -> None:
+        drop_all = replace(settings, log_events_retention_ms=0, log_events_retention_bytes=-1)
+        super().__init__(partition.log, drop_all, clock_ms, archive.store, archive, retained_events)
         self._partition, self._archive = partition, archive
-        self._lines = structlog.get_logger("topicwright")
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
         self._interval = settings.log_snapshot_interval_events
         self._snapshots = partition.snapshots(self._interval)
-        retention = Retention(ms=0, events=retained_events)
-        self._archiving = Archiving(
-            partition.log, settings, clock_ms, archive.store, retention, archive, self._next_base
-        )
-        self.run = self._archiving.run
         self.decided_further, self.end = self._snapshots.reached, self._snapshots.close
 
-    @property
-    def error(self) -> str | None:
-        """Why nothing can be archived; None if all is well."""
-        return self._archiving.error
-
-    def _next_base(self, rest: Callable[[], None]) -> Callable[[], None] | None:
+    def _next_base(self) -> Callable[[], None] | None:
         log = self._partition.log
         if not log.start_offset or log.start_offset == self._base_start:
             return None
@@ -97,9 +88,9 @@ class PartitionHistory:
             kafka_offset=self._partition.committed_position.kafka_offset,
         )
         pairs = log.frozen_pairs()
-        return lambda: self._store_base(base, pairs, rest)
+        return lambda: self._store_base(base, pairs)
 
-    def _store_base(self, base: Base, pairs: Iterator[tuple[bytes, bytes]], rest: Callable[[], None]) -> None:
+    def _store_base(self, base: Base, pairs: Iterator[tuple[bytes, bytes]]) -> None:
         """Store a base, unless the previous owner stored one with as few events."""
         from events.logs.archive.base import bases, upload_snapshots, write_base  # imports pyarrow
 
@@ -107,7 +98,7 @@ class PartitionHistory:
         with closing(pairs):  # type: ignore[type-var]
             newest = next(bases(archive.store, log.cluster_id, base.topic_id), None)
             if newest is None or newest.start < base.start:
-                size = write_base(archive, base, resting(pairs, rest)).size
+                size = write_base(archive, base, resting(pairs, self._rest)).size
                 upload_snapshots(archive, log, lambda offsets: too_many(offsets, self._interval))
                 self._lines.info("base stored", partition=self._partition.partition, events=base.offset, bytes=size)
         self._base_start = base.start
@@ -163,8 +154,7 @@ class PartitionLeader:
             self.history.decided_further()
             self.background(self.history.run())
         if context.signer is not None:
-            part = Query(partition.log, lambda: partition.store, partition.partition)
-            self.background(sign_heads(self, part, context.signer, context.signing_interval_s))
+            self.background(sign_heads(self, partition.query(), context.signer, context.signing_interval_s))
         self._deadlines.begin(partition.state.waiting)
         self.brokers.start(self)
         self._reconciler.sweep()

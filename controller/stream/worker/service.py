@@ -39,8 +39,8 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import RequiredTopics, TopicWatch, prepare_topics
-from controller.stream.log.transport import NO_SECURITY, KafkaTransport, KafkaUnavailable, Topics
+from controller.stream.log.topics import TopicWatch, prepare_topics
+from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, PartitionsLost
 from controller.stream.worker.owner_tasks import (
@@ -78,7 +78,6 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The brokers of a partition; None with a target cluster."""
     cluster: str = ""
     """The target cluster (HOST:PORT[,…]); empty for the Kafka that holds the log."""
-    release: str = RELEASE
     security: Security = NO_SECURITY
     """The credentials for the Kafka that holds the log."""
 
@@ -217,7 +216,7 @@ class Worker:
         self._engine: Engine | None = None
         self._topic_watch: TopicWatch | None = None
         self._running: asyncio.Task[None] | None = None
-        self._background = Background(self.fail)
+        self._background, self._driving = Background(self.fail), Background(self.fail)
         self._leaving = asyncio.Event()
         self._claimed_once = asyncio.Event()
 
@@ -236,12 +235,18 @@ class Worker:
     async def start(self) -> None:
         """Wait for Kafka and the target cluster, then join the group and claim the assigned partitions. Raises
         TopicsMismatch and SettingsError."""
-        topics = await self._topics()
+        options = self.options
+        topics = await reached(
+            "Kafka",
+            lambda: asyncio.to_thread(prepare_topics, options.properties, options.settings, options.data),
+            KafkaUnavailable,
+            self._wait_for,
+            bootstrap=options.bootstrap,
+        )
         make_brokers = await self._make_brokers(topics)
         driver = self._driver(topics, make_brokers)
         self._status.doing = "joining the group"
-        self._running = asyncio.create_task(driver.run(self._leaving, self._claimed))
-        self._running.add_done_callback(self._driver_ended)
+        self._running = self._driving.begin(driver.run(self._leaving, self._claimed))
         await self._claimed_once.wait()
 
     async def stop(self) -> None:
@@ -271,17 +276,6 @@ class Worker:
         is_known = isinstance(error, PartitionsLost | DriverEnded)
         self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if is_known else error)
         os._exit(FAILED)
-
-    async def _topics(self) -> Topics:
-        options = self.options
-        wanted = RequiredTopics.of(options.settings)
-        return await reached(
-            "Kafka",
-            lambda: asyncio.to_thread(prepare_topics, options.properties, wanted, options.data),
-            KafkaUnavailable,
-            self._wait_for,
-            bootstrap=options.bootstrap,
-        )
 
     async def _make_brokers(self, topics: Topics) -> MakeBrokers:
         """The function that makes the brokers of a partition. Connects to the target cluster. Raises SettingsError."""
@@ -332,8 +326,8 @@ class Worker:
         engine = self._engine = Engine(
             options.data,
             topics,
-            Identity(writer, options.release, decision_settings(settings, self._cluster is not None)),
-            connect=lambda: KafkaTransport(options.bootstrap, topics, options.security),
+            Identity(writer, RELEASE, decision_settings(settings, self._cluster is not None)),
+            connect=lambda: Transport(options.bootstrap, topics, options.security),
             lead=partial(PartitionLeader, context),
             watcher=self._status,
             clock=time.perf_counter,
@@ -363,11 +357,6 @@ class Worker:
     def _claimed(self) -> None:
         self._status.doing = None
         self._claimed_once.set()
-
-    def _driver_ended(self, running: asyncio.Task[None]) -> None:
-        error = None if running.cancelled() else running.exception()
-        if error is not None:
-            self.fail(error)
 
 
 async def work(options: WorkerOptions) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.serving.archiving import Archiving, Retention
+from controller.serving.archiving import Archiving
 from controller.settings.load import load_settings
 from events.logs.archive import manifest, store
 from events.logs.archive.manifest import (
@@ -206,7 +206,7 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 
     async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
-            one = Archiving(log, settings, lambda: 0, Folder(place), Retention(ms=-1), writer)
+            one = Archiving(log, settings, lambda: 0, Folder(place), writer)
             for _ in range(segments):
                 await one._once()
             assert list(segments_of(log)) == one._segments

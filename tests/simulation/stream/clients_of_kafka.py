@@ -15,8 +15,8 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from confluent_kafka import KafkaError
 
-from controller.stream.gateway.kafka import Done, FollowedEvents, Record
-from controller.stream.log.transport import KafkaUnavailable, Values
+from controller.stream.gateway.kafka import CommandProducer, Done, FollowedEvents, Record
+from controller.stream.log.transport import KafkaUnavailable, Transport, Values
 from tests.simulation.stream.kafka import GATEWAYS, HEARTBEAT_S, NO_RECORD, Generation, Link
 
 READ_AT_ONCE = 40
@@ -28,16 +28,16 @@ def _part(log: list[bytes], start: int, end: int) -> list[bytes]:
     return log[start:end]
 
 
-class SimulatedTransport:
-    """A `Transport`. A batch may arrive in two requests, of which the second may not."""
+class SimulatedTransport(Transport):
+    """A batch may arrive in two requests, of which the second may not."""
 
     def __init__(self, link: Link, events_link: Link) -> None:
         self._link, self._events_link, self._kafka = link, events_link, link.kafka
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
-        return asyncio.ensure_future(self._append(partition, list(values)))
+        return asyncio.ensure_future(self._append_in_parts(partition, list(values)))
 
-    async def _append(self, partition: int, values: list[bytes]) -> int:
+    async def _append_in_parts(self, partition: int, values: list[bytes]) -> int:
         cut = self._kafka.rng.randrange(len(values)) if self._kafka.rng.random() < 0.1 else 0
         parts = [part for part in (values[:cut], values[cut:]) if part]
         firsts = await asyncio.gather(
@@ -183,8 +183,8 @@ class SimulatedConsumer:
             await self._group_link.call(lambda: self._kafka.group.leave(self._member))
 
 
-class SimulatedProducer:
-    """A gateway's `Producing`: what is not acknowledged in time may have arrived all the same."""
+class SimulatedProducer(CommandProducer):
+    """What is not acknowledged in time may have arrived all the same."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -1,7 +1,7 @@
 """A Faust app with the product's consumer in it, as far as `FaustDriver` uses both, over the simulated Kafka.
 
-It does what `faust_seam.RESTED_ON` says that Faust does, in that order: before a rebalance the flow is stopped and the
-agents' queues are cleared; after one, in a task of Faust's own, on_rebalance_complete is sent, then comes the seek,
+It does what `test_faust.RESTED_ON` says that Faust does, in that order: before a rebalance the flow is stopped and
+the agents' queues are cleared; after one, in a task of Faust's own, on_rebalance_complete is sent, then comes the seek,
 then messages flow, also where the next rebalance has begun meanwhile. Faust itself is not run here.
 """
 

@@ -52,12 +52,13 @@ class Rig:
         self.full = False
         self.workers = [Writing(_opened(folder / "worker", number)) for number in range(PARTITIONS)]
         own = Announcement(ANNOUNCEMENT_VERSION, "a-gateway", "p1", "gateway-a", 9092, "gateway-a:8080")
-        self.members = Members(own, self, "gateways", session_s=SESSION_S, clock=self.clock)
+        producer: Any = self
+        self.members = Members(own, producer, "gateways", session_s=SESSION_S, clock=self.clock)
         self.node = GatewayNode(
             [_opened(folder / "gateway", number, answers=True) for number in range(PARTITIONS)],
             TOPICS,
             self.members,
-            self,
+            producer,
             boot_id="boot",
             clock_ms=lambda: BORN_MS,
             answer_timeout_s=30,

@@ -37,6 +37,7 @@ ALICE = "User:alice"
 READS = Acl(2, 3, "t", ALICE, "*", 3, 3)
 WRITES = replace(READS, operation=4)
 BROKEN = replace(READS, name="")
+LONG = "x" * 30_000
 ADMIN: dict[str, Any] = {"at_ms": BORN_MS, "principal": "User:admin"}
 
 
@@ -74,7 +75,6 @@ def put_last(rig: Rig) -> Any:
 
 @on_virtual_time
 async def test_cluster_requests_are_decided_in_one_partition(rig: Rig) -> None:
-    rig.begin()
     held: list[bool] = []
     pending = rig.request(creates(READS, BROKEN, WRITES))
     pending.add_done_callback(lambda _: held.append(READS in rig.gateway.cluster.acls))
@@ -95,21 +95,20 @@ async def test_cluster_requests_are_decided_in_one_partition(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_all_the_same(rig: Rig) -> None:
-    rig.begin(brokers=1)
-    rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
-    rig.read()
-    assert list(rig.gateway.cluster.live) == [1], "the other partition has not heard of broker 2"
-    assert READS in rig.gateway.cluster.acls
-    rig.workers[1].decide(*joined(2), *joined(3))
-    rig.read()
-    assert list(rig.gateway.cluster.live) == [1, 2]
-    assert READS in rig.gateway.cluster.acls
+async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_all_the_same(new_rig: Rig) -> None:
+    new_rig.begin(brokers=1)
+    new_rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
+    new_rig.read()
+    assert list(new_rig.gateway.cluster.live) == [1], "the other partition has not heard of broker 2"
+    assert READS in new_rig.gateway.cluster.acls
+    new_rig.workers[1].decide(*joined(2), *joined(3))
+    new_rig.read()
+    assert list(new_rig.gateway.cluster.live) == [1, 2]
+    assert READS in new_rig.gateway.cluster.acls
 
 
 @on_virtual_time
 async def test_cluster_requests_without_kafka(rig: Rig) -> None:
-    rig.begin()
     rig.full = True
     (answer,) = await rig.request(creates(READS))
     assert (answer.code, answer.details) == (ErrorCode.NOT_CONTROLLER, ())
@@ -130,7 +129,6 @@ async def test_cluster_requests_without_kafka(rig: Rig) -> None:
 @pytest.mark.parametrize("is_taken", [True, False])
 @on_virtual_time
 async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
-    rig.begin()
     pending = rig.request(creates(READS), timeout_ms=20_000)
     if is_taken:
         rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.reader.next_source)])
@@ -142,7 +140,6 @@ async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
 
 @on_virtual_time
 async def test_undecidable_cluster_request_is_answered_with_its_fault(rig: Rig) -> None:
-    rig.begin()
     pending = rig.request(creates(READS))
     worker = rig.workers[CLUSTER_PARTITION]
     offset = worker.partition.reader.next_source
@@ -248,7 +245,6 @@ async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
 
 @on_virtual_time
 async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None:
-    rig.begin()
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for number in range(4):
         pending = rig.request(create_by_alice(number, denied=denied))
@@ -267,7 +263,6 @@ async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None
 @on_virtual_time
 async def test_refusals_by_rules_are_put_until_they_are_too_many(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "RECORDED_MAX", 2)
-    rig.begin()
     put = []
     for number in range(4):
         pending = rig.request(replace(create_by_alice(number), num_partitions=0))
@@ -292,7 +287,6 @@ async def test_refusals_by_quotas_are_put_until_they_are_too_many(
 
 @on_virtual_time
 async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
-    rig.begin()
     rig.put.clear()
     noted = RecordRefusals(request_id=RequestId("x"), at_ms=BORN_MS, refusals=())
     rig.node.submit_internal(noted)
@@ -309,6 +303,29 @@ async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
     assert rig.put == []
 
 
+@on_virtual_time
+async def test_refused_request_with_long_texts_is_counted_and_not_sent(rig: Rig) -> None:
+    rig.request(create("u"))
+    rig.work()
+    refused = create("u", client_id=LONG), create("n" * 300), create("t", configs=(("a", "v" * 10**6),))
+    for number, (command, code) in enumerate(zip(refused, (36, 17, 40), strict=True)):
+        reply = await rig.request(replace(command, request_id=RequestId(f"long-{number}")))
+        assert codes(reply.answers) == {command.topic: code}
+    assert not [one for one in rig.put if one[0] == "commands"]
+    short, accepted = create("u"), create("w", client_id=LONG)
+    sent = []
+    for number, command in enumerate((short, accepted)):
+        sent.append(replace(command, request_id=RequestId(f"sent-{number}")))
+        rig.request(sent[-1])
+    assert [decode_command(one[3]) for one in rig.put if one[0] == "commands"] == sent
+    rig.put.clear()
+    rig.node.refusals.stop()
+    counted = [decode_command(one[3]) for one in rig.put]
+    events = [event for one in counted if isinstance(one, RecordRefusals) for event in one.refusals]
+    assert [event.count for event in events] == [1, 1, 1]
+    assert max(len(event.resource) for event in events) <= 256
+
+
 # --- listeners
 
 
@@ -318,17 +335,17 @@ def at_two_listeners(gateway_id: str) -> Announcement:
 
 
 @on_virtual_time
-async def test_clients_are_shown_where_gateways_listen_under_the_name_of_their_own_listener(rig: Rig) -> None:
-    rig.members.own = at_two_listeners("a-gateway")
-    rig.begin(brokers=1)
-    rig.on_heartbeat(at_two_listeners("b-gateway"))
-    rig.on_heartbeat(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
-    secured = rig.gateway.at_listener(Endpoint("SASL_SSL", "a-gateway", 9093))
+async def test_clients_are_shown_where_gateways_listen_under_the_name_of_their_own_listener(new_rig: Rig) -> None:
+    new_rig.members.own = at_two_listeners("a-gateway")
+    new_rig.begin(brokers=1)
+    new_rig.on_heartbeat(at_two_listeners("b-gateway"))
+    new_rig.on_heartbeat(Announcement(ANNOUNCEMENT_VERSION, "c-gateway", "p", "c-gateway", 9092, ""))
+    secured = new_rig.gateway.at_listener(Endpoint("SASL_SSL", "a-gateway", 9093))
     assert [(node.node_id, node.host, node.port) for node in secured.nodes()] == [
         (1, "a-gateway", 9093),
         (node_id_of("b-gateway"), "b-gateway", 9093),
         (node_id_of("c-gateway"), "c-gateway", 9092),
     ]
     assert secured.controller_id() == 1
-    plain = rig.gateway.at_listener(Endpoint("PLAINTEXT", "a-gateway", 9092))
+    plain = new_rig.gateway.at_listener(Endpoint("PLAINTEXT", "a-gateway", 9092))
     assert {node.port for node in plain.nodes()} == {9092}

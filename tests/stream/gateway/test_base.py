@@ -3,8 +3,6 @@ takes over. A gateway that has read everything lets go what is archived."""
 
 from __future__ import annotations
 
-import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +11,18 @@ from confluent_kafka.admin import AdminClient
 
 from events.logs.archive.manifest import read_manifest
 from events.logs.archive.store import Folder
+from tests.stream.requests import create, get
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
 from tests.support.topicwright import Topicwright
-from tests.support.wire import Wire
 
 SETTINGS = {"stream.partitions": "1", "log.archive.interval.events": "1024", "log.snapshot.interval.events": "2000"}
 
 
-def create(gateway: Topicwright, first: int, count: int) -> None:
-    topics = [
-        {"name": f"t{number}", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
-        for number in range(first, first + count)
-    ]
-    with Wire(gateway.kafka) as wire:
-        answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=120_000, validate_only=False)
-    assert {each["error_code"] for each in answer["topics"]} == {0}
-
-
-def get(gateway: Topicwright, path: str) -> Any:
-    with urllib.request.urlopen(f"http://{gateway.http}{path}", timeout=60) as answer:
-        return json.loads(answer.read())
+def create_many(gateway: Topicwright, first: int, count: int) -> None:
+    names = [f"t{number}" for number in range(first, first + count)]
+    assert create(gateway.kafka, *names, timeout_ms=120_000) == dict.fromkeys(names, 0)
 
 
 def shown(gateway: Topicwright) -> list[Any]:
@@ -57,7 +45,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
     with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
         worker, gateway = running.workers[0], running.start_gateway(settings)
         for number in range(5):
-            create(gateway, number * 1000, 1000)
+            create_many(gateway, number * 1000, 1000)
         worker.wait_for_line(r"base stored", within_s=300)
         assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0
         fresh = running.start_gateway(archive)
@@ -69,7 +57,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
         assert started_with_a_base(successor)
         gateway.process.wait_for_line(r"archived events dropped", within_s=300)
         assert shown(fresh) == shown(gateway), "what the gateway has let go it reads from the archive"
-        create(fresh, 20_000, 10)
+        create_many(fresh, 20_000, 10)
 
 
 def _delete_what_the_bases_have(kafka: ReferenceKafka, archive: Path) -> int:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
 from controller.machine.configs.changes import OpType
@@ -20,14 +16,6 @@ from tests.stream.gateway.stage import PARTITIONS, Rig, in_partition
 from tests.stream.log.records import BORN_MS, create
 
 OTHER = CLUSTER_PARTITION + 1
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    one = Rig(tmp_path)
-    one.begin(brokers=2)
-    yield one
-    one.close()
 
 
 def change(value: str | None, name: str = "", key: str = "unclean.leader.election.enable", **more: Any) -> Any:

@@ -6,10 +6,7 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
-from controller.serving import archiving
-from controller.serving.archiving import dropping
+from controller.serving.archiving import Archiving
 from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from events.logs.archive.manifest import archive_status, segments_of
@@ -21,38 +18,28 @@ from tests.stream.worker.test_partition_history import Partitions, state_of
 LATER_MS = 10**15
 
 
-@pytest.fixture
-def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    for name in ("POLL_S", "POLL_OTHERS_S", "RETRY_S"):
-        monkeypatch.setattr(archiving, name, 0.01)
-    return Partitions(tmp_path)
-
-
 def files(folder: Path) -> dict[str, int]:
     return {str(file): file.stat().st_mtime_ns for file in folder.rglob("*") if file.is_file()}
 
 
-async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> archiving.Archiving:
+async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -> Archiving:
     """Take over all that is archived, and drop what may go."""
     settings = load_settings(overrides=(f"log.events.retention.ms={kept_ms}",))
-    one = dropping(gateway.log, settings, lambda: LATER_MS, place)
+    one = Archiving(gateway.log, settings, lambda: LATER_MS, place)
     while await one._once() == 0:
         pass
     return one
 
 
-async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(
-    partitions: Partitions, made_bases: Partitions
-) -> None:
-    partitions.begin_as(made_bases)
-    folder = partitions.folder / "archive"
+async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(based: Partitions) -> None:
+    folder = based.folder / "archive"
     before = files(folder)
     for number in range(TOPICS.partitions):
         with (
-            closing(partitions.gateway("whole", number, archive=False)) as whole,
-            closing(partitions.gateway("gateway", number, archive=False)) as gateway,
+            closing(based.gateway("whole", number, archive=False)) as whole,
+            closing(based.gateway("gateway", number, archive=False)) as gateway,
         ):
-            place = partitions.archive(number)
+            place = based.archive(number)
             at_work = await drop(gateway, place)
             assert (gateway.log.start_offset, at_work.error) == (0, None), "no snapshot stands after it"
             take_snapshot(gateway.log, gateway.log.next_offset)
@@ -65,8 +52,8 @@ async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(
             assert archive_status(gateway.log).cleaned == manifests[-1].end
             assert state_of(gateway.log) == state_of(whole.log)
             assert_one_log(gateway.log, whole.log)
-    with closing(partitions.gateway("other", 0, archive=False)) as gateway:
-        at_work = await drop(gateway, partitions.archive(1))
+    with closing(based.gateway("other", 0, archive=False)) as gateway:
+        at_work = await drop(gateway, based.archive(1))
         assert "is the archive of another history" in (at_work.error or ""), "another partition's is another log's"
         assert not list(segments_of(gateway.log))
     assert files(folder) == before, "the archive is the worker's"
@@ -78,7 +65,7 @@ async def test_dropping_runs_concurrently_with_following(partitions: Partitions)
     worker = await partitions.worker("a")
     gateway = partitions.gateway("gateway")
     snapshots = gateway.snapshots(200, place)
-    at_work = asyncio.create_task(dropping(gateway.log, settings, lambda: LATER_MS, place).run())
+    at_work = asyncio.create_task(Archiving(gateway.log, settings, lambda: LATER_MS, place).run())
     read = len(partitions.kafka.events[0])
     while not gateway.log.start_offset:
         if gateway.log.next_offset < 1500:
@@ -96,13 +83,12 @@ async def test_dropping_runs_concurrently_with_following(partitions: Partitions)
     gateway.close()
 
 
-async def test_another_archive_replaces_the_recorded_segments(partitions: Partitions, made_bases: Partitions) -> None:
-    partitions.begin_as(made_bases)
-    with closing(partitions.gateway("gateway", archive=False)) as gateway:
-        await drop(gateway, partitions.archive(0), kept_ms=-1)
+async def test_another_archive_replaces_the_recorded_segments(based: Partitions) -> None:
+    with closing(based.gateway("gateway", archive=False)) as gateway:
+        await drop(gateway, based.archive(0), kept_ms=-1)
         assert list(segments_of(gateway.log))
         take_snapshot(gateway.log, gateway.log.next_offset)
-        new = Folder(partitions.folder / "elsewhere")
+        new = Folder(based.folder / "elsewhere")
         await drop(gateway, new)
         assert (archive_status(gateway.log).url, list(segments_of(gateway.log))) == (new.url, [])
         assert gateway.log.start_offset == 0, "nothing goes that is not there"

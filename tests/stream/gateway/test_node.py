@@ -25,23 +25,22 @@ from tests.stream.log.records import BORN_MS, create, joined
 
 
 @on_virtual_time
-async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_knows_the_settings(rig: Rig) -> None:
-    assert not rig.node.caught_up
-    rig.read(ended=True)
-    assert not rig.node.caught_up, "no worker has said what the settings are"
-    rig.on_heartbeat(rig.members.own)
-    for worker in rig.workers[:1]:
+async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_knows_the_settings(new_rig: Rig) -> None:
+    assert not new_rig.node.caught_up
+    new_rig.read(ended=True)
+    assert not new_rig.node.caught_up, "no worker has said what the settings are"
+    new_rig.on_heartbeat(new_rig.members.own)
+    for worker in new_rig.workers[:1]:
         worker.fence()
-    rig.read()
-    assert not rig.node.caught_up, "one partition has no settings"
-    rig.workers[1].fence()
-    rig.read()
-    assert rig.node.caught_up
+    new_rig.read()
+    assert not new_rig.node.caught_up, "one partition has no settings"
+    new_rig.workers[1].fence()
+    new_rig.read()
+    assert new_rig.node.caught_up
 
 
 @on_virtual_time
 async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
-    rig.begin()
     seen: list[list[str]] = []
     pending = rig.request(*both())
     pending.add_done_callback(lambda _: seen.append([t.name for t in rig.gateway.store.durable_slice(None, 9)]))
@@ -57,7 +56,6 @@ async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answere
 
 @on_virtual_time
 async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
-    rig.begin()
     pending = rig.request(*both(validate_only=True))
     rig.work()
     (first, _) = await pending
@@ -70,7 +68,6 @@ async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
 
 @on_virtual_time
 async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
-    rig.begin()
     name = in_partition(1)
     rig.workers[1].decide(create(name, timeout_ms=0))
     rig.read()
@@ -83,7 +80,6 @@ async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
 
 @on_virtual_time
 async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig: Rig) -> None:
-    rig.begin()
     pending = rig.request(*both())
     (_, _, _, _, first), (_, _, _, _, second) = rig.put
     first(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
@@ -97,7 +93,6 @@ async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig:
 
 @on_virtual_time
 async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> None:
-    rig.begin()
     pending = rig.request(*both(), timeout_ms=20_000)
     rig.acknowledge([(rig.put[0][4], 6)])
     answers = (await pending).answers
@@ -110,7 +105,6 @@ async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> 
 
 @on_virtual_time
 async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
-    rig.begin()
     rig.clock.now_s += SESSION_S - 1
     rig.members.announce()
     assert rig.node.storage_error is None
@@ -133,7 +127,6 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
 @pytest.mark.parametrize("acknowledge_first", [True, False])
 @on_virtual_time
 async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge_first: bool) -> None:
-    rig.begin()
     name = in_partition(1)
     pending = rig.request(create(name))
     (_, partition, _, _, done) = rig.put.pop()
@@ -157,7 +150,6 @@ async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge
 
 @on_virtual_time
 async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
-    rig.begin()
     pending = rig.request(*both())
     rig.node.take(FollowedEvents((Record("events", 0, len(rig.workers[0].topic), b"\xc1"),), frozenset()))
     assert {answer.code for answer in await pending} == {ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -167,7 +159,6 @@ async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
 
 @on_virtual_time
 async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: Rig) -> None:
-    rig.begin()
     waiting = rig.request(*both())
     rig.node.stop_accepting()
     assert codes(await rig.request(create("t"))) == {"t": ErrorCode.NOT_CONTROLLER}
@@ -176,12 +167,14 @@ async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: R
 
 
 @on_virtual_time
-async def test_ids_and_times_are_its_own(rig: Rig) -> None:
-    assert rig.node.new_request_id("auto").startswith("auto-boot-1-")
-    assert rig.node.now_ms() == BORN_MS
-    rig.begin()
-    assert rig.node.status().events_durable == sum(len(list(worker.partition.log.read())) for worker in rig.workers)
-    assert rig.gateway.cluster_id == "cluster-1"
+async def test_ids_and_times_are_its_own(new_rig: Rig) -> None:
+    assert new_rig.node.new_request_id("auto").startswith("auto-boot-1-")
+    assert new_rig.node.now_ms() == BORN_MS
+    new_rig.begin()
+    assert new_rig.node.status().events_durable == sum(
+        len(list(worker.partition.log.read())) for worker in new_rig.workers
+    )
+    assert new_rig.gateway.cluster_id == "cluster-1"
 
 
 # --- who else is there
@@ -194,7 +187,6 @@ def other(gateway_id: str, **fields: Any) -> Announcement:
 
 @on_virtual_time
 async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) -> None:
-    rig.begin()
     assert [(node.node_id, node.host) for node in rig.gateway.nodes()] == [(n, "gateway-a") for n in (1, 2, 3)]
     rig.on_heartbeat(other("b-gateway"))
     assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [(1, "gateway-a"), (2, "b-gateway"), (3, "gateway-a")]
@@ -209,7 +201,6 @@ async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) ->
 
 @on_virtual_time
 async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> None:
-    rig.begin()
     rig.on_heartbeat(other("b-gateway"))
     rig.on_heartbeat(other("c-gateway"))
     rig.on_heartbeat(other("c-gateway", leaving=True))
@@ -229,48 +220,48 @@ async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) ->
 
 
 @on_virtual_time
-async def test_without_live_brokers_the_gateways_are_the_nodes(rig: Rig) -> None:
-    rig.begin(brokers=0)
-    assert [node.node_id for node in rig.gateway.nodes()] == [node_id_of("a-gateway")]
-    assert rig.gateway.controller_id() == node_id_of("a-gateway")
+async def test_without_live_brokers_the_gateways_are_the_nodes(new_rig: Rig) -> None:
+    new_rig.begin(brokers=0)
+    assert [node.node_id for node in new_rig.gateway.nodes()] == [node_id_of("a-gateway")]
+    assert new_rig.gateway.controller_id() == node_id_of("a-gateway")
 
 
 @on_virtual_time
-async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_beside_them(rig: Rig) -> None:
-    for worker in rig.workers:
+async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_beside_them(new_rig: Rig) -> None:
+    for worker in new_rig.workers:
         worker.fence()
         (register, unfence) = joined(1)
         worker.decide(replace(register, endpoints=(Endpoint("PLAINTEXT", "kafka", 19092),)), unfence)
-    rig.read(ended=True)
-    rig.on_heartbeat(other("b-gateway"))
-    assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [
+    new_rig.read(ended=True)
+    new_rig.on_heartbeat(other("b-gateway"))
+    assert [(n.node_id, n.host) for n in new_rig.gateway.nodes()] == [
         (1, "kafka"),
         (node_id_of("a-gateway"), "gateway-a"),
-        (node_id_of("b-gateway"), rig.members.live()[1].host),
+        (node_id_of("b-gateway"), new_rig.members.live()[1].host),
     ]
-    assert rig.gateway.controller_id() == node_id_of("a-gateway")
+    assert new_rig.gateway.controller_id() == node_id_of("a-gateway")
 
 
 # --- simulated brokers
 
 
 @on_virtual_time
-async def test_brokers_are_moved_in_every_partition(rig: Rig) -> None:
-    rig.begin(brokers=0)
-    brokers = GatewayBrokers(rig.node)
+async def test_brokers_are_moved_in_every_partition(new_rig: Rig) -> None:
+    new_rig.begin(brokers=0)
+    brokers = GatewayBrokers(new_rig.node)
     assert isinstance(brokers, BrokerControl)
     assert brokers.add().broker_id == 1
     assert brokers.add("rack-z").broker_id == 2
-    rig.work()
-    assert list(rig.gateway.cluster.live) == [1, 2]
-    assert rig.gateway.cluster.brokers[BrokerId(2)].rack == "rack-z"
+    new_rig.work()
+    assert list(new_rig.gateway.cluster.live) == [1, 2]
+    assert new_rig.gateway.cluster.brokers[BrokerId(2)].rack == "rack-z"
     brokers.stop_broker(1)
     assert brokers.by_id[BrokerId(1)].running is False
-    rig.work()
-    assert list(rig.gateway.cluster.live) == [2]
+    new_rig.work()
+    assert list(new_rig.gateway.cluster.live) == [2]
     brokers.start_broker(1)
-    rig.work()
-    assert list(rig.gateway.cluster.live) == [1, 2]
+    new_rig.work()
+    assert list(new_rig.gateway.cluster.live) == [1, 2]
     brokers.set_delay(2, 0)
     with pytest.raises(ValueError, match="allowed: 0"):
         brokers.set_delay(2, 5)

@@ -19,7 +19,7 @@ from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from controller.access.users_file import set_password
 from controller.machine.errors import ErrorCode
 from tests.security.service import shown_by_scram, users
-from tests.stream.gateway.test_service import create, until
+from tests.stream.requests import create, until
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
 from tests.support.topicwright import Topicwright

@@ -8,15 +8,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 
 from controller.stream.gateway.node import NO_KAFKA
 from tests.http.pages.story import Read
+from tests.stream.requests import create, create_with_messages, get, until
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -25,7 +25,6 @@ from tests.support.topicwright import COMMAND, Topicwright, command
 from tests.support.wire import ConnectionClosed, Wire
 
 NOT_CONTROLLER, TIMED_OUT = 41, 7
-WITHIN_S = 240
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +35,6 @@ def running(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -
         for _ in range(2):
             one.start_gateway({"gateway.session.timeout.ms": "8000", "gateway.heartbeat.interval.ms": "200"})
         yield one
-
-
-def create(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, int]:
-    """The error codes of a create, by topic."""
-    return {name: code for name, (code, _) in create_with_messages(address, *names, timeout_ms=timeout_ms).items()}
-
-
-def create_with_messages(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, tuple[int, str]]:
-    """The error codes and messages of a create, by topic."""
-    topics = [
-        {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []} for name in names
-    ]
-    with Wire(address) as wire:
-        answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=timeout_ms, validate_only=False)
-    return {each["name"]: (each["error_code"], each["error_message"]) for each in answer["topics"]}
 
 
 def described(address: str, name: str) -> int:
@@ -67,23 +51,6 @@ def nodes(address: str) -> set[str]:
     controller = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}[body["controller_id"]]
     assert controller == address, "the controller that a gateway names is the gateway itself, which answers"
     return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
-
-
-def get(gateway: Topicwright, path: str, expect: int = 200) -> Any:
-    try:
-        with urllib.request.urlopen(f"http://{gateway.http}{path}", timeout=60) as answer:
-            status, body = answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        status, body = error.code, error.read()
-    assert status == expect, f"{path}: {status} {body!r}"
-    return json.loads(body)
-
-
-def until(what: str, reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not reached():
-        assert time.monotonic() < deadline, f"{what}: not within {WITHIN_S} s"
-        time.sleep(0.05)
 
 
 def refused(*words: str | Path) -> str:
@@ -250,28 +217,23 @@ def test_a_killed_gateway_is_left_out_and_comes_back(running: Stream) -> None:
     assert "after-the-kill" in command("explain", "after-the-kill", "--data", again.data).stdout
 
 
-def test_two_gateways_cannot_share_a_folder(running: Stream) -> None:
-    words = ("--bootstrap", running.kafka, "--data", running.gateways[0].data, "--kafka", "127.0.0.1:0")
-    assert "choose another with --data" in refused(*words)
-
-
-def test_a_gateway_whose_partitions_are_not_those_of_the_topics_does_not_start(running: Stream, tmp_path: Path) -> None:
-    words = [f"--set={key}={value}" for key, value in {**running.common, "stream.partitions": "5"}.items()]
-    said = refused("--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
-    assert "gateways.commands has 4 partitions, and stream.partitions=5" in said
-
-
-def test_settings_that_decide_are_refused_where_nothing_is_decided(running: Stream, tmp_path: Path) -> None:
-    words = ("--set", "num.partitions=3")
-    said = refused("--bootstrap", running.kafka, "--data", tmp_path / "d", *words)
-    assert "--set num.partitions: decisions depend on it, so give it to `topicwright worker`" in said
-
-
-def test_an_address_that_is_taken_is_named(running: Stream, tmp_path: Path) -> None:
-    words = [f"--set={key}={value}" for key, value in running.common.items()]
-    taken = ("--kafka", "127.0.0.1:0", "--http", running.gateways[0].http)
-    said = refused("--bootstrap", running.kafka, "--data", tmp_path / "d", *taken, *words)
-    assert f"cannot listen on {running.gateways[0].http} (--http): the address is in use" in said
+def test_starts_that_are_refused(running: Stream, tmp_path: Path) -> None:
+    common = [f"--set={key}={value}" for key, value in running.common.items()]
+    data, http = ("--data", tmp_path / "d"), running.gateways[0].http
+    rows: list[tuple[tuple[str | Path, ...], str]] = [
+        (("--data", running.gateways[0].data, "--kafka", "127.0.0.1:0"), "choose another with --data"),
+        ((*data, *common, "--set=stream.partitions=5"), "gateways.commands has 4 partitions, and stream.partitions=5"),
+        (
+            (*data, "--set=num.partitions=3"),
+            "--set num.partitions: decisions depend on it, so give it to `topicwright worker`",
+        ),
+        (
+            (*data, "--kafka", "127.0.0.1:0", "--http", http, *common),
+            f"cannot listen on {http} (--http): the address is in use",
+        ),
+    ]
+    for words, says in rows:
+        assert says in refused("--bootstrap", running.kafka, *words)
 
 
 def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:

@@ -14,12 +14,16 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from msgspec.structs import replace
 
-from controller.stream.log import topics
-from controller.stream.log.topics import RequiredTopics, TopicGone, TopicsMismatch, TopicWatch, prepare_topics
-from controller.stream.log.transport import KafkaUnavailable, Topics
+from controller.settings.load import ServeSettings, load_settings
+from controller.stream.log import topics, transport
+from controller.stream.log.topics import TopicGone, TopicsMismatch, TopicWatch, prepare_topics
+from controller.stream.log.transport import KafkaUnavailable, Topics, close_client
 from tests.support.reference_kafka import ReferenceKafka
 
 FOREVER = {"retention.ms": "-1"}
@@ -28,10 +32,10 @@ EMPTY = Path(os.devnull)
 
 
 @pytest.fixture
-def wanted() -> RequiredTopics:
+def wanted() -> ServeSettings:
     """Topics of names that no other test has."""
     name = f"topics-{uuid.uuid4().hex[:12]}"
-    return RequiredTopics(f"{name}.commands", f"{name}.events", partitions=4, replication_factor=-1)
+    return load_settings(overrides=(f"stream.commands.topic={name}.commands", f"stream.events.topic={name}.events"))
 
 
 def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, configs: dict[str, str]) -> None:
@@ -39,7 +43,7 @@ def make(kafka: ReferenceKafka, name: str, partitions: int, replicas: int, confi
     admin.create_topics([NewTopic(name, partitions, replicas, config=configs)])[name].result(30)
 
 
-def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
+def prepared(kafka: ReferenceKafka, wanted: ServeSettings) -> Topics:
     """As the services do it: the broker that answers may not know yet what was just made."""
     deadline = time.monotonic() + 60
     while True:
@@ -50,12 +54,13 @@ def prepared(kafka: ReferenceKafka, wanted: RequiredTopics) -> Topics:
             time.sleep(0.1)
 
 
-def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: RequiredTopics) -> None:
+def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: ServeSettings) -> None:
     made = prepared(kafka44, wanted)
-    assert (made.commands, made.events, made.partitions) == (wanted.commands, wanted.events, 4)
+    names = wanted.stream_commands_topic, wanted.stream_events_topic
+    assert (made.commands, made.events, made.partitions) == (*names, 4)
     assert prepared(kafka44, wanted) == made, "and again: nothing is made twice"
     with pytest.raises(TopicsMismatch, match=r"has 3 replicas a partition, and stream\.replication\.factor=2"):
-        prepared(kafka44, RequiredTopics(wanted.commands, wanted.events, 4, replication_factor=2))
+        prepared(kafka44, replace(wanted, stream_replication_factor=2))
 
 
 @pytest.mark.parametrize(
@@ -86,13 +91,13 @@ def test_created_topics_pass_the_checks(kafka44: ReferenceKafka, wanted: Require
 )
 def test_mismatching_topics_are_rejected(
     kafka44: ReferenceKafka,
-    wanted: RequiredTopics,
+    wanted: ServeSettings,
     commands: tuple[int, int, dict[str, str]],
     events: tuple[int, int, dict[str, str]],
     says: str,
 ) -> None:
-    make(kafka44, wanted.commands, *commands)
-    make(kafka44, wanted.events, *events)
+    make(kafka44, wanted.stream_commands_topic, *commands)
+    make(kafka44, wanted.stream_events_topic, *events)
     with pytest.raises(TopicsMismatch, match=re.escape(says)):
         prepared(kafka44, wanted)
 
@@ -164,3 +169,48 @@ async def test_topic_watch_continues_after_an_exception(watch: TopicWatch, monke
     assert ["was deleted and recreated" in str(each) for each in gone] == [True]
     assert Admin.looks == []
     assert watch.error is not None
+
+
+@pytest.fixture
+def topic(kafka44: ReferenceKafka) -> str:
+    name = f"transport-{time.time_ns()}"
+    admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    return name
+
+
+def connected(client: Any) -> list[Any]:
+    return [each for each in client._conns.values() if each.connected()]
+
+
+async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(kafka44: ReferenceKafka, topic: str) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=kafka44.bootstrap, retry_backoff_ms=600_000)
+    await consumer.start()
+    consumer.assign([TopicPartition(topic, 0)])
+    await consumer.seek_to_beginning()
+    sent = asyncio.Event()
+
+    async def no_answer(*_: object, **__: object) -> None:
+        sent.set()
+        raise KafkaConnectionError("the broker is gone")
+
+    consumer._client.send = no_answer
+    await asyncio.wait_for(sent.wait(), 60)
+    assert connected(consumer._client)
+    await close_client(consumer)
+    assert not connected(consumer._client)
+
+
+async def test_hanging_client_is_abandoned(kafka44: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose broker is gone, or whose `stop` fails."""
+    monkeypatch.setattr(transport, "_CLOSE_S", 0.01)
+    for stop in (asyncio.Event().wait, asyncio.get_running_loop().create_future, failing):
+        producer = AIOKafkaProducer(bootstrap_servers=kafka44.bootstrap)
+        await producer.start()
+        stopped, producer.stop = producer.stop, stop
+        await close_client(producer)
+        await stopped()
+
+
+async def failing() -> None:
+    raise RuntimeError("odd")

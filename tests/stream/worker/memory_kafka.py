@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.stream.log.codec import encode_command
-from controller.stream.log.transport import KafkaUnavailable, Topics, Values
+from controller.stream.log.transport import KafkaUnavailable, Topics, Transport, Values
 from controller.stream.worker.partition_decider import Sourced
 from events.logs.events_topic import partition_of
 from events.names import shard_key
@@ -40,8 +40,8 @@ class MemoryKafka:
         return [Sourced(partition, offset, value) for offset, value in enumerate(values, start)]
 
 
-class MemoryTransport:
-    """A `Transport` over it. What `failing` says happens to the next appends: "before" nothing arrives, "after" all
+class MemoryTransport(Transport):
+    """The connection to it. What `failing` says happens to the next appends: "before" nothing arrives, "after" all
     arrives, "half" the first records do; in each case no answer comes."""
 
     def __init__(self, kafka: MemoryKafka, failing: list[str] | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,10 @@ class Stage:
 
     def lost(self, why: str) -> None:
         self.losses.append(why)
+
+
+Claimed = Callable[..., Awaitable[Stage]]
+"""The fixture `claimed`."""
 
 
 def kafka_with_brokers() -> MemoryKafka:

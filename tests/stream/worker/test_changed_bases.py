@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from controller.cli.main import main
-from controller.serving import archiving
 from events.logs.archive.base import bases, download_base, write_base
 from events.logs.archive.manifest import Base, ManifestWriter, read_manifest
 from events.logs.merkle import Frontier
@@ -27,12 +26,6 @@ from tests.stream.worker.test_partition_history import Partitions
 Pairs = dict[bytes, bytes]
 STATE = b"s"
 NODE = STATE + HEAD + bytes((STORED_LEVEL,))
-
-
-@pytest.fixture
-def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    monkeypatch.setattr(archiving, "POLL_S", 0.01)
-    return Partitions(tmp_path)
 
 
 def newest_event(pairs: Pairs) -> bytes:
@@ -106,25 +99,21 @@ def ordered(pairs: Pairs) -> Iterator[tuple[bytes, bytes]]:
     return iter(sorted(pairs.items()))
 
 
-async def test_base_with_another_tree_is_rejected(
-    partitions: Partitions, made_bases: Partitions, tmp_path: Path
-) -> None:
-    partitions.begin_as(made_bases)
-    changing = Changing(partitions, tmp_path / "base")
+async def test_base_with_another_tree_is_rejected(based: Partitions, tmp_path: Path) -> None:
+    changing = Changing(based, tmp_path / "base")
     for what, change in NOBODY_BEGINS_WITH.items():
         changing.put(change)
-        with closing(partitions.gateway(f"fresh {what}")):
-            assert partitions.began_at == changing.older.kafka_offset, what
+        with closing(based.gateway(f"fresh {what}")):
+            assert based.began_at == changing.older.kafka_offset, what
     changing.put(lambda _: None)
-    with closing(partitions.gateway("fresh")):
-        assert partitions.began_at == changing.base.kafka_offset, "as it was put"
+    with closing(based.gateway("fresh")):
+        assert based.began_at == changing.base.kafka_offset, "as it was put"
 
 
 async def test_verify_finds_what_is_changed_beside_the_tree(
-    partitions: Partitions, made_bases: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    based: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    partitions.begin_as(made_bases)
-    changing = Changing(partitions, tmp_path / "base")
+    changing = Changing(based, tmp_path / "base")
     url = str(tmp_path / "archive" / "partition-00000")
     assert main(["verify", url, "--partition", "0"]) == 0, capsys.readouterr()
     for what, (change, words) in FOUND_BY_VERIFY.items():
@@ -144,10 +133,9 @@ async def test_verify_finds_what_is_changed_beside_the_tree(
 
 
 async def test_verify_with_a_key_needs_a_signed_manifest(
-    partitions: Partitions, made_bases: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    based: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    partitions.begin_as(made_bases)
-    place, key = partitions.place(), Ed25519PrivateKey.generate()
+    place, key = based.place(), Ed25519PrivateKey.generate()
     public = tmp_path / "public.pem"
     public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
     command = ["verify", place.url, "--partition", "0", "--key", str(public)]

@@ -16,9 +16,10 @@ from controller.stream.worker.engine import CommandsMissing, PartitionsLost
 from events.catalog import EVENT_VERSION, SettingsChanged
 from events.logs.events_topic import Decided, Fence, RecordFromNewerVersion, encode_record
 from events.names import RequestId
-from tests.stream.log.records import create, joined
+from tests.stream.log.records import create
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import (
+    Claimed,
     Stage,
     check,
     check_all_decided,
@@ -85,24 +86,20 @@ async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafk
         await worker.engine.handle(kafka.fetch(0, 1))
 
 
-async def test_redelivered_commands_within_a_batch(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_redelivered_commands_within_a_batch(kafka: MemoryKafka, claimed: Claimed) -> None:
     """As after a seek back: what was on its way is followed by the same once more."""
-    worker = Stage(kafka, tmp_path)
-    await worker.claim(0)
+    worker = await claimed(0)
     await worker.engine.handle([*kafka.fetch(0, 0, 3), *kafka.fetch(0, 1)])
     assert worker.engine.next_source(0) == 4
-    await worker.close()
 
 
-async def test_commands_of_other_partitions_are_ignored(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim(1)
+async def test_commands_of_other_partitions_are_ignored(kafka: MemoryKafka, claimed: Claimed) -> None:
+    worker = await claimed(1)
     await worker.engine.handle(kafka.fetch(0, 0))
     assert kafka.events[0] == []
     await worker.engine.revoke()
     await worker.engine.handle(kafka.fetch(1, 0))
     assert len(kafka.events[1]) == 1, "the fence alone"
-    await worker.close()
 
 
 async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: MemoryKafka, tmp_path: Path) -> None:
@@ -247,9 +244,8 @@ async def test_commands_deleted_by_retention_are_detected(kafka: MemoryKafka, tm
     await worker.close()
 
 
-async def test_recreated_topics_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_recreated_topics_are_detected(kafka: MemoryKafka, claimed: Claimed) -> None:
+    worker = await claimed()
     await worker.work()
     kafka.commands[0].clear()
     with pytest.raises(CommandsMissing, match=r"ends at 0, and the events topic proves 4 commands"):
@@ -257,18 +253,17 @@ async def test_recreated_topics_are_detected(kafka: MemoryKafka, tmp_path: Path)
     kafka.events[1].clear()
     with pytest.raises(CacheAhead, match=r"goes up to record 5, and Kafka has only those before 0"):
         await worker.claim(1)
-    await worker.close()
 
 
 # Everything together.
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path, seed: int) -> None:
+async def test_whatever_happens_nothing_is_lost_or_decided_twice(
+    kafka: MemoryKafka, tmp_path: Path, claimed: Claimed, seed: int
+) -> None:
     """Three workers of two releases; claims, zombies, failures, restarts and copies of commands, as the seed draws."""
     chance = random.Random(seed)
-    kafka = MemoryKafka()
-    kafka.put(*joined(1), *joined(2))
     workers = [Stage(kafka, tmp_path, name, release=f"1.{number % 2}") for number, name in enumerate("abc")]
     commands: list[AnyCommand] = []
     for number in range(120):
@@ -289,8 +284,7 @@ async def test_whatever_happens_nothing_is_lost_or_decided_twice(tmp_path: Path,
             case _:
                 worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.1 else []
                 await _try(worker.work(count=chance.randrange(1, 8)))
-    last = Stage(kafka, tmp_path, "last")
-    await last.claim()
+    last = await claimed(name="last")
     await last.work()
     found = check_all_decided(kafka)
     assert found.counts["commands"] > 20, f"seed {seed}"

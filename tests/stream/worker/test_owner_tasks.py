@@ -15,7 +15,7 @@ from controller.engine.reports import Reports
 from controller.machine.commands.commands import ConfirmMetadata, DeleteTopic, FenceBroker, UnfenceBroker
 from controller.machine.decide import _DECIDERS
 from controller.stream.log.transport import KafkaUnavailable
-from controller.stream.worker.owner_tasks import PartitionBrokers, dry_run_within_s
+from controller.stream.worker.owner_tasks import dry_run_within_s
 from controller.stream.worker.partition_decider import Fault
 from controller.stream.worker.service import WorkerStatus
 from events.catalog import BrokerRegistered, CreateAnswered, MetadataPropagated, TopicReady
@@ -25,19 +25,17 @@ from tests.engine.stage import Heard
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import MemoryKafka, MemoryTransport
-from tests.stream.worker.stage import Stage, check_all_decided
+from tests.stream.worker.stage import Claimed, Stage, check_all_decided
 from tests.support.later_brokers import LaterBrokers
 
 
-async def started(
-    kafka: MemoryKafka,
-    data: Path,
-    name: str = "a",
-    brokers: int = 3,
-    brokers_of: type[PartitionBrokers] = PartitionBrokers,
-) -> Stage:
-    worker = Stage(kafka, data, name, brokers=brokers, brokers_of=brokers_of)
-    await worker.claim()
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    return MemoryKafka()
+
+
+async def started(claimed: Claimed, name: str = "a", brokers: int = 3, **options: Any) -> Stage:
+    worker = await claimed(name=name, brokers=brokers, **options)
     await worker.settle()
     return worker
 
@@ -56,21 +54,20 @@ def start(broker_id: int) -> UnfenceBroker:
     return UnfenceBroker(request_id=RequestId("u"), at_ms=BORN_MS, broker_id=BrokerId(broker_id), reason="started")
 
 
-async def test_brokers_are_registered_in_every_partition_and_topics_become_ready(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+async def test_brokers_are_registered_in_every_partition_and_topics_become_ready(
+    kafka: MemoryKafka, claimed: Claimed
+) -> None:
+    worker = await started(claimed)
     for partition in (0, 1):
         assert worker.state(partition).store.durable_cluster.live == (1, 2, 3)
     kafka.put(create("a"), create("b"), create("c"))
     await worker.settle()
     assert answers(worker) == {("a", 0): 1, ("b", 0): 1, ("c", 0): 1}
     assert check_all_decided(kafka).counts["lost"] == 0
-    await worker.close()
 
 
-async def test_a_create_is_complete_with_the_record_that_decides_it(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+async def test_a_create_is_complete_with_the_record_that_decides_it(kafka: MemoryKafka, claimed: Claimed) -> None:
+    worker = await started(claimed)
     kafka.put(stop(2), create("a"))
     commands = len(kafka.commands[0]) + len(kafka.commands[1])
     worker.records.clear()
@@ -87,14 +84,12 @@ async def test_a_create_is_complete_with_the_record_that_decides_it(tmp_path: Pa
     assert len(kafka.commands[0]) + len(kafka.commands[1]) == commands, "nobody had to put a command"
     await worker.settle()
     check_all_decided(kafka)
-    await worker.close()
 
 
 async def test_failing_synchronous_confirmation_keeps_the_create(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+    worker = await started(claimed)
 
     def fail(*_: Any) -> Any:
         raise ValueError("a bug")
@@ -109,41 +104,37 @@ async def test_failing_synchronous_confirmation_keeps_the_create(
     await worker.settle()
     assert answers(worker) == {("a", 0): 1}, "they say it again, by a command"
     check_all_decided(kafka)
-    await worker.close()
 
 
-async def test_a_new_owner_registers_nobody_again_and_leaves_the_stopped_stopped(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    first = await started(kafka, tmp_path, "first")
+async def test_a_new_owner_registers_nobody_again_and_leaves_the_stopped_stopped(
+    kafka: MemoryKafka, claimed: Claimed
+) -> None:
+    first = await started(claimed, "first")
     kafka.put(stop(2))
     await first.settle()
     await first.close()
-    second = await started(kafka, tmp_path, "second")
+    second = await started(claimed, "second")
     assert second.state(0).store.durable_cluster.live == (1, 3)
     events = [decode_event(offset, value).event for offset, value in second.state(0).log.read()]
     assert sum(isinstance(event, BrokerRegistered) for event in events) == 3
     kafka.put(create("a"))
     await second.settle()
     assert answers(second) == {("a", 0): 1}, "the stopped broker is not waited for"
-    await second.close()
 
 
-async def test_a_broker_whose_owner_died_halfway_is_made_live(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    first = await started(kafka, tmp_path, "first", brokers=1)
+async def test_a_broker_whose_owner_died_halfway_is_made_live(kafka: MemoryKafka, claimed: Claimed) -> None:
+    first = await started(claimed, "first", brokers=1)
     await first.close()
     for partition in range(2):
         # as if the worker had died after its first two commands: registered, and not live yet
         del kafka.commands[partition][1:]
         del kafka.events[partition][2:]
-    second = await started(kafka, tmp_path, "second", brokers=1)
+    second = await started(claimed, "second", brokers=1)
     assert [second.state(partition).store.durable_cluster.live for partition in (0, 1)] == [(1,), (1,)]
-    await second.close()
 
 
-async def test_a_broker_that_returns_joins_the_in_sync_sets_again(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path)
+async def test_a_broker_that_returns_joins_the_in_sync_sets_again(kafka: MemoryKafka, claimed: Claimed) -> None:
+    worker = await started(claimed)
     kafka.put(create("a", replication_factor=3))
     await worker.settle()
     kafka.put(stop(1))
@@ -154,12 +145,12 @@ async def test_a_broker_that_returns_joins_the_in_sync_sets_again(tmp_path: Path
     await worker.settle()
     assert all(set(each.isr) == {1, 2, 3} for each in _topic(worker, "a").partitions)
     check_all_decided(kafka)
-    await worker.close()
 
 
-async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
+async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(
+    tmp_path: Path, kafka: MemoryKafka, claimed: Claimed
+) -> None:
+    worker = await started(claimed, brokers_of=LaterBrokers)
     await _without_confirmations(worker, kafka, create("slow", timeout_ms=60_000))
     assert answers(worker) == {}
     heir = Stage(kafka, tmp_path, "heir", brokers=3)
@@ -172,24 +163,22 @@ async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(tmp_
     await heir.settle()
     assert answers(heir) == {("slow", 7): 1}, "the deadline had passed when the partition was taken over"
     check_all_decided(kafka)
-    await heir.close()
 
 
-async def test_deadlines_pass_while_a_partition_is_owned(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
+async def test_deadlines_pass_while_a_partition_is_owned(kafka: MemoryKafka, claimed: Claimed) -> None:
+    worker = await started(claimed, brokers_of=LaterBrokers)
     await _without_confirmations(worker, kafka, create("slow", timeout_ms=50))
     worker.now_ms += 50
     await asyncio.sleep(0.1)
     await worker.settle()
     assert sum(answers(worker).values()) == 1
     check_all_decided(kafka)
-    await worker.close()
 
 
-async def test_rejected_commands_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kafka = MemoryKafka()
-    worker = await started(kafka, tmp_path, brokers_of=LaterBrokers)
+async def test_rejected_commands_are_reported(
+    kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = await started(claimed, brokers_of=LaterBrokers)
 
     async def refuse(*_: Any) -> Any:
         raise KafkaUnavailable("no room")
@@ -203,7 +192,6 @@ async def test_rejected_commands_are_reported(tmp_path: Path, monkeypatch: pytes
     await worker.claim()
     await worker.settle()
     assert answers(worker) == {("a", 0): 1}, "what was dropped is said again by whoever claims"
-    await worker.close()
 
 
 async def _without_confirmations(worker: Stage, kafka: MemoryKafka, command: Any) -> None:

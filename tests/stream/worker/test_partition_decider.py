@@ -33,12 +33,12 @@ from projections.store.recorder import EventsAlone
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import (
+    Claimed,
     Stage,
     check,
     check_all_decided,
     events_of,
     home,
-    kafka_with_brokers,
     topic_of,
 )
 
@@ -94,11 +94,9 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
 
 
 async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kafka = kafka_with_brokers()
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+    worker = await claimed()
     names = [name for n in range(99) if home(name := f"t{n}") == 0][:4]
     await worker.decide(*(create(name, timeout_ms=0) for name in names))
 
@@ -119,7 +117,6 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
         "ReconcileTopics of request gone: ZeroDivisionError: no such luck"
     ]
     check(kafka)
-    await worker.close()
 
 
 async def test_a_decision_that_no_record_holds_is_a_fault(
@@ -163,11 +160,10 @@ async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: Me
 
 
 async def test_what_filters_found_counts_for_how_large_a_record_is(
-    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two filters that find the same: the event has it once, the answer twice."""
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+    worker = await claimed()
     allowed = Acl(2, 3, "t" * 249, "User:alice", "*", 3, 3)
     stamps: dict[str, Any] = {"request_id": RequestId("c"), "at_ms": BORN_MS}
     kafka.commands[0].append(encode_command(CreateAcls(acls=(allowed,), **stamps)))
@@ -178,21 +174,18 @@ async def test_what_filters_found_counts_for_how_large_a_record_is(
     await worker.work()
     assert ["more than a record may" in fault.why for fault in worker.faults] == [True]
     assert isinstance(events_of(worker, 0)[-1].event, AclsDeleted)
-    await worker.close()
 
 
 # Time.
 
 
-async def test_the_time_of_a_partition_never_goes_back(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    await worker.claim()
+async def test_the_time_of_a_partition_never_goes_back(claimed: Claimed) -> None:
+    worker = await claimed()
     late = create("late", at_ms=BORN_MS + 5000, timeout_ms=0)
     early = next(create(f"e{n}", at_ms=BORN_MS, timeout_ms=0) for n in range(9) if home(f"e{n}") == home("late"))
     await worker.decide(late, early)
     times = [record.at_ms for record in events_of(worker, home("late"))]
     assert times == sorted(times)
-    await worker.close()
 
 
 # Policies.
@@ -215,11 +208,10 @@ class Judge:
         return ()
 
 
-async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, claimed: Claimed) -> None:
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
-    worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
-    await worker.claim(0)
+    worker = await claimed(0, settings=settings, judge=judge)
     await worker.work()
     names = [name for n in range(30) for name in (f"no{n}", f"yes{n}") if home(name) == 0][:6]
     kafka.commands[0] += [encode_command(create(name, timeout_ms=0)) for name in names]
@@ -228,17 +220,15 @@ async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, tmp
     assert judge.batches == [names], "what is refused without a policy is not shown to it"
     codes = {name: topic_of(worker, name) is not None for name in names}
     assert codes == {name: name.startswith("yes") for name in names}
-    await worker.close()
 
 
 async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
-    kafka: MemoryKafka, tmp_path: Path
+    kafka: MemoryKafka, claimed: Claimed
 ) -> None:
     """The topic stands in its own way until the command before deletes it."""
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
-    worker = Stage(kafka, tmp_path, settings=settings, judge=judge)
-    await worker.claim()
+    worker = await claimed(settings=settings, judge=judge)
     first: CreateTopic = create("yes", timeout_ms=0)
     await worker.decide(first)
     delete = DeleteTopic(request_id=first.request_id, at_ms=BORN_MS, topic=first.topic, api="DeleteTopics")
@@ -246,7 +236,6 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
     await worker.work()
     assert judge.batches == [["yes"], ["yes"]]
     assert topic_of(worker, "yes").pending_create is None
-    await worker.close()
 
 
 # A cluster that carries out.
@@ -270,10 +259,9 @@ class Cluster:
 CARRIED_OUT = (("has.target.cluster", "true"), *SETTINGS)
 
 
-async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, claimed: Claimed) -> None:
     cluster = Cluster()
-    worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=cluster)
-    await worker.claim(0)
+    worker = await claimed(0, settings=CARRIED_OUT, cluster=cluster)
     await worker.work()
     there, refused, new = (
         next(f"{kind}{n}" for n in range(99) if home(f"{kind}{n}") == 0) for kind in ("yes", "no", "new")
@@ -288,22 +276,19 @@ async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, tmp_path: Path
     assert cluster.batches == [[there], [there, refused, new], [there]]
     assert topic_of(worker, refused) is None
     assert [len(topic_of(worker, name).partitions) for name in (there, new)] == [7, 2]
-    await worker.close()
 
 
-async def test_failing_dry_run_is_a_fault(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_failing_dry_run_is_a_fault(claimed: Claimed) -> None:
     """And not the end of the worker: the next one would end in the same way."""
-    worker = Stage(kafka, tmp_path, settings=CARRIED_OUT, cluster=Cluster())
-    await worker.claim(home("bug"))
+    worker = await claimed(home("bug"), settings=CARRIED_OUT, cluster=Cluster())
     await worker.decide(create("bug", timeout_ms=0))
     assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: no such luck"]
-    await worker.close()
 
 
 # Copies.
 
 
-async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_path: Path, claimed: Claimed) -> None:
     """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
     first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
     command = create("a")
@@ -313,8 +298,7 @@ async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_
     await heir.claim()
     await heir.decide(command)
     await first.close()
-    again = Stage(kafka, tmp_path, "first")
-    await again.claim()
+    again = await claimed(name="first")
     await again.decide(command)
     assert [[sourced.offset for sourced, _ in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
     assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
@@ -324,10 +308,8 @@ async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_
         await worker.close()
 
 
-async def test_duplicate_request_keeps_its_answer(tmp_path: Path) -> None:
-    kafka = MemoryKafka()
-    worker = Stage(kafka, tmp_path, brokers=2)
-    await worker.claim()
+async def test_duplicate_request_keeps_its_answer(kafka: MemoryKafka, claimed: Claimed) -> None:
+    worker = await claimed(brokers=2)
     await worker.settle()
     command = create("a")
     kafka.put(command, command)
@@ -337,7 +319,6 @@ async def test_duplicate_request_keeps_its_answer(tmp_path: Path) -> None:
     assert [(answer.request_id, answer.error_code) for answer in answers] == [("r-a", 0)]
     assert len(worker.copies) == 2
     check_all_decided(kafka)
-    await worker.close()
 
 
 async def test_duplicate_deletion_spares_a_recreated_topic(worker: Stage) -> None:

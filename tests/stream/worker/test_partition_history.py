@@ -15,7 +15,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controller.serving import archiving
 from controller.serving.archiving import archive_store
 from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.folder import FirstRecordsDeleted
@@ -126,14 +125,6 @@ class Partitions:
             state.accept(offset, self.kafka.events[partition][offset])
         state.commit()
         return state
-
-
-@pytest.fixture
-def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
-    """With an archive that looks often."""
-    monkeypatch.setattr(archiving, "POLL_S", 0.01)
-    monkeypatch.setattr(archiving, "RETRY_S", 0.01)
-    return Partitions(tmp_path)
 
 
 def state_of(log: RocksDbLog) -> dict[bytes, bytes]:
@@ -267,47 +258,45 @@ async def two_bases(partitions: Partitions) -> None:
             thread.join(60)  # what it is putting is there, or not at all
 
 
-async def test_damaged_bases_are_skipped(partitions: Partitions, made_bases: Partitions) -> None:
-    partitions.begin_as(made_bases)
-    kept = partitions.folder / "kept"
-    with closing(partitions.gateway("whole", archive=False)) as whole:
-        place = partitions.folder / "archive" / "partition-00000"
+async def test_damaged_bases_are_skipped(based: Partitions) -> None:
+    kept = based.folder / "kept"
+    with closing(based.gateway("whole", archive=False)) as whole:
+        place = based.folder / "archive" / "partition-00000"
         shutil.copytree(place, kept)
-        offsets = [base.kafka_offset for base in bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)]
+        offsets = [base.kafka_offset for base in bases(based.place(), TOPICS.cluster_id, TOPICS.events_id)]
         assert len(offsets) == 2
         for what, damage in DAMAGED.items():
-            damage(partitions)
-            with closing(partitions.gateway(f"fresh {what}")) as one:
-                assert partitions.began_at == offsets[1], what
+            damage(based)
+            with closing(based.gateway(f"fresh {what}")) as one:
+                assert based.began_at == offsets[1], what
                 assert state_of(one.log) == state_of(whole.log), what
             shutil.rmtree(place)
             shutil.copytree(kept, place)
-        for file in parts(partitions):
+        for file in parts(based):
             turn_a_byte(file)
-        with closing(partitions.gateway("fresh")) as one:
-            assert partitions.began_at == 0, "without a base Kafka is read from the first record on"
+        with closing(based.gateway("fresh")) as one:
+            assert based.began_at == 0, "without a base Kafka is read from the first record on"
             assert state_of(one.log) == state_of(whole.log)
         (place / MANIFEST).write_text("{")
-        with closing(partitions.gateway("fresh too")):
-            assert partitions.began_at == 0
+        with closing(based.gateway("fresh too")):
+            assert based.began_at == 0
 
 
-async def test_deleted_first_records_need_a_base(partitions: Partitions, made_bases: Partitions) -> None:
-    partitions.begin_as(made_bases)
-    newest, older = bases(partitions.place(), TOPICS.cluster_id, TOPICS.events_id)
-    with closing(partitions.gateway("behind", archive=False)):
+async def test_deleted_first_records_need_a_base(based: Partitions) -> None:
+    newest, older = bases(based.place(), TOPICS.cluster_id, TOPICS.events_id)
+    with closing(based.gateway("behind", archive=False)):
         pass
-    with closing(partitions.gateway("behind", first_record=newest.kafka_offset)):
-        assert partitions.began_at > newest.kafka_offset, "it has all that it needs"
+    with closing(based.gateway("behind", first_record=newest.kafka_offset)):
+        assert based.began_at > newest.kafka_offset, "it has all that it needs"
     with pytest.raises(
         FirstRecordsDeleted, match=r"begins at record 5 in Kafka, .*: no log\.archive\.url is set\. Set"
     ):
-        partitions.gateway("none", archive=False, first_record=5)
-    turn_a_byte(parts(partitions)[-1])
-    with closing(partitions.gateway("older", first_record=older.kafka_offset)):
-        assert partitions.began_at == older.kafka_offset
+        based.gateway("none", archive=False, first_record=5)
+    turn_a_byte(parts(based)[-1])
+    with closing(based.gateway("older", first_record=older.kafka_offset)):
+        assert based.began_at == older.kafka_offset
     with pytest.raises(FirstRecordsDeleted, match="the newest is older"):
-        partitions.gateway("too late", first_record=newest.kafka_offset)
+        based.gateway("too late", first_record=newest.kafka_offset)
 
 
 async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base(partitions: Partitions) -> None:
@@ -328,26 +317,20 @@ OTHERS: dict[str, Callable[[Manifest], Manifest]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-async def test_a_base_of_another_cluster_or_topic_is_refused(
-    partitions: Partitions, made_bases: Partitions, other: str
-) -> None:
-    partitions.begin_as(made_bases)
-    change(partitions, OTHERS[other])
+async def test_a_base_of_another_cluster_or_topic_is_refused(based: Partitions, other: str) -> None:
+    change(based, OTHERS[other])
     with pytest.raises(ArchiveForeign, match=f"{other}.*name another place"):
-        partitions.newest()
-    with closing(partitions.gateway("fresh")):
-        assert partitions.began_at == 0
+        based.newest()
+    with closing(based.gateway("fresh")):
+        assert based.began_at == 0
 
 
-async def test_an_empty_gateway_has_the_snapshots_of_who_archives(
-    partitions: Partitions, made_bases: Partitions
-) -> None:
-    partitions.begin_as(made_bases)
-    put = [one.offset for one in read_manifest(partitions.place()).snapshots]
+async def test_an_empty_gateway_has_the_snapshots_of_who_archives(based: Partitions) -> None:
+    put = [one.offset for one in read_manifest(based.place()).snapshots]
     assert len(put) > 1
-    turn_a_byte(parts(partitions, "snapshots")[0])
-    with closing(partitions.gateway("fresh")) as one:
-        snapshots = one.snapshots(10_000, partitions.archive(0))
+    turn_a_byte(parts(based, "snapshots")[0])
+    with closing(based.gateway("fresh")) as one:
+        snapshots = one.snapshots(10_000, based.archive(0))
         snapshots._thread.shutdown()  # once all is copied
         snapshots.close()
         assert snapshot_offsets(one.log) == put[1:]

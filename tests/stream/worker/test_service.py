@@ -6,9 +6,7 @@ import json
 import re
 import subprocess
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,13 +23,14 @@ from tests.events.logs.test_tree_heads import key_files
 from tests.stream.checking import check_topics, next_source
 from tests.stream.load import POISON, read_topic
 from tests.stream.log.records import create
+from tests.stream.requests import fetch, until
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream
 from tests.support.tools import ROOT
-from tests.support.topicwright import COMMAND, command
+from tests.support.topicwright import command
 
 DRIVERS = pytest.mark.parametrize("driver", ["plain", "faust"])
 PARTITIONS = 4
@@ -40,14 +39,8 @@ USAGE, FAILED = 2, 3
 Settings = dict[str, str]
 
 
-class Group:
+class Group(Stream):
     """Workers of one pair of topics."""
-
-    def __init__(self, folder: Path, kafka: str, held: ExitStack) -> None:
-        self.folder = folder
-        self.kafka = kafka
-        self.names = f"worker-{time.time_ns()}"
-        self._held = held
 
     @property
     def commands(self) -> str:
@@ -59,19 +52,8 @@ class Group:
 
     def start(self, driver: str = "plain", data: str = "a", settings: Settings | None = None) -> Process:
         """A worker that may not be ready yet."""
-        given = {
-            "stream.commands.topic": self.commands,
-            "stream.events.topic": self.events,
-            "stream.group.id": f"{self.names}.workers",
-            "stream.session.timeout.ms": "1500",
-            **(settings or {}),
-        }
-        argv: list[str | Path] = [COMMAND, "worker", "--bootstrap", self.kafka, "--driver", driver]
-        argv += ["--brokers", "simulated:3"]
-        argv += ["--http", "127.0.0.1:0", "--data", self.folder / data]
-        for key, value in given.items():
-            argv += ["--set", f"{key}={value}"]
-        return self._held.enter_context(Process(argv, cwd=self.folder))
+        argv = self._argv("worker", data, {**self.common, **(settings or {})})
+        return self.held.enter_context(self._process([*argv, "--driver", driver, "--brokers", "simulated:3"]))
 
     def ready(self, driver: str = "plain", data: str = "a", settings: Settings | None = None) -> tuple[Process, str]:
         """A worker that is ready, and where it answers over HTTP."""
@@ -90,17 +72,18 @@ class Group:
             producer.produce(self.commands, POISON, partition=partition)
         assert producer.flush(30) == 0
 
-    def decided(self, within_s: float = 240) -> dict[str, int]:
+    def decided(self) -> dict[str, int]:
         """Wait until all commands are decided, and check both topics; the counts."""
-        deadline = time.monotonic() + within_s
-        while True:
-            commands, events = self.read()
-            if all(next_source(each) == len(sent) for sent, each in zip(commands, events, strict=True)):
-                found = check_topics(commands, events)
-                assert not found.wrong, found.wrong[:10]
-                return dict(found.counts)
-            assert time.monotonic() < deadline, "commands are not decided"
-            time.sleep(0.2)
+        topics: list[Any] = []
+
+        def all_decided() -> bool:
+            topics[:] = self.read()
+            return all(next_source(each) == len(sent) for sent, each in zip(*topics, strict=True))
+
+        until("commands are decided", all_decided)
+        found = check_topics(*topics)
+        assert not found.wrong, found.wrong[:10]
+        return dict(found.counts)
 
     def read(self) -> tuple[Any, Any]:
         """Both topics."""
@@ -115,27 +98,16 @@ class Group:
         admin.create_topics([topic])[name].result(30)
 
 
+def group_of(folder: Path, kafka: str, held: ExitStack) -> Group:
+    settings = {"stream.session.timeout.ms": "1500"}
+    return Group(folder, kafka, f"worker-{time.time_ns()}", settings, "plain", ROOT, held)
+
+
 @pytest.fixture
 def group(kafka44: ReferenceKafka, tmp_path: Path) -> Iterator[Group]:
     """Workers on the shared Kafka, ended with the test."""
     with ExitStack() as held:
-        yield Group(tmp_path, kafka44.bootstrap, held)
-
-
-def get(http: str, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
-def wait_until(what: Callable[[], bool], within_s: float = 240) -> None:
-    deadline = time.monotonic() + within_s
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.1)
+        yield group_of(tmp_path, kafka44.bootstrap, held)
 
 
 @DRIVERS
@@ -144,8 +116,8 @@ def test_worker_decides_reports_health_and_leaves_the_group(group: Group, driver
     group.put(*(f"t{n}" for n in range(50)), poison=True, times=2)
     counts = group.decided()
     assert (counts["requests"], counts["copies"], counts["faults"], counts["lost"]) == (100, 50, PARTITIONS, 0)
-    assert get(http, "/health/live")[0] == get(http, "/health/ready")[0] == 200
-    metrics = get(http, "/metrics")[1]
+    assert fetch(http, "/health/live")[0] == fetch(http, "/health/ready")[0] == 200
+    metrics = fetch(http, "/metrics")[1]
     assert f"topicwright_partitions_owned {PARTITIONS}.0" in metrics
     assert f"topicwright_commands_passed_over {PARTITIONS}.0" in metrics
     assert "topicwright_commands_duplicate 50.0" in metrics
@@ -164,11 +136,11 @@ def _lines(worker: Process) -> list[dict[str, Any]]:
 def test_rebalance_with_a_second_worker(group: Group) -> None:
     _, first = group.ready("plain", "a")
     second, other = group.ready("plain", "b")
-    wait_until(lambda: "topicwright_partitions_owned 2.0" in get(first, "/metrics")[1])
-    assert "topicwright_partitions_owned 2.0" in get(other, "/metrics")[1]
+    until("each owns two partitions", lambda: "topicwright_partitions_owned 2.0" in fetch(first, "/metrics")[1])
+    assert "topicwright_partitions_owned 2.0" in fetch(other, "/metrics")[1]
     group.put("a", "b", "c")
     assert second.stop(within_s=120) == 0, second.output[-3000:]
-    wait_until(lambda: "topicwright_partitions_owned 4.0" in get(first, "/metrics")[1])
+    until("one owns all partitions", lambda: "topicwright_partitions_owned 4.0" in fetch(first, "/metrics")[1])
     assert group.decided()["lost"] == 0
 
 
@@ -218,10 +190,10 @@ def test_it_keeps_signed_heads_of_its_partitions(group: Group, tmp_path: Path) -
     private, public = key_files(tmp_path)
     worker, _ = group.ready(settings={"log.signing.key.location": str(private), "log.signing.interval.ms": "100"})
     group.put("a", "b", "c")
-    deadline = time.monotonic() + 120
-    while not all(any(b"HeadSigned" in record for record in one if record) for one in group.read()[1]):
-        assert time.monotonic() < deadline, "not every partition has a signed head"
-        time.sleep(0.2)
+    until(
+        "every partition has a signed head",
+        lambda: all(any(b"HeadSigned" in record for record in one if record) for one in group.read()[1]),
+    )
     group.decided()
     assert worker.stop() == 0
     verified = verify(group, public)
@@ -247,7 +219,7 @@ def test_a_key_that_cannot_sign_stops_the_start(group: Group, tmp_path: Path) ->
 def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with ExitStack() as held:
-        group = Group(tmp_path, f"127.0.0.1:{port}", held)
+        group = group_of(tmp_path, f"127.0.0.1:{port}", held)
         worker = group.start(settings={"log.level": "info"})
         worker.wait_for_line("waiting for Kafka", within_s=60)
         assert worker.popen.poll() is None
@@ -259,23 +231,26 @@ def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path) -> No
     not keep them from ending when they are to."""
     with ExitStack() as held:
         kafka = held.enter_context(kafka_cluster(tmp_path / "kafka", nodes=1, group_min_session_timeout_ms="1000"))
-        groups = {driver: Group(tmp_path, kafka.bootstrap, held) for driver in ("plain", "faust")}
+        groups = {driver: group_of(tmp_path, kafka.bootstrap, held) for driver in ("plain", "faust")}
         workers = {driver: group.ready(driver, data=driver) for driver, group in groups.items()}
         for group in groups.values():
             group.put("a", "b", "c")
             group.decided()
         kafka.kill(1)
-        wait_until(lambda: not any(_is_ready(*worker) for worker in workers.values()))
+        until("no worker is ready", lambda: not any(_is_ready(*worker) for worker in workers.values()))
         kafka.start(1)
-        wait_until(
-            lambda: all(worker.popen.poll() is not None or _is_ready(worker, http) for worker, http in workers.values())
+        until(
+            "each worker has ended or is ready",
+            lambda: all(
+                worker.popen.poll() is not None or _is_ready(worker, http) for worker, http in workers.values()
+            ),
         )
         for driver, (worker, _) in workers.items():
             assert worker.popen.poll() is None, worker.output[-3000:]
             groups[driver].put("d", "e")
-            assert groups[driver].decided(120)["lost"] == 0
+            assert groups[driver].decided()["lost"] == 0
         kafka.kill(1)
-        wait_until(lambda: not any(_is_ready(*worker) for worker in workers.values()))
+        until("no worker is ready", lambda: not any(_is_ready(*worker) for worker in workers.values()))
         for worker, _ in workers.values():
             worker.popen.terminate()
         for worker, _ in workers.values():
@@ -299,4 +274,4 @@ def test_a_topic_that_is_deleted_ends_whoever_uses_it(kafka44: ReferenceKafka, t
 
 
 def _is_ready(worker: Process, http: str) -> bool:
-    return worker.popen.poll() is None and get(http, "/health/ready")[0] == 200
+    return worker.popen.poll() is None and fetch(http, "/health/ready")[0] == 200

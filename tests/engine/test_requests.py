@@ -1,10 +1,15 @@
-"""Who waits for which answers."""
+"""Requests: which answers they wait for, and the times and ids of commands."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from itertools import pairwise
 
-from controller.engine.requests import PendingRequest, Replies
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.engine.requests import PendingRequest, Replies, Stamps
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
@@ -87,3 +92,76 @@ async def test_timers_end_with_their_requests() -> None:
 async def test_a_request_that_names_a_topic_twice_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="puts each topic once"):
         expect(Replies(), "r", "a", "a")
+
+
+BORN_MS = 1_700_000_000_000
+YEAR_MS = 365 * 24 * 3_600_000
+
+
+class Wall:
+    """A wall clock that can be set."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def __call__(self) -> int:
+        return BORN_MS + self.ahead_ms + int(asyncio.get_running_loop().time() * 1000)
+
+
+@on_virtual_time
+async def test_stamps_are_the_wall_clocks() -> None:
+    wall = Wall()
+    stamps = Stamps("b", wall)
+    for _ in range(3):
+        assert stamps.now_ms() == wall()
+        await asyncio.sleep(7.5)
+    wall.ahead_ms = 60_000
+    assert stamps.now_ms() == wall()
+
+
+@on_virtual_time
+async def test_after_a_clock_that_was_ahead_stamps_go_on_slowly_until_it_has_caught_up() -> None:
+    wall = Wall()
+    stamps = Stamps("b", wall)
+    wall.ahead_ms = 10_000
+    assert stamps.now_ms() == BORN_MS + 10_000
+    wall.ahead_ms = 0
+    seen = [stamps.now_ms()]
+    for _ in range(200):
+        await asyncio.sleep(0.1)
+        seen.append(stamps.now_ms())
+    assert {later - earlier for earlier, later in pairwise(seen[:190])} <= {49, 50, 51}
+    assert seen[-1] == wall(), "twice the jump later it is the wall clock's again"
+
+
+@on_virtual_time
+async def test_time_passes_for_stamps_though_the_log_is_a_year_ahead() -> None:
+    stamps = Stamps("b", Wall(), BORN_MS + YEAR_MS)
+    first = stamps.now_ms()
+    await asyncio.sleep(60)
+    assert (first, stamps.now_ms()) == (BORN_MS + YEAR_MS, BORN_MS + YEAR_MS + 30_000)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(-(10**9), 10**9), st.integers(-1000, 1000)), max_size=30))
+@on_virtual_time
+async def test_stamps_never_go_back_nor_behind_what_they_are_not_to_be_before(
+    steps: list[tuple[float, int, int]],
+) -> None:
+    wall = Wall()
+    stamps, last = Stamps("b", wall), 0
+    for passes_s, ahead_ms, more_ms in steps:
+        wall.ahead_ms = ahead_ms
+        await asyncio.sleep(passes_s)
+        at_least = BORN_MS + more_ms
+        now = stamps.now_ms(at_least)
+        assert now >= max(last, at_least, wall()), "never back"
+        last = now
+
+
+def test_a_request_id_has_a_number_and_a_code_that_another_process_cannot_compute() -> None:
+    ours, others = Stamps("abcdef-1", Wall()), Stamps("abcdef-2", Wall())
+    ids = [ours.new_request_id(), ours.new_request_id("auto"), others.new_request_id()]
+    codes = [each.rpartition("-")[2] for each in ids]
+    assert ids == [f"abcdef-1-{codes[0]}", f"auto-abcdef-2-{codes[1]}", f"abcdef-1-{codes[2]}"]
+    assert len(set(codes)) == 3
+    assert Stamps("abcdef-1", Wall()).new_request_id() == ids[0], "the simulator repeats them"

@@ -1,8 +1,9 @@
-"""Limits: log lines are bounded in number, of each kind, and in length; connections leave file descriptors for the log,
-however many clients come and do nothing."""
+"""Log lines: JSON, bounded, and never an obstacle. Connections leave file descriptors for the log."""
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_values_are_cut_but_not_a_trace(event: str) -> None:
 
 OPEN_FILES = 256
 
-PROGRAM = """
+LIMITS_PROGRAM = """
 import resource, sys
 from controller.serving.client_listeners import connection_counts, raise_file_limit
 from controller.settings.load import load_settings
@@ -86,7 +87,7 @@ print(raise_file_limit(), connection_counts(load_settings(overrides=sys.argv[1:]
 
 def limits(*overrides: str) -> tuple[list[int], str]:
     """The limit on open files and on connections of a process, and what it logs."""
-    argv = [sys.executable, "-c", PROGRAM, *overrides]
+    argv = [sys.executable, "-c", LIMITS_PROGRAM, *overrides]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=240, check=True)
     *logged, last = done.stdout.splitlines()
     return [int(number) for number in last.split()], "\n".join(logged) + done.stderr
@@ -123,3 +124,57 @@ def test_idle_connections_leave_the_log_writable(tmp_path: Path) -> None:
         for each in idle:
             each.close()
         assert server.process.stop(within_s=240) == 0, server.process.output[-3000:]
+
+
+PROGRAM = """
+import structlog
+from controller.serving.log_lines import configure_logs, write_lines
+configure_logs("info")
+log = structlog.get_logger("topicwright")
+log.debug("not this")
+log.info("one", number=1, text="ä\\ud800", data=b"x")
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    log.error("two", exc_info=error)
+write_lines(b'{"event":"three"}\\n')
+log.warning("four")
+print("done")
+"""
+
+
+def run(stderr: int | None, program: str = PROGRAM) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, check=False, timeout=240
+    )
+
+
+def test_lines_are_json_one_a_line() -> None:
+    done = run(subprocess.PIPE)
+    lines = [json.loads(line) for line in done.stderr.decode("utf-8", "replace").splitlines()]
+    assert [line["event"] for line in lines] == ["one", "two", "three", "four"]
+    assert (lines[0]["level"], lines[0]["number"]) == ("info", 1)
+    assert [list(line)[:3] for line in lines if line["event"] != "three"] == [["at", "level", "event"]] * 3
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", lines[0]["at"])
+    assert "ZeroDivisionError" in lines[1]["exception"]
+    assert done.stdout == b"done\n"
+
+
+def test_lines_that_cannot_be_written_are_dropped() -> None:
+    full = Path("/dev/full")
+    with full.open("wb") as device:
+        done = run(device.fileno())
+    assert (done.returncode, done.stdout) == (0, b"done\n")
+
+
+def test_a_closed_pipe_is_no_obstacle() -> None:
+    program = "import os, sys; read, write = os.pipe(); os.dup2(write, 2); os.close(read); os.close(write)" + PROGRAM
+    done = run(None, program)
+    assert (done.returncode, done.stdout) == (0, b"done\n")
+
+
+def test_lines_that_clients_cause_are_bounded() -> None:
+    program = PROGRAM.replace('log.debug("not this")', "for n in range(2000): log.warning('connection_closed', n=n)")
+    lines = [json.loads(line) for line in run(subprocess.PIPE, program).stderr.decode("utf-8", "replace").splitlines()]
+    assert len(lines) < 300
+    assert [line["event"] for line in lines][-4:] == ["one", "two", "three", "four"]

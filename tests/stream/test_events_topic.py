@@ -1,4 +1,4 @@
-"""Kafka has lost the events topic, or a part of it: workers and gateways keep what may be the last copy."""
+"""The events topic in Kafka: workers and gateways keep its last copy; transactions of others in it count for nobody."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import json
 import re
 import shutil
 import time
-import urllib.request
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from controller.stream.log.partition import events_in
+from events.catalog import EVENT_VERSION
+from events.logs.events_topic import Fence, encode_record
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import scan
 from projections.replay.log.secondary import FrozenLog
-from tests.stream.gateway.test_service import create, until
+from tests.stream.requests import create, fetch, until
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.stream import Stream
+from tests.support.stream import Stream, stream
 from tests.support.tools import ROOT
 from tests.support.topicwright import command
 
@@ -132,19 +134,13 @@ def _is_reported(one: Stream) -> None:
     """Whoever has all in a folder goes on, and reports that Kafka deleted the first records."""
     for process in again(one):
         (http,) = process.wait_for_line(r"^ready .*?http=(\S+)", within_s=240).groups()
-        until("it looks at the topic", lambda at=http: bool(json.loads(get(at, "/health/ready"))["reason"]))  # type: ignore[misc]
-        said = json.loads(get(http, "/health/ready"))
+        until("it looks at the topic", lambda at=http: bool(json.loads(fetch(at, "/health/ready")[1])["reason"]))  # type: ignore[misc]
+        said = json.loads(fetch(http, "/health/ready")[1])
         assert said["status"] == "ready"
         assert "has lost its first records (of partitions 0, 1)" in said["reason"]
         assert "the events topic lacks its first records" in process.output
-        assert "topicwright_records_deleted 4.0" in get(http, "/metrics")
+        assert "topicwright_records_deleted 4.0" in fetch(http, "/metrics")[1]
         assert process.stop(within_s=120) == 0
-
-
-def get(http: str, path: str) -> str:
-    with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
-        body: str = answer.read().decode()
-        return body
 
 
 def again(one: Stream) -> list[Process]:
@@ -153,3 +149,57 @@ def again(one: Stream) -> list[Process]:
     argv[0] += ["--driver", one.driver, "--brokers", "simulated:3"]
     argv[1] += ["--kafka", "127.0.0.1:0"]
     return [one.held.enter_context(one._process(each)) for each in argv]
+
+
+IGNORED = encode_record(Fence(0, "somebody", "1.0", EVENT_VERSION))
+
+
+@contextmanager
+def transaction(kafka: str, topic: str, value: bytes) -> Iterator[Producer]:
+    """A transaction of somebody else with a record in each partition of a topic; open until the end of the block."""
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": f"somebody-{time.time_ns()}"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for partition in range(PARTITIONS):
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(60) == 0
+    yield producer
+
+
+def test_what_was_aborted_is_no_loss(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+    """By either driver: they differ in how they read commands."""
+    kafka, names = kafka44.bootstrap, f"aborted-{time.time_ns()}"
+    settings = {"stream.partitions": str(PARTITIONS)}
+    with stream(tmp_path, kafka, names, settings) as one:
+        events, gateway = f"{names}.events", one.gateways[0]
+        assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
+        for value, ends in ((b"not a record", "abort_transaction"), (IGNORED, "commit_transaction")):
+            with transaction(kafka, events, value) as producer:
+                getattr(producer, ends)(60)
+            more = [f"{ends}-{number}" for number in range(4)]
+            assert create(gateway.kafka, *more) == dict.fromkeys(more, 0), "those that run go on"
+        with transaction(kafka, events, b"not a record") as producer:
+            producer.abort_transaction(60)
+        assert one.workers[0].stop(within_s=120) == 0
+        one.start_worker()  # its folder is empty, and the end of each partition is a marker
+        cold = one.start_gateway()
+        assert create(cold.kafka, "e", "f", "g", "h") == dict.fromkeys("efgh", 0)
+        for process in (gateway.process, cold.process, *one.workers):
+            assert process.stop(within_s=120) == 0, process.output[-3000:]
+        with transaction(kafka, events, b"not a record") as producer:
+            producer.abort_transaction(60)
+        found = scan(kafka_topic(f"kafka://{kafka}/{events}"))
+        assert sum(each.end for each in found.partitions) == events_in(cold.data) > 30
+        warm = one.start_gateway(folder=cold.data.name)
+        one.start_worker()
+        assert create(warm.kafka, "i") == {"i": 0}
+
+
+def test_an_open_transaction_holds_up_what_comes_after_it(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+    kafka, names = kafka44.bootstrap, f"open-{time.time_ns()}"
+    with stream(tmp_path, kafka, names, {"stream.partitions": str(PARTITIONS)}) as one:
+        (gateway,) = one.gateways
+        with transaction(kafka, f"{names}.events", b"not a record") as producer:
+            assert create(gateway.kafka, "a", timeout_ms=1000) == {"a": 7}, "REQUEST_TIMED_OUT: it may be decided later"
+            producer.abort_transaction(60)
+        assert create(gateway.kafka, "a", "b") in ({"a": 36, "b": 0}, {"a": 0, "b": 0})

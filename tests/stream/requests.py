@@ -1,0 +1,54 @@
+"""Requests of clients to workers and gateways."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.topicwright import Topicwright
+from tests.support.wire import Wire
+
+WITHIN_S = 240
+
+
+def create(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, int]:
+    """The error codes of a create, by topic."""
+    return {name: code for name, (code, _) in create_with_messages(address, *names, timeout_ms=timeout_ms).items()}
+
+
+def create_with_messages(address: str, *names: str, timeout_ms: int = 30_000) -> dict[str, tuple[int, str]]:
+    """The error codes and messages of a create, by topic."""
+    topics = [
+        {"name": name, "num_partitions": 1, "replication_factor": 2, "assignments": [], "configs": []} for name in names
+    ]
+    with Wire(address) as wire:
+        answer = wire.call("CreateTopics", 7, topics=topics, timeout_ms=timeout_ms, validate_only=False)
+    return {each["name"]: (each["error_code"], each["error_message"]) for each in answer["topics"]}
+
+
+def fetch(http: str, path: str) -> tuple[int, str]:
+    """Status and body of a GET."""
+    try:
+        with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def get(server: Topicwright, path: str, expect: int = 200) -> Any:
+    """The JSON of a GET."""
+    status, body = fetch(server.http, path)
+    assert status == expect, f"{path}: {status} {body}"
+    return json.loads(body)
+
+
+def until(what: str, reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not reached():
+        assert time.monotonic() < deadline, f"{what}: not within {WITHIN_S} s"
+        time.sleep(0.05)
