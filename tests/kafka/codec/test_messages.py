@@ -25,8 +25,8 @@ WANTED_DEFAULTS = {
     ("MetadataResponsePartition", "eligible_leader_replicas"): (),
     ("MetadataResponsePartition", "last_known_elr"): (),
     # Fetch has -1, FetchSnapshot 0; FetchSnapshot's own fields default to an entity of zeros.
-    ("FetchSnapshotId", "end_offset"): -1,
-    ("FetchSnapshotId", "epoch"): -1,
+    ("EpochEndOffset", "end_offset"): -1,
+    ("EpochEndOffset", "epoch"): -1,
     ("LeaderIdAndEpoch", "leader_id"): -1,
     ("LeaderIdAndEpoch", "leader_epoch"): -1,
 }
