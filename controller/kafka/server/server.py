@@ -77,6 +77,7 @@ class KafkaServer:
         self._given_clock = clock
         self._server: asyncio.Server | None = None
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="read")
+        """Decodes large requests."""
         self._connections: set[Connection] = set()
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
@@ -132,6 +133,7 @@ class KafkaServer:
                 connection.end("idle")
 
     def opened(self, connection: Connection) -> bool:
+        """Register a connection; False if there are too many."""
         if not self._admits(connection.host):
             return False
         self._connections.add(connection)
@@ -182,6 +184,7 @@ class KafkaServer:
             connection.bytes_held = 0
 
     def closed(self, connection: Connection) -> None:
+        """Unregister a closed connection whose handlers have ended."""
         if connection not in self._connections:
             return
         self._connections.discard(connection)

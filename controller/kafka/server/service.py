@@ -1,20 +1,14 @@
-"""Limits of a listener and of all listeners together, and the server's interface for its connections."""
+"""Limits of a listener, and of all listeners together."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
 
 import msgspec
 import structlog
 
-from controller.kafka.handling import ApiHandler
-from controller.kafka.sasl.gate import OnLogin, SaslRules
 from controller.kafka.server.protocol import Outcome
-from controller.kafka.session import SecurityProtocol
 
 OnRequest = Callable[[int, int, Outcome, float], None]
 """Called for each request: API key, version, outcome, and seconds until the response was ready.
@@ -40,34 +34,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Time for the TLS handshake and authentication."""
 
 
-class Service(Protocol):
-    """The server, as its connections use it."""
-
-    handlers: Mapping[int, ApiHandler]
-    limits: Limits
-    listener: str
-    protocol: SecurityProtocol
-    sasl: SaslRules | None
-    on_login: OnLogin
-    on_request: OnRequest
-    clock: Callable[[], float]
-    loop: asyncio.AbstractEventLoop
-    reader: ThreadPoolExecutor
-    """Decodes large requests."""
-
-    def opened(self, connection: Any) -> bool:
-        """Register a connection; False if there are too many."""
-        ...
-
-    def buffered(self, more: int) -> None:
-        """Change the number of bytes buffered for clients by `more`, which may be negative."""
-        ...
-
-    def closed(self, connection: Any) -> None:
-        """Unregister a closed connection whose handlers have ended."""
-        ...
-
-
 UNLIMITED = 2**31 - 1
 """Kafka's default of limits on connections."""
 
@@ -90,11 +56,7 @@ class ConnectionCounts:
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}
         self._by_host: Counter[str] = Counter()
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        return self._total
+        self.total = 0
 
     @property
     def total_max(self) -> int:
@@ -103,7 +65,7 @@ class ConnectionCounts:
     @property
     def is_over(self) -> bool:
         """True if there are more connections than `total_max`."""
-        return self._total > self.total_max
+        return self.total > self.total_max
 
     def admit(self, host: str, more: int = 0) -> bool:
         """True if one more client may connect from this address; it counts until `left`. `more` connections are allowed
@@ -113,13 +75,13 @@ class ConnectionCounts:
             _logger.warning("connection_rejected", reason=reason, peer=host)
             return False
         self._by_host[host] += 1
-        self._total += 1
+        self.total += 1
         return True
 
     def left(self, host: str) -> None:
         """An admitted client has disconnected."""
         self._by_host[host] -= 1
-        self._total -= 1
+        self.total -= 1
         if not self._by_host[host]:
             del self._by_host[host]
 
@@ -127,6 +89,6 @@ class ConnectionCounts:
         of_host = self._overrides.get(host, self._per_ip_max)
         if self._by_host[host] >= of_host:
             return f"too many connections from one address: max.connections.per.ip allows {of_host}"
-        if self._total >= self.total_max + more:
+        if self.total >= self.total_max + more:
             return f"too many connections: the process has file descriptors for {self.total_max} (ulimit -n)"
         return None
