@@ -103,6 +103,18 @@ def count(text: str) -> int:
     return int(text)
 
 
+def count_within(low: int, high: int) -> Callable[[str], int]:
+    """Parses a whole number with limits. Raises ArgumentTypeError."""
+
+    def parse(text: str) -> int:
+        number = count(text)
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+        return number
+
+    return parse
+
+
 def http_address_text(text: str) -> str:
     """Check an address without parsing it. Raises ArgumentTypeError."""
     from controller.cli.backend import http_address

@@ -251,4 +251,6 @@ class AssignReplicasToDirsResponse(Message, frozen=True, kw_only=True):
 AlterPartitionTopic = TopicById[AlterPartitionData]
 AlterPartitionTopicResult = TopicById[AlterPartitionResult]
 AssignReplicasTopic = TopicById[AssignReplicasPartition]
-UnregisterBrokerResponse = ControllerRegistrationResponse = UnregisterControllerResponse = Outcome
+UnregisterBrokerResponse = Outcome
+ControllerRegistrationResponse = Outcome
+UnregisterControllerResponse = Outcome

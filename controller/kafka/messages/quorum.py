@@ -281,6 +281,8 @@ RequestTopicSnapshot = TopicByName[RequestPartitionSnapshot]
 ResponseTopicSnapshot = TopicByName[ResponsePartitionSnapshot]
 DescribeQuorumTopic = QuorumTopic[DescribeQuorumPartition]
 DescribeQuorumTopicResult = QuorumTopic[DescribeQuorumPartitionResult]
-BeginQuorumEpochResponse = EndQuorumEpochResponse = VoteResponse
-AddRaftVoterResponse = RemoveRaftVoterResponse = Outcome
+BeginQuorumEpochResponse = VoteResponse
+EndQuorumEpochResponse = VoteResponse
+AddRaftVoterResponse = Outcome
+RemoveRaftVoterResponse = Outcome
 FetchSnapshotId = EpochEndOffset
