@@ -62,12 +62,12 @@ class Backend:
     def close(self) -> None:
         """Release what is open."""
 
-    def get(self, kind: type[_T], path: str, name: str = "", **parameters: object) -> _T:
+    def get(self, kind: type[_T], path: str, name: str = "", /, **parameters: object) -> _T:
         """GET a path below `/v1`, and the name below it. Parameters that are None are left out; `from_` is `from`."""
         return self.send("GET", path, kind, name, **parameters)
 
     def send(
-        self, method: str, path: str, kind: type[_T], name: str = "", body: object = None, **parameters: object
+        self, method: str, path: str, kind: type[_T], name: str = "", /, body: object = None, **parameters: object
     ) -> _T:
         """Send a request with a JSON body and decode the answer."""
         content = b"" if body is None else msgspec.json.encode(body)

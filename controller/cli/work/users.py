@@ -14,9 +14,10 @@ import time  # noqa: TID251 - how long a person waits in front of a command
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
+from importlib import import_module
 from typing import Any
 
-from confluent_kafka import KafkaException, admin  # type: ignore[attr-defined]  # it does not export them
+from confluent_kafka import KafkaException
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
@@ -33,6 +34,8 @@ from controller.serving.reach_cluster import client_properties
 from controller.settings.load import SettingsError, load_settings
 from events.logs.log import LogError
 from projections.store.store import TopicStore
+
+admin: Any = import_module("confluent_kafka.admin")  # it exports nothing by its types
 
 
 class UsersError(Exception):

@@ -44,7 +44,7 @@ _KINDS: Final[Mapping[str, Kind]] = {
 
 _MILLISECONDS: Final = ("timedelta", "datetime")
 
-CODES: Final[Mapping[Kind | None, str]] = {
+CODES: Final[dict[Kind, str]] = {
     "int8": "b",
     "int16": "h",
     "int32": "i",
@@ -57,7 +57,7 @@ CODES: Final[Mapping[Kind | None, str]] = {
 }
 """`struct` codes of kinds of fixed size."""
 
-SIZES: Final = {kind: struct.calcsize(f">{code}") for kind, code in CODES.items()}
+SIZES: Final[dict[Kind, int]] = {kind: struct.calcsize(f">{code}") for kind, code in CODES.items()}
 """Bytes of each kind of fixed size."""
 
 
