@@ -221,11 +221,3 @@ def moment(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return given
-
-
-def time(text: str) -> str:
-    """Parse a point in time, not an offset. Raises ArgumentTypeError."""
-    given = moment(text)
-    if given.isascii() and given.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is an offset: give a time, such as {AGO}")
-    return given

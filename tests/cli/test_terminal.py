@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.arguments import absolute, moment, time
+from controller.cli.arguments import absolute, moment
 from controller.cli.main import main
 from controller.cli.output import Marked, harmless, painted, table
 from tests.support.tools import ROOT
@@ -52,12 +52,6 @@ def test_a_time_is_made_absolute(row: str) -> None:
 def test_a_time_that_no_day_has_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         moment(text)
-
-
-def test_an_offset_is_no_time() -> None:
-    assert moment("12") == "12"
-    with pytest.raises(argparse.ArgumentTypeError, match="'12' is an offset: give a time, such as 5m"):
-        time("12")
 
 
 ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of 100)")]
