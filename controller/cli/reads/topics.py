@@ -129,7 +129,6 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
 
 def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
     """All topics, now or as of a point in time."""
-
     from projections.views.topics import TopicsView
 
     page = backend.get(TopicsView, "/topics", limit=common.PAGE, at=at)
