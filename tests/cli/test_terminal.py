@@ -17,6 +17,7 @@ import pytest
 from controller.cli.arguments import absolute, moment
 from controller.cli.main import main
 from controller.cli.output import Marked, harmless, painted, table
+from tests.cli.commands import Run
 from tests.support.tools import ROOT
 
 NOW = datetime(2026, 7, 17, 15, 30, 20, 5000, timezone(timedelta(hours=2)))
@@ -173,21 +174,10 @@ def test_colour_a_fitting_width_and_the_pager_on_a_terminal_alone(
     assert max(map(len, to_file.splitlines())) > 80, "what goes to a file is whole"
 
 
-def test_contexts_are_kept_used_and_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contexts_are_kept_used_and_forgotten(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        try:
-            code: object = main(list(words))
-        except SystemExit as end:
-            code = end.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
     assert run("context", "list")[1] == f"There are no contexts in {tmp_path / 'topicwright' / 'contexts.json'}.\n"
     assert run("context", "add", "prod", "--http", "https://127.0.0.1:1")[1].endswith("and in use\n")
     assert run("context", "add", "test", "--http", "127.0.0.1:2")[0] == 0
