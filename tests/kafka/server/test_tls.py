@@ -12,9 +12,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
-from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
 from controller.kafka.server.service import Limits
 from controller.kafka.server.tls import (
@@ -25,7 +23,7 @@ from controller.kafka.server.tls import (
     TlsSettings,
     distinguished_name,
 )
-from tests.kafka.server.listener import Client, metadata_request, on_each_loop, serving
+from tests.kafka.server.listener import Client, Seen, metadata_request, on_each_loop, serving
 from tests.security.certificates import Authority, Files, common_name, name
 
 NAMES = [
@@ -107,18 +105,7 @@ def test_unusable_tls_files(authority: Authority, tmp_path: Path) -> None:
 # Connections.
 
 
-class Principals:
-    """A Metadata handler that notes the principals of its requests."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def __call__(self, context: RequestContext, message: MetadataRequest) -> MetadataResponse:
-        self.seen.append(context.principal)
-        return MetadataResponse()
-
-
-HANDLERS = {ApiKey.METADATA: Principals()}
+HANDLERS = {ApiKey.METADATA: Seen()}
 REQUEST = metadata_request(1)
 """Made before any scenario, because a schema that is loaded on a busy machine takes seconds."""
 
@@ -147,12 +134,12 @@ async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
 async def test_principal_of_client_certificate(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
     client = authority.issue("client")
-    principals = Principals()
-    async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+    seen = Seen()
+    async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
         assert server.protocol == "SSL"
         await who(server, context_of(authority, client))
         await who(server, context_of(authority))
-    assert principals.seen == ["User:CN=client,O=Example", "User:ANONYMOUS"]
+    assert seen.principals == ["User:CN=client,O=Example", "User:ANONYMOUS"]
 
 
 @on_each_loop
@@ -193,8 +180,8 @@ async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path
     other = tmp_path / "other"
     other.mkdir()
     stranger = Authority(other).issue("stranger")
-    principals = Principals()
-    async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+    seen = Seen()
+    async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
         with capture_logs() as lines:
             await refused(server, context_of(authority))
             await refused(server, context_of(authority, stranger))
@@ -206,7 +193,7 @@ async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path
         assert {line["event"] for line in lines} == {"tls_handshake_failed"}
         assert server.connections == 0
         assert not server.handshakes
-    assert principals.seen == []
+    assert seen.principals == []
 
 
 @on_each_loop
