@@ -61,7 +61,7 @@ class FolderBackend(Backend):
             logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
             stores = [TopicStore(log) for log in logs]
             parts = [
-                Query(log, lambda store=store: store, number if numbered else None)
+                Query(log, partial(_itself, store), number if numbered else None)
                 for number, (log, store) in enumerate(zip(logs, stores, strict=True))
             ]
             partition_of = partial(events_topic.partition_of, partitions=len(logs))
@@ -187,3 +187,7 @@ def open_log(folder: Path) -> FrozenLog:
 def _recorded_head(part: Query, offset: int) -> Head:
     """The last signed head in the log that covers the offset; else an unsigned head over the whole log."""
     return last_signed(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)
+
+
+def _itself(store: TopicStore) -> TopicStore:
+    return store
