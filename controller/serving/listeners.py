@@ -20,8 +20,7 @@ from controller.controller_api import ControllerApi
 from controller.kafka.sasl.conversation import PlainConversation, StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.scram import ScramConversation
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
+from controller.kafka.server.server import ConnectionCounts, KafkaServer, Limits, OnRequest
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from controller.access.users import Users
-from controller.kafka.server.service import UNLIMITED, ConnectionCounts
+from controller.kafka.server.server import UNLIMITED, ConnectionCounts
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import FILE, BrokerListeners
 from controller.serving.listeners import Listening, plan

@@ -110,9 +110,12 @@ class EntityData(Message, frozen=True, kw_only=True):
     entity_name: str | None = None
 
 
-class OpData(Message, frozen=True, kw_only=True):
+class ValueData(Message, frozen=True, kw_only=True):
     key: str = ""
     value: float = 0.0
+
+
+class OpData(ValueData, frozen=True, kw_only=True):
     remove: bool = False
 
 
@@ -150,11 +153,6 @@ class DescribeClientQuotasRequest(Message, frozen=True, kw_only=True):
 
     components: tuple[ComponentData, ...] = ()
     strict: bool = False
-
-
-class ValueData(Message, frozen=True, kw_only=True):
-    key: str = ""
-    value: float = 0.0
 
 
 class DescribedEntryData(Message, frozen=True, kw_only=True):

@@ -261,9 +261,7 @@ class UpdateRaftVoterRequest(Message, frozen=True, kw_only=True):
     k_raft_version_feature: KRaftVersionFeature = KRaftVersionFeature()
 
 
-class CurrentLeader(Message, frozen=True, kw_only=True):
-    leader_id: int = -1
-    leader_epoch: int = -1
+class CurrentLeader(LeaderIdAndEpoch, frozen=True, kw_only=True):
     host: str = ""
     port: int = 0
 

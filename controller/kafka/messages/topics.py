@@ -5,7 +5,7 @@ from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Mes
 
 
 class MetadataRequestTopic(Message, frozen=True, kw_only=True):
-    """A topic requested by name, or from v10 by id with a null name."""
+    """A topic by name, or by id with a null name: in Metadata from v10, in DeleteTopics from v6."""
 
     topic_id: bytes = ZERO_UUID  # v10+
     name: str | None = None
@@ -57,7 +57,7 @@ class MetadataResponse(Message, frozen=True, kw_only=True):
 
 
 class CreatableReplicaAssignment(Message, frozen=True, kw_only=True):
-    partition_index: int = 0
+    partition_index: int = 0  # CreateTopics only
     broker_ids: tuple[int, ...] = ()
 
 
@@ -101,16 +101,11 @@ class CreateTopicsResponse(Message, frozen=True, kw_only=True):
     topics: tuple[CreatableTopicResult, ...] = ()
 
 
-class DeleteTopicState(Message, frozen=True, kw_only=True):
-    name: str | None = None  # v6+
-    topic_id: bytes = ZERO_UUID  # v6+
-
-
 class DeleteTopicsRequest(Message, frozen=True, kw_only=True):
     """DeleteTopics (20): by name, and from v6 by name or id (KIP-516). Topics to delete: `topic_names` up to v5,
     `topics` after."""
 
-    topics: tuple[DeleteTopicState, ...] = ()  # v6+
+    topics: tuple[MetadataRequestTopic, ...] = ()  # v6+
     timeout_ms: int = 0
     topic_names: tuple[str, ...] = ()  # v0 to v5
 
@@ -127,16 +122,12 @@ class DeleteTopicsResponse(Message, frozen=True, kw_only=True):
     responses: tuple[DeletableTopicResult, ...] = ()
 
 
-class CreatePartitionsAssignment(Message, frozen=True, kw_only=True):
-    broker_ids: tuple[int, ...] = ()
-
-
 class CreatePartitionsTopic(Message, frozen=True, kw_only=True):
     """A topic and its new total `count`; `assignments` of the new partitions, null if the controller chooses."""
 
     name: str = ""
     count: int = 0
-    assignments: tuple[CreatePartitionsAssignment, ...] | None = None
+    assignments: tuple[CreatableReplicaAssignment, ...] | None = None
 
 
 class CreatePartitionsRequest(Message, frozen=True, kw_only=True):
@@ -255,3 +246,5 @@ class ListPartitionReassignmentsResponse(Message, frozen=True, kw_only=True):
 ReassignableTopic = TopicByName[ReassignablePartition]
 ReassignableTopicResponse = TopicByName[ReassignablePartitionResponse]
 OngoingTopicReassignment = TopicByName[OngoingPartitionReassignment]
+DeleteTopicState = MetadataRequestTopic
+CreatePartitionsAssignment = CreatableReplicaAssignment

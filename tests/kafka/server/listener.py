@@ -20,8 +20,7 @@ from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, Disconnec
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
+from controller.kafka.server.server import ConnectionCounts, KafkaServer, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}

@@ -18,7 +18,7 @@ from controller.kafka.messages.topics import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from controller.kafka.server.service import ConnectionCounts, Limits
+from controller.kafka.server.server import ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
 from tests.kafka.server.listener import (
     Gates,

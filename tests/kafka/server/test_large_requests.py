@@ -14,7 +14,7 @@ from controller.kafka.messages.topics import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from controller.kafka.server.service import Limits
+from controller.kafka.server.server import Limits
 from tests.kafka.server.listener import (
     Gates,
     connected,

@@ -13,8 +13,7 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from controller.kafka.messages import ApiKey
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import Limits
+from controller.kafka.server.server import KafkaServer, Limits
 from controller.kafka.server.tls import (
     NoRuleApplies,
     PrincipalRules,
