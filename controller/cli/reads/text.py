@@ -136,7 +136,7 @@ def requests(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, mor
             client_text(one.principal, one.client_id),
             one.api,
             _topics(one, style.wide),
-            _outcomes(one),
+            Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
             ",".join(one.rules) or "-",
             *((one.host or "-", one.requested_offset) if style.wide else ()),
         )
@@ -152,10 +152,6 @@ def _topics(one: RequestSummary, whole: bool) -> str:
     names = one.topics if whole else one.topics[:TOPICS_MAX]
     more = one.num_topics - len(names)
     return (",".join(names) + (f" and {more} more" if more else "")) or "-"
-
-
-def _outcomes(one: RequestSummary) -> str:
-    return Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes))
 
 
 def request(one: RequestView, style: Style) -> Iterator[str]:

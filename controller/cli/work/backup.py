@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from controller.cli.arguments import DONE, reporting
 from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
-from events.catalog import MetadataAdopted, QuorumEpochBegun, Recorded
+from events.catalog import MetadataAdopted, QuorumEpochBegun
 from events.codec import EventDecodeError
 from events.logs.log import LogError, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
@@ -95,7 +95,8 @@ def recover(options: argparse.Namespace) -> int:
             last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
-    _report(data, manifest.cluster_id, manifest.history, history, last)
+    print(f"{data} has cluster {manifest.cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
+    print(f"it starts a new history {history} (before: {manifest.history}), which needs an archive of its own")
     if is_kraft:
         print(
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
@@ -110,8 +111,3 @@ def _led_kafka_brokers(log: RocksDbLog) -> bool:
     kinds = (MetadataAdopted, QuorumEpochBegun)
     offsets = zip(range(1000), shard_offsets(log, ""), strict=False)
     return any(isinstance(decode_event(offset, read_one(log, offset)).event, kinds) for _, offset in offsets)
-
-
-def _report(data: Path, cluster_id: str, before: str, history: str, last: Recorded) -> None:
-    print(f"{data} has cluster {cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
-    print(f"it starts a new history {history} (before: {before}), which needs an archive of its own")

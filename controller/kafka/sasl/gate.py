@@ -173,7 +173,9 @@ class SaslGate:
         try:
             step = await self._step(request.auth_bytes)
         except AuthenticationFailed as failure:
-            message = failure.message or self._invalid_credentials()
+            during = "re-authentication" if self._reauthenticating else "authentication"
+            why = f"invalid credentials with SASL mechanism {self._mechanism}"
+            message = failure.message or f"Authentication failed during {during} due to {why}"
             failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return await self._fail(failure, failed)
         lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
@@ -214,10 +216,6 @@ class SaslGate:
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
-
-    def _invalid_credentials(self) -> str:
-        during = "re-authentication" if self._reauthenticating else "authentication"
-        return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
 
     async def _fail(self, failure: AuthenticationFailed, answer: Answer) -> Answer:
         """Log the failure, wait, and close the connection after the response."""

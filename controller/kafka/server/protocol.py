@@ -185,7 +185,9 @@ class ServerProtocol:
             if isinstance(self._buffer, bytearray):
                 self._buffer = bytes(self._buffer)
             (size,) = _SIZE.unpack_from(self._buffer, self._offset)
-            allowed = self._frame_bytes_max()
+            allowed = self._request_bytes_max
+            if self.gate is not None and self.gate.frame_bytes_max is not None:
+                allowed = min(allowed, self.gate.frame_bytes_max)
             if not 0 <= size <= allowed:
                 raise MalformedRequest(f"frame: {size} bytes announced, 0 to {allowed} allowed")
             self._wanted = 4 + size
@@ -195,10 +197,6 @@ class ServerProtocol:
                 self._wanted = 4
                 return self._buffer[start : start + size]
         return None
-
-    def _frame_bytes_max(self) -> int:
-        limit = None if self.gate is None else self.gate.frame_bytes_max
-        return self._request_bytes_max if limit is None else min(limit, self._request_bytes_max)
 
     def _exchange(self, frame: bytes) -> Exchange:
         header, gate = _UNREADABLE, self.gate

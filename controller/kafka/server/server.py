@@ -177,7 +177,7 @@ class KafkaServer:
         else:
             self._server = await self.loop.create_server(self._accept, sock=bound)
         self.port = self._server.sockets[0].getsockname()[1]
-        self._schedule_idle_check()
+        self._check_idle()
 
     def _accept(self) -> asyncio.Protocol:
         return Connection(self) if self.tls is None else TlsAccept(self)
@@ -282,9 +282,6 @@ class KafkaServer:
                 await asyncio.wait_for(self._all_closed.wait(), deadline_s)
         return not self._connections
 
-    def _schedule_idle_check(self) -> None:
-        self._idle_check = self.loop.call_later(self.limits.idle_ms_max / 1000 / _IDLE_CHECKS, self._check_idle)
-
     def _check_idle(self) -> None:
         self.close_idle()
-        self._schedule_idle_check()
+        self._idle_check = self.loop.call_later(self.limits.idle_ms_max / 1000 / _IDLE_CHECKS, self._check_idle)
