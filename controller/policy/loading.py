@@ -24,14 +24,11 @@ SETTING = "create.topic.policy.class.name"
 
 
 class PolicyLoadError(Exception):
-    """A policy cannot be used, or is missing: `class_name` (empty if missing), `problem`, and what is `allowed`."""
+    """A policy cannot be used, or is missing; the message has its name, the problem and what is allowed."""
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
         policy = f"policy '{class_name}': " if class_name else ""
         super().__init__(f"{SETTING}: {policy}{problem}" + (f"; {allowed}" if allowed else ""))
-        self.class_name = class_name
-        self.problem = problem
-        self.allowed = allowed
 
 
 class _Method(msgspec.Struct, frozen=True, kw_only=True):

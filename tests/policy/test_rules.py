@@ -230,4 +230,3 @@ def test_an_invalid_rules_file_stops_the_start_with_its_message(tmp_path: Path) 
         "allowed: a whole number from 1, or { min = …, max = … } of such"
     )
     assert isinstance(raised.value.__cause__, RulesError)
-    assert raised.value.__cause__.rule == "rule 'r'"

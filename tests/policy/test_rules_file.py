@@ -94,32 +94,22 @@ mode = 'observe'; [[rule]]; refuse = 'no' | mode = 'observe': unknown key; allow
 """  # noqa: E501 - a row is a line
 
 
-def _error(file: Path, text: str) -> RulesError:
+def _error(file: Path, text: str) -> str:
+    """What the error says after the name of the file."""
     file.write_text(text)
     with pytest.raises(RulesError) as raised:
         read_rules(file)
     assert str(raised.value).startswith(f"file {file}: ")
-    return raised.value
+    return str(raised.value).removeprefix(f"file {file}: ")
 
 
-def _as_expected(error: RulesError, expected: str) -> None:
-    said = str(error).removeprefix(f"file {error.file}: ")
-    if expected.endswith("…"):
-        said = said[: len(expected) - 1] + "…"
-    assert said == expected
-
-
-@pytest.mark.parametrize(("keys", "expected"), rows(MISTAKES))
-def test_a_rule_with_a_mistake(tmp_path: Path, keys: str, expected: str) -> None:
-    error = _error(tmp_path / "rules.toml", "[[rule]]\nname = 'r'\n" + keys.replace("; ", "\n"))
-    _as_expected(error, expected)
-    assert error.rule == "rule 'r'"
-    assert error.allowed
-
-
-@pytest.mark.parametrize(("text", "expected"), rows(FILES))
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [*((f"[[rule]]; name = 'r'; {keys}", expected) for keys, expected in rows(MISTAKES)), *rows(FILES)],
+)
 def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None:
-    _as_expected(_error(tmp_path / "rules.toml", text.replace("; ", "\n")), expected)
+    error = _error(tmp_path / "rules.toml", text.replace("; ", "\n"))
+    assert error.startswith(expected[:-1]) if expected.endswith("…") else error == expected, error
 
 
 @pytest.mark.parametrize(
@@ -133,8 +123,7 @@ def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None
     ids=["lists", "dotted keys", "digits", "hexadecimal digits"],
 )
 def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
-    error = _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n")
-    assert error.problem.startswith(problem)
+    assert _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n").startswith(problem)
 
 
 def test_an_endless_rules_file() -> None:
@@ -162,7 +151,7 @@ def test_did_you_mean_compares_each_name_once(tmp_path: Path, monkeypatch: pytes
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
-    assert _error(tmp_path / "rules.toml", "# nothing yet\n").problem == "there are no rules"
+    assert _error(tmp_path / "rules.toml", "# nothing yet\n").startswith("there are no rules; ")
 
 
 def test_no_file(tmp_path: Path) -> None:
