@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._client = ClientConnection(
-            session=Session(principal=principal, listener=service.listener, protocol=service.protocol),
+            session=Session(principal=principal, listener=service.listener),
             mute=self.mute,
         )
         self._muted: asyncio.TimerHandle | None = None

@@ -22,20 +22,11 @@ from controller.kafka.server.connection import Connection
 from controller.kafka.server.protocol import Outcome
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
-from controller.kafka.session import SecurityProtocol
 
 _logger = structlog.get_logger(__name__)
 
 _CANCELLATION_S: Final = 1.0
 """The maximum time that `stop` waits for cancelled handlers."""
-
-_PROTOCOLS: Final[dict[tuple[bool, bool], SecurityProtocol]] = {
-    (False, False): "PLAINTEXT",
-    (True, False): "SSL",
-    (False, True): "SASL_PLAINTEXT",
-    (True, True): "SASL_SSL",
-}
-"""By TLS and SASL."""
 
 _IDLE_CHECKS: Final = 4
 """Checks for idle connections per `connections.max.idle.ms`."""
@@ -152,7 +143,6 @@ class KafkaServer:
         self.listener = listener
         self.tls = tls
         self.sasl = sasl
-        self.protocol: SecurityProtocol = _PROTOCOLS[tls is not None, sasl is not None]
         self.limits = limits or Limits()
         self._counts = counts or ConnectionCounts()
         self.on_login = on_login

@@ -135,7 +135,6 @@ async def test_principal_of_client_certificate(authority: Authority) -> None:
     client = authority.issue("client")
     seen = Seen()
     async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
-        assert server.protocol == "SSL"
         await who(server, context_of(authority, client))
         await who(server, context_of(authority))
     assert seen.principals == ["User:CN=client,O=Example", "User:ANONYMOUS"]
