@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from controller.kafka.server.tls import (
     TlsSettings,
     distinguished_name,
 )
-from tests.kafka.server.listener import Client, Seen, metadata_request, on_each_loop, serving
+from tests.kafka.server.listener import Client, Seen, metadata_request, on_each_loop, serving, until
 from tests.security.certificates import Authority, Files, common_name, name
 
 NAMES = [
@@ -117,16 +116,20 @@ def context_of(authority: Authority, identity: Files | None = None) -> ssl.SSLCo
     return context
 
 
-async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
-    """Whom a client is taken for."""
+async def speak(server: KafkaServer, context: ssl.SSLContext | None) -> None:
+    """A client that is answered."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     try:
-        client = Client(reader, writer)
-        client.send(REQUEST)
-        _, answer = await client.answer_to(ApiKey.METADATA, 1)
+        writer.write(REQUEST)
+        await reader.readexactly(4)
     finally:
         writer.close()
-    return "" if answer is None else "spoken"
+
+
+async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
+    """A client that is not let in: under TLS 1.3 it may learn that only when it reads."""
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await speak(server, context)
 
 
 @on_each_loop
@@ -135,8 +138,8 @@ async def test_principal_of_client_certificate(authority: Authority) -> None:
     client = authority.issue("client")
     seen = Seen()
     async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
-        await who(server, context_of(authority, client))
-        await who(server, context_of(authority))
+        await speak(server, context_of(authority, client))
+        await speak(server, context_of(authority))
     assert seen.principals == ["User:CN=client,O=Example", "User:ANONYMOUS"]
 
 
@@ -151,27 +154,6 @@ async def test_many_and_large_requests_over_tls(authority: Authority) -> None:
         writer.close()
 
 
-async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
-    """A client that is not let in: under TLS 1.3 it may learn that only when it reads."""
-    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-        await _spoken(server, context)
-
-
-async def _spoken(server: KafkaServer, context: ssl.SSLContext | None) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-    try:
-        writer.write(REQUEST)
-        await reader.readexactly(4)
-    finally:
-        writer.close()
-
-
-async def logged(lines: Sequence[object], count: int) -> None:
-    """Wait for log lines."""
-    while len(lines) < count:  # noqa: ASYNC110 - what is waited for comes from the server
-        await asyncio.sleep(0.005)
-
-
 @on_each_loop
 async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="required", truststore=authority.file))
@@ -184,7 +166,7 @@ async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path
             await refused(server, context_of(authority))
             await refused(server, context_of(authority, stranger))
             await refused(server, None)
-            await logged(lines, 3)
+            await until(lambda: len(lines) >= 3)
         reasons = [line["reason"] for line in lines]
         assert reasons[0] == "peer did not return a certificate"
         assert reasons[1].startswith("the client's certificate was rejected: ")
@@ -208,8 +190,7 @@ async def test_handshakes_count_as_connections(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
     async with serving(HANDLERS, tls=tls, limits=Limits(connections_max=1)) as server:
         _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
-        while not server.handshakes:  # noqa: ASYNC110 - what is waited for is in the server's state
-            await asyncio.sleep(0.005)
+        await until(lambda: bool(server.handshakes))
         await refused(server, context_of(authority))
         waiting.close()
 
@@ -238,7 +219,7 @@ async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
         writer.close()
         await refused(server, context)
         both = context_of(new, new.issue("client"))
-        assert await who(server, both) == "spoken"
+        await speak(server, both)
         both.load_cert_chain(old_client.keystore)
         await refused(server, both)
 
