@@ -60,11 +60,6 @@ class PolicyRunner:
         self._judging = ""
 
     @property
-    def waiting(self) -> int:
-        """The number of calls that the thread has not started."""
-        return self._tasks.qsize()
-
-    @property
     def in_force(self) -> tuple[PolicyInForce, ...]:
         """The policies in order, with their rules."""
         return self._chain.in_force

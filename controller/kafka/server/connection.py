@@ -108,10 +108,6 @@ class Connection(asyncio.Protocol):
     # --- called by the server
 
     @property
-    def peer(self) -> str:
-        return self._client.peer
-
-    @property
     def host(self) -> str:
         return self._client.session.host
 
