@@ -237,12 +237,20 @@ class AddRaftVoterRequest(Message, frozen=True, kw_only=True):
     ack_when_committed: bool = True  # v1+
 
 
+class AddRaftVoterResponse(Outcome, frozen=True, kw_only=True):
+    pass
+
+
 class RemoveRaftVoterRequest(Message, frozen=True, kw_only=True):
     """RemoveRaftVoter (81): removes a voter from the quorum (KIP-853)."""
 
     cluster_id: str | None = None
     voter_id: int = 0
     voter_directory_id: bytes = ZERO_UUID
+
+
+class RemoveRaftVoterResponse(Outcome, frozen=True, kw_only=True):
+    pass
 
 
 class KRaftVersionFeature(Message, frozen=True, kw_only=True):
@@ -281,6 +289,4 @@ DescribeQuorumTopic = QuorumTopic[DescribeQuorumPartition]
 DescribeQuorumTopicResult = QuorumTopic[DescribeQuorumPartitionResult]
 BeginQuorumEpochResponse = VoteResponse
 EndQuorumEpochResponse = VoteResponse
-AddRaftVoterResponse = Outcome
-RemoveRaftVoterResponse = Outcome
 FetchSnapshotId = EpochEndOffset
