@@ -19,7 +19,7 @@ these are found by principal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, get_args
 
 from controller.kafka.session import normal_host
 from controller.machine.access import acls as codes
@@ -38,21 +38,12 @@ Operation = Literal[
     "AlterConfigs",
     "IdempotentWrite",
 ]
+"""In the order of Kafka's codes (AclOperation)."""
 ResourceType = Literal["Cluster", "Topic", "Group"]
 
-OPERATION_CODES: Final[dict[Operation, int]] = {
-    "Read": codes.READ,
-    "Write": codes.WRITE,
-    "Create": codes.CREATE,
-    "Delete": codes.DELETE,
-    "Alter": codes.ALTER,
-    "Describe": codes.DESCRIBE,
-    "ClusterAction": codes.CLUSTER_ACTION,
-    "DescribeConfigs": codes.DESCRIBE_CONFIGS,
-    "AlterConfigs": codes.ALTER_CONFIGS,
-    "IdempotentWrite": codes.IDEMPOTENT_WRITE,
-}
-"""Kafka's codes (AclOperation)."""
+OPERATION_CODES: Final[dict[Operation, int]] = dict(
+    zip(get_args(Operation), range(codes.READ, codes.CREATE_TOKENS), strict=True)
+)
 
 _RESOURCE_CODES: Final[dict[ResourceType, int]] = {
     "Cluster": codes.CLUSTER,

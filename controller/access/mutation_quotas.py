@@ -46,24 +46,20 @@ class _Bucket(msgspec.Struct):
     forgotten_s: float = 0.0
 
 
-def _loop_s() -> float:
-    return asyncio.get_running_loop().time()
-
-
 class MutationQuotas:
     """The buckets of all users and clients. `windows_s` is the size of a bucket in seconds of refill; `clock_s` is
     monotonic."""
 
-    def __init__(self, windows_s: float = 11.0, clock_s: Callable[[], float] = _loop_s) -> None:
+    def __init__(self, windows_s: float = 11.0, clock_s: Callable[[], float] | None = None) -> None:
         self._windows_s = windows_s
-        self._clock_s = clock_s
+        self._clock_s = clock_s or (lambda: asyncio.get_running_loop().time())
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
         """In order of last use."""
 
     def charge(self, quotas: Quotas, command: TopicCommand, mutations: int) -> tuple[int, bool]:
         """Takes tokens for `mutations` partitions. Returns the throttle time in ms, or 0, and whether the command is
         refused; then nothing is taken."""
-        found = quota_of(quotas, _user(command.principal), command.client_id or "")
+        found = quota_of(quotas, command.principal.partition(":")[2], command.client_id or "")
         if found is None or mutations <= 0:
             return 0, False
         rate, owner = found
@@ -115,10 +111,6 @@ def quota_of(quotas: Quotas, user: str, client_id: str) -> tuple[float, tuple[st
             if key == MUTATION_RATE:
                 return (max(value, 0.0), owner) if value < inf else None
     return None
-
-
-def _user(principal: str) -> str:
-    return principal.partition(":")[2]
 
 
 def _wait_ms(bucket: _Bucket, rate: float) -> int:

@@ -84,66 +84,18 @@ class Stamps(Protocol):
 
 
 class RefusalRecords:
-    """Records refusals with internal commands: the first of its kind immediately, similar ones after the interval."""
+    """Counts refusals, and records them with internal commands: the first of its kind immediately and in full, similar
+    ones as a count after the interval."""
 
     def __init__(self, stamps: Stamps, submit_internal: Callable[[RecordRefusals], None]) -> None:
         self._stamps = stamps
         self._submit_internal = submit_internal
-        self._counts = RefusalCounts(stamps.now_ms)
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False
-
-    def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
-        """Returns whether to record the events of a refused command; otherwise it is counted."""
-        is_recorded = self._counts.is_recorded(command, decision)
-        self._schedule()
-        return is_recorded
-
-    def record_denial(
-        self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
-    ) -> None:
-        """Records the refusal of a request that leads to no command."""
-        first = self._counts.count_denial(requester, operation, resource, code, rule)
-        if first is not None:
-            self._record((first,))
-        self._schedule()
-
-    def stop(self) -> None:
-        """Records all counts and stops."""
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._record_counts()
-
-    def _schedule(self) -> None:
-        if self._timer is None and not self._stopped:
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._interval_over)
-
-    def _interval_over(self) -> None:
-        self._timer = None
-        self._record_counts()
-        if not self._counts.is_idle:
-            self._schedule()
-
-    def _record_counts(self) -> None:
-        counted = self._counts.take()
-        for start in range(0, len(counted), EVENTS_PER_COMMAND_MAX):
-            self._record(counted[start : start + EVENTS_PER_COMMAND_MAX])
-
-    def _record(self, refusals: tuple[RequestsRefused, ...]) -> None:
-        request_id = self._stamps.new_request_id("refusals")
-        self._submit_internal(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
-
-
-class RefusalCounts:
-    """Counts refusals, and tells which to record in full."""
-
-    def __init__(self, clock_ms: Callable[[], int]) -> None:
-        self._clock_ms = clock_ms
         self._kinds: dict[_RefusalKey, _Count] = {}
         self._distinct: Counter[_Group] = Counter()
         self._recorded: Counter[_Group] = Counter()
         self._bytes: Counter[_Group] = Counter()
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
 
     @property
     def is_idle(self) -> bool:
@@ -152,6 +104,7 @@ class RefusalCounts:
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
         """Returns whether to record the events of a refused command; otherwise it is counted."""
+        self._schedule()
         rejection = decision.refusal
         assert rejection is not None, "only refusals are counted"
         operation = _operation(command, rejection)
@@ -172,14 +125,41 @@ class RefusalCounts:
         self._bytes[group] += size if is_recorded else 0
         return is_recorded
 
-    def count_denial(
+    def record_denial(
         self, requester: Requester, operation: str, resource: str, code: int, rule: str = AUTHORIZER
-    ) -> RequestsRefused | None:
-        """Returns the event to record for a refusal without a command, or None if it is counted."""
+    ) -> None:
+        """Records or counts the refusal of a request that leads to no command."""
+        self._schedule()
         kind = _refusal_key(requester, operation, resource, rule, code)
-        if not self._is_first(kind, requester.client_id, requester.host):
-            return None
-        return _event(kind, _Count(1, self._clock_ms(), _truncated(requester.client_id), cut(requester.host)))
+        if self._is_first(kind, requester.client_id, requester.host):
+            first = _Count(1, self._stamps.now_ms(), _truncated(requester.client_id), cut(requester.host))
+            self._record((_event(kind, first),))
+
+    def stop(self) -> None:
+        """Records all counts and stops."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._record_counts()
+
+    def _schedule(self) -> None:
+        if self._timer is None and not self._stopped:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._interval_over)
+
+    def _interval_over(self) -> None:
+        self._timer = None
+        self._record_counts()
+        if not self.is_idle:
+            self._schedule()
+
+    def _record_counts(self) -> None:
+        counted = self.take()
+        for start in range(0, len(counted), EVENTS_PER_COMMAND_MAX):
+            self._record(counted[start : start + EVENTS_PER_COMMAND_MAX])
+
+    def _record(self, refusals: tuple[RequestsRefused, ...]) -> None:
+        request_id = self._stamps.new_request_id("refusals")
+        self._submit_internal(RecordRefusals(request_id=request_id, at_ms=self._stamps.now_ms(), refusals=refusals))
 
     def take(self) -> tuple[RequestsRefused, ...]:
         """Returns the counts of the interval. Keys without any are dropped."""
@@ -205,7 +185,7 @@ class RefusalCounts:
             self._distinct[_group(kind)] += kind not in self._kinds
         count = self._kinds.setdefault(kind, _Count())
         if not count.count:
-            count.since_ms, count.client_id, count.host = self._clock_ms(), _truncated(client_id), cut(host)
+            count.since_ms, count.client_id, count.host = self._stamps.now_ms(), _truncated(client_id), cut(host)
         count.count += 1
 
     def _has_room(self, kind: _RefusalKey) -> bool:

@@ -103,30 +103,21 @@ def matches(hashed: str, password: str) -> bool:
         return False
 
 
-def hash_password(password: str) -> str:
-    """Hashes a password for the file. Takes tens of ms."""
-    return _hasher.hash(password)
-
-
 def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-def new_token() -> str:
-    return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def set_password(path: Path, name: str, password: str) -> bool:
     """Sets the password of a user. Returns whether there was one before. Raises UsersFileError."""
     users = _existing(path)
-    _rewrite(path, _without(path, name, tokens=False), f"{check_name(name)}:{hash_password(password)}")
+    _rewrite(path, _without(path, name, tokens=False), f"{check_name(name)}:{_hasher.hash(password)}")
     return name in users.passwords
 
 
 def add_token(path: Path, name: str) -> str:
     """Adds a new token for a user and returns it. Raises UsersFileError."""
     _existing(path)
-    token = new_token()
+    token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     _rewrite(path, _without(path, None), f"{check_name(name)}:token:sha256:{hash_token(token)}")
     return token
 

@@ -103,6 +103,18 @@ def count(text: str) -> int:
     return int(text)
 
 
+def count_within(low: int, high: int) -> Callable[[str], int]:
+    """Parses a whole number with limits. Raises ArgumentTypeError."""
+
+    def parse(text: str) -> int:
+        number = count(text)
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+        return number
+
+    return parse
+
+
 def http_address_text(text: str) -> str:
     """Check an address without parsing it. Raises ArgumentTypeError."""
     from controller.cli.backend import http_address
@@ -208,12 +220,4 @@ def moment(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{error}, or {AGO}") from None
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return given
-
-
-def time(text: str) -> str:
-    """Parse a point in time, not an offset. Raises ArgumentTypeError."""
-    given = moment(text)
-    if given.isascii() and given.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is an offset: give a time, such as {AGO}")
     return given

@@ -62,13 +62,16 @@ class Backend:
     def close(self) -> None:
         """Release what is open."""
 
-    def get(self, kind: type[_T], path: str, **parameters: object) -> _T:
-        """GET a path below `/v1`. Parameters that are None are left out; `from_` is `from`."""
-        return self.send("GET", path, kind, **parameters)
+    def get(self, kind: type[_T], path: str, name: str = "", /, **parameters: object) -> _T:
+        """GET a path below `/v1`, and the name below it. Parameters that are None are left out; `from_` is `from`."""
+        return self.send("GET", path, kind, name, **parameters)
 
-    def send(self, method: str, path: str, kind: type[_T], body: object = None, **parameters: object) -> _T:
+    def send(
+        self, method: str, path: str, kind: type[_T], name: str = "", /, body: object = None, **parameters: object
+    ) -> _T:
         """Send a request with a JSON body and decode the answer."""
         content = b"" if body is None else msgspec.json.encode(body)
+        path = f"{path}/{quote(name, safe='')}" if name else path
         status, files, answer = self._answer(method, address_of(path, parameters), content)
         try:
             if status >= 400:
@@ -91,11 +94,6 @@ def address_of(path: str, parameters: Mapping[str, object]) -> str:
     """The path and query of a request."""
     given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
     return f"/v1{path}?{urlencode(given)}" if given else f"/v1{path}"
-
-
-def part(name: str) -> str:
-    """A name as part of a path."""
-    return quote(name, safe="")
 
 
 class HttpAddress(msgspec.Struct, frozen=True):

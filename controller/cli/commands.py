@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class Command(NamedTuple):
@@ -71,12 +71,11 @@ Parsers = argparse._SubParsersAction
 """The sub-parsers to which a module adds its commands."""
 
 
-def later(module: str, function: str) -> Callable[[argparse.Namespace], int]:
+def later(module: str, function: str) -> Callable[..., Any]:
     """A function of this package whose module is loaded when it is called."""
 
-    def run(options: argparse.Namespace) -> int:
-        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"controller.cli.{module}"), function)
-        return found(options)
+    def run(*given: object) -> Any:
+        return getattr(import_module(f"controller.cli.{module}"), function)(*given)
 
     return run
 

@@ -83,12 +83,12 @@ def write(contexts: Contexts) -> None:
     """Replace the file. Raises OSError."""
     import msgspec
 
+    from events.files import replacing
+
     path = file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = msgspec.json.format(msgspec.json.encode(contexts))
-    fresh = path.with_suffix(f".{os.getpid()}")
-    fresh.write_bytes(content + b"\n")
-    fresh.replace(path)
+    with replacing(path) as fresh:
+        fresh.write(msgspec.json.format(msgspec.json.encode(contexts)) + b"\n")
 
 
 def chosen(http: str | None, context: str | None) -> Context:
@@ -154,10 +154,7 @@ def _list(options: argparse.Namespace) -> int:
         ("*" if name == contexts.current else "", name, one.http, one.command_config or "-")
         for name, one in sorted(contexts.by_name.items())
     ]
-    answer = {
-        "current": contexts.current,
-        "contexts": dict(sorted(contexts.by_name.items())),
-    }
+    answer = {"current": contexts.current, "contexts": dict(sorted(contexts.by_name.items()))}
     header = ("", "NAME", "HTTP", "COMMAND-CONFIG")
     show(
         options,

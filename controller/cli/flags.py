@@ -6,21 +6,13 @@ A module of `work` is loaded only when its command runs, so that `--help` stays 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Coroutine
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from controller.cli import serve
 from controller.cli.arguments import AGO, count, moment
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.output import add_output
 from controller.cli.reads import common
-
-if TYPE_CHECKING:
-    from controller.cli.backend import Backend
-    from controller.settings.load import ServeSettings
-
 
 DEFAULT_DATA = Path("topicwright-data")
 _STORE = "a folder, s3://BUCKET/PATH, gs://BUCKET/PATH or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
@@ -118,7 +110,7 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
     joining = serve.register_process(
         commands,
         "join",
-        _join,
+        later("work.quorum", "start"),
         http="127.0.0.1:8080",
         data="topicwright-voter",
         content="the metadata log and this node's vote",
@@ -150,12 +142,6 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
             help="controllers of the cluster",
         )
         parser.add_argument("--command-config", metavar="FILE", help="librdkafka properties for TLS and login")
-
-
-def _join(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
-    from controller.cli.work.quorum import start
-
-    return start(options, settings)
 
 
 _USERS = """\
@@ -243,12 +229,7 @@ def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--partition", type=count, metavar="N", help="which partition, if the log has partitions")
     parser.add_argument("--head", type=Path, metavar="FILE", help="prove against this head; default: the newest head")
-    common.add_backend(parser, _prove, formats=())
-
-
-def _prove(options: argparse.Namespace, backend: Backend) -> int:
-    code: int = import_module("controller.cli.work.verify").prove(options, backend)
-    return code
+    common.add_backend(parser, later("work.verify", "prove"), formats=())
 
 
 def _register_verify(commands: Parsers[argparse.ArgumentParser]) -> None:

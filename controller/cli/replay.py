@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from controller.cli.arguments import (
@@ -247,7 +246,10 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
     try:
         ends_of(ref, options.at)  # before Spark starts, as the check: it raises for a point in time after the end
-        module = _module(command)
+        try:
+            module = import_module(f"projections.replay.{command.module}")
+        except ImportError as error:
+            raise _no_spark(error) from error
         check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
         if check is not None:
             check(ref, options)
@@ -257,7 +259,9 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         run: _Run = getattr(module, f"run_{name}")
         if not command.spark or arguments.local:
             return run(_in_process(arguments), ref, options)
-        _suggest_local(events_before(ends_of(ref, options.at)))
+        events = events_before(ends_of(ref, options.at))
+        if events <= SMALL_EVENTS and sys.stderr.isatty():
+            print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
         with _spark(name, arguments) as runner:
             return run(runner, ref, options)
     except (LogError, EventDecodeError, CannotApply) as error:
@@ -278,12 +282,6 @@ def _in_process(arguments: argparse.Namespace) -> Runner:
     return InProcess()
 
 
-def _suggest_local(events: int) -> None:
-    """On a terminal, suggest `--local` for a log on which it is faster."""
-    if events <= SMALL_EVENTS and sys.stderr.isatty():
-        print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
-
-
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     from controller.settings.properties import PropertiesError, read_values
     from projections.replay.log.kafka_ref import KAFKA, checked_properties
@@ -296,14 +294,6 @@ def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], .
         return checked_properties(tuple(read_values(arguments.kafka_properties).items()))
     except PropertiesError as error:
         raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
-
-
-def _module(command: _Command) -> ModuleType:
-    """The module with `run_NAME`, and perhaps `check_NAME`. Raises ReplayError."""
-    try:
-        return import_module(f"projections.replay.{command.module}")
-    except ImportError as error:
-        raise _no_spark(error) from error
 
 
 def _no_spark(error: ImportError) -> ReplayError:

@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from controller.http.requests import API
-from controller.kafka.server.service import ConnectionCounts
+from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
 from controller.kafka.session import normal_host

@@ -28,7 +28,7 @@ from controller.http.paths.log_heads import head_gauges
 from controller.http.paths.writes import BrokerControl
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading
-from controller.kafka.server.service import ConnectionCounts
+from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls
 from controller.machine.errors import ErrorCode
 from projections.queries.proving import Sign, unsigned

@@ -28,13 +28,16 @@ Answer = Message | Literal[NoResponse.NO_RESPONSE]
 
 
 class ForwardedRequest(Message, frozen=True, kw_only=True):
-    """A request that is forwarded unread: its frame, without the size."""
+    """A frame that is not decoded, without its size: a request to forward, or a bare SASL token, which is secret."""
 
     frame: bytes
 
+    def __repr__(self) -> str:
+        return "ForwardedRequest(hidden)"
+
 
 class ForwardedResponse(Message, frozen=True, kw_only=True):
-    """The response of another server: its frame, without the size."""
+    """A response that is encoded already: its frame, without the size."""
 
     frame: bytes
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Literal
 
 import msgspec
-
-SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 ANONYMOUS = "User:ANONYMOUS"
 """Kafka's principal of clients that did not authenticate."""
@@ -20,7 +17,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     principal: str = ANONYMOUS
     host: str = ""
     listener: str = "PLAINTEXT"
-    protocol: SecurityProtocol = "PLAINTEXT"
     expires_at_s: float | None = None
     """When the session must be re-authenticated (KIP-368), on the connection's clock; None: never."""
 

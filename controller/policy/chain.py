@@ -130,22 +130,17 @@ def error_text(error: BaseException) -> str:
 
 def _judge(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
     began = probe.clock()
-    verdict = _answer(loaded, request, probe)
-    probe.on_verdict(loaded.name, verdict.outcome, probe.clock() - began)
-    return verdict
-
-
-def _answer(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
     try:
-        returned = loaded.policy.validate(request)
+        verdict = _returned(loaded.name, loaded.policy.validate(request))
     except PolicyViolation as violation:
-        return _refused(loaded.name, violation)
+        verdict = _refused(loaded.name, violation)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         probe.on_exception(loaded.name, request.topic, error)
-        return failed_verdict(loaded.name, error)
-    return _returned(loaded.name, returned)
+        verdict = failed_verdict(loaded.name, error)
+    probe.on_verdict(loaded.name, verdict.outcome, probe.clock() - began)
+    return verdict
 
 
 def _returned(policy: str, returned: object) -> Verdict:

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import cast
 
-import msgspec
-
 from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
 from controller.policy.rules import FILE_SETTING, TopicRules
 
@@ -24,29 +22,19 @@ SETTING = "create.topic.policy.class.name"
 
 
 class PolicyLoadError(Exception):
-    """A policy cannot be used, or is missing: `class_name` (empty if missing), `problem`, and what is `allowed`."""
+    """A policy cannot be used, or is missing; the message has its name, the problem and what is allowed."""
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
         policy = f"policy '{class_name}': " if class_name else ""
         super().__init__(f"{SETTING}: {policy}{problem}" + (f"; {allowed}" if allowed else ""))
-        self.class_name = class_name
-        self.problem = problem
-        self.allowed = allowed
 
 
-class _Method(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    parameters: tuple[str, ...]
-    required: bool = False
-
-    @property
-    def call(self) -> str:
-        return f"{self.name}({', '.join(self.parameters)})"
+_METHODS: Mapping[str, tuple[str, ...]] = {"configure": ("settings",), "validate": ("request",), "close": ()}
+"""The methods of a policy and their parameters; only `validate` is required."""
 
 
-_CONFIGURE = _Method(name="configure", parameters=("settings",))
-_VALIDATE = _Method(name="validate", parameters=("request",), required=True)
-_CLOSE = _Method(name="close", parameters=())
+def _call(method: str) -> str:
+    return f"{method}({', '.join(_METHODS[method])})"
 
 
 def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
@@ -100,8 +88,8 @@ def _find(name: str) -> type:
     if not isinstance(found, type):
         raise PolicyLoadError(name, f"is of type {type(found).__name__}, not a class", _where())
     missing = sorted(getattr(found, "__abstractmethods__", ()))
-    if _VALIDATE.name in missing or not hasattr(found, _VALIDATE.name):
-        raise PolicyLoadError(name, f"has no method {_VALIDATE.call}", _methods())
+    if "validate" in missing or not hasattr(found, "validate"):
+        raise PolicyLoadError(name, f"has no method {_call('validate')}", _methods())
     if missing:
         raise PolicyLoadError(name, f"is abstract: {', '.join(missing)} not defined", _methods())
     return found
@@ -123,7 +111,7 @@ def _import(name: str, module_name: str) -> ModuleType:
 
 def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPolicy:
     policy = _called(name, "its constructor", found, "the constructor takes no arguments")
-    configure, validate, close = (_method(name, policy, method) for method in (_CONFIGURE, _VALIDATE, _CLOSE))
+    configure, validate, close = (_method(name, policy, method) for method in _METHODS)
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
         _called(name, "configure", lambda: configure(settings))
@@ -140,19 +128,20 @@ def _called(name: str, what: str, call: Callable[[], object], allowed: str = "")
         raise PolicyLoadError(name, f"{what} raised {error_text(error)}", allowed) from error
 
 
-def _method(name: str, policy: object, method: _Method) -> Callable[..., object] | None:
+def _method(name: str, policy: object, method: str) -> Callable[..., object] | None:
     """Returns the bound method after checking its signature; None for a missing optional method."""
-    bound = getattr(policy, method.name, None)
-    if bound is None and not method.required:
+    bound = getattr(policy, method, None)
+    if bound is None and method != "validate":
         return None
     if not callable(bound):
-        raise PolicyLoadError(name, f"its '{method.name}' is of type {type(bound).__name__}, not a method", _methods())
+        raise PolicyLoadError(name, f"its '{method}' is of type {type(bound).__name__}, not a method", _methods())
     if inspect.iscoroutinefunction(bound) or inspect.isgeneratorfunction(bound) or inspect.isasyncgenfunction(bound):
-        why = f"its '{method.name}' is async or a generator"
-        raise PolicyLoadError(name, why, f"{method.call} must be a plain method")
-    if not _accepts(bound, method.parameters):
-        signature = f"{method.name}{inspect.signature(bound)}"
-        raise PolicyLoadError(name, f"its '{signature}' cannot be called as {method.call}", _methods())
+        raise PolicyLoadError(
+            name, f"its '{method}' is async or a generator", f"{_call(method)} must be a plain method"
+        )
+    if not _accepts(bound, _METHODS[method]):
+        signature = f"{method}{inspect.signature(bound)}"
+        raise PolicyLoadError(name, f"its '{signature}' cannot be called as {_call(method)}", _methods())
     return cast("Callable[..., object]", bound)
 
 
@@ -194,4 +183,4 @@ def _importable() -> str:
 
 
 def _methods() -> str:
-    return f"a policy has {_VALIDATE.call}, and may have {_CONFIGURE.call} and {_CLOSE.call}"
+    return f"a policy has {_call('validate')}, and may have {_call('configure')} and {_call('close')}"

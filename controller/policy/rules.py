@@ -37,29 +37,34 @@ _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE
 
 
 class RulesError(Exception):
-    """An error in the rules: `file`, `rule`, `key` and `value`, where known, and what is allowed."""
+    """An error in the rules; the message has the file, the rule, the key and the value, where known, and what is
+    allowed."""
 
     def __init__(self, problem: str, allowed: str, *, file: str = "", rule: str = "", key: str = "", value: str = ""):
         place = [f"file {file}"] * bool(file) + [rule] * bool(rule)
         text = f"{key} = {value}" if key and value else key
         super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
-        self.problem, self.allowed = problem, allowed
-        self.file, self.rule, self.key, self.value = file, rule, key, value
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
     """Returns the rules of a file, in order. Raises RulesError."""
     file = str(path.absolute())
     try:
-        return _read_rules(path, file)
+        return _read_rules(tomllib.loads(read_text(path, FILE_BYTES_MAX)), file)
+    except OSError as error:
+        raise RulesError(f"cannot be read: {error.strerror}", "a TOML file of rules", file=file) from error
+    except UnicodeDecodeError as error:
+        raise RulesError(f"is not UTF-8 at byte {error.start}", "TOML in UTF-8", file=file) from error
+    except tomllib.TOMLDecodeError as error:
+        allowed = "TOML; put regular expressions in 'single quotes'"
+        raise RulesError(f"is not TOML: {error}", allowed, file=file) from error
     except RecursionError:
         raise RulesError("is nested too deep", "[[rule]] tables with one level of tables in them", file=file) from None
     except ValueError as error:
         raise RulesError(f"has a number that is too long: {error}", "a 64-bit number", file=file) from None
 
 
-def _read_rules(path: Path, file: str) -> tuple[Rule, ...]:
-    document = _document(path, file)
+def _read_rules(document: Mapping[str, Any], file: str) -> tuple[Rule, ...]:
     tables = document.get("rule")
     for key, value in document.items():
         if key != "rule":
@@ -73,19 +78,6 @@ def _read_rules(path: Path, file: str) -> tuple[Rule, ...]:
             _Place(file=file, rule=f"rule {number}", key="name").fail(rule.name, "is taken", "a name of its own")
         rules[rule.name] = rule
     return tuple(rules.values())
-
-
-def _document(path: Path, file: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_text(path, FILE_BYTES_MAX))
-    except OSError as error:
-        raise RulesError(f"cannot be read: {error.strerror}", "a TOML file of rules", file=file) from error
-    except UnicodeDecodeError as error:
-        raise RulesError(f"is not UTF-8 at byte {error.start}", "TOML in UTF-8", file=file) from error
-    except tomllib.TOMLDecodeError as error:
-        raise RulesError(
-            f"is not TOML: {error}", "TOML; put regular expressions in 'single quotes'", file=file
-        ) from error
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):

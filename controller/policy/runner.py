@@ -11,9 +11,10 @@ but not the end of the process.
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
@@ -22,7 +23,6 @@ from controller.policy.interface import PolicyInForce, RequestMetadata
 from events.catalog import Verdict
 
 Verdicts = tuple[Verdict, ...]
-_T = TypeVar("_T")
 
 
 class PolicyRunnerClosed(Exception):
@@ -41,7 +41,7 @@ class PolicyJudge(Protocol):
 
 class _Task(msgspec.Struct, frozen=True, kw_only=True):
     requests: tuple[RequestMetadata, ...]
-    answer: asyncio.Future[Verdicts]
+    answer: Future[Verdicts]
 
 
 class PolicyRunner:
@@ -56,13 +56,8 @@ class PolicyRunner:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
-        self._closed: asyncio.Future[tuple[str, ...]] | None = None
+        self._closed: Future[tuple[str, ...]] = Future()
         self._judging = ""
-
-    @property
-    def waiting(self) -> int:
-        """The number of calls that the thread has not started."""
-        return self._tasks.qsize()
 
     @property
     def in_force(self) -> tuple[PolicyInForce, ...]:
@@ -78,9 +73,9 @@ class PolicyRunner:
             raise PolicyRunnerClosed("the policies are closed")
         if not self._chain.names:
             return (ALLOWED,) * len(requests)
-        task = _Task(requests=tuple(requests), answer=asyncio.get_running_loop().create_future())
+        task = _Task(requests=tuple(requests), answer=Future())
         self._put(task)
-        return await task.answer
+        return await asyncio.wrap_future(task.answer)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
         """Finishes the current topic, rejects all others and closes the policies, in the thread.
@@ -88,12 +83,11 @@ class PolicyRunner:
         Returns errors after at most `timeout_s` seconds. A policy that is still busy is abandoned. A second call waits
         for the same result.
         """
-        if self._closed is None:
-            self._closed = asyncio.get_running_loop().create_future()
+        if not self._closing.is_set():
             self._closing.set()
             self._put(None)
-        await asyncio.wait({self._closed}, timeout=timeout_s)
-        if self._closed.done():
+        done, _ = await asyncio.wait({asyncio.wrap_future(self._closed)}, timeout=timeout_s)
+        if done:
             return self._closed.result()
         busy = f"still judging topic '{self._judging}'" if self._judging else "still closing"
         return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, abandoned",)
@@ -107,12 +101,13 @@ class PolicyRunner:
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
             verdicts = self._judged(task)
-            if verdicts is None:
-                _refuse(task.answer, PolicyRunnerClosed("the policies were closed before this request was judged"))
-            else:
-                _settle(task.answer, verdicts)
-        assert self._closed is not None, "close() makes the future before it ends the work"
-        _settle(self._closed, _close(self._chain))
+            with suppress(InvalidStateError):  # cancelled: nobody waits for the verdicts
+                if verdicts is None:
+                    closed = PolicyRunnerClosed("the policies were closed before this request was judged")
+                    task.answer.set_exception(closed)
+                else:
+                    task.answer.set_result(verdicts)
+        self._closed.set_result(_close(self._chain))
 
     def _judged(self, task: _Task) -> Verdicts | None:
         """None if closing began before the last topic: there are no partial results."""
@@ -139,22 +134,3 @@ def _close(chain: PolicyChain) -> tuple[str, ...]:
         return chain.close()
     except BaseException as error:
         return (f"closing the policies raised {error_text(error)}",)
-
-
-def _settle(future: asyncio.Future[_T], result: _T) -> None:
-    _on_its_loop(future, lambda: future.set_result(result))
-
-
-def _refuse(future: asyncio.Future[_T], error: Exception) -> None:
-    _on_its_loop(future, lambda: future.set_exception(error))
-
-
-def _on_its_loop(future: asyncio.Future[_T], settle: Callable[[], None]) -> None:
-    """Resolves a future in the thread of its loop, unless it was cancelled or the loop has ended."""
-
-    def settle_if_waited_for() -> None:
-        if not future.done():
-            settle()
-
-    with suppress(RuntimeError):
-        future.get_loop().call_soon_threadsafe(settle_if_waited_for)

@@ -36,8 +36,7 @@ from controller.controller_api import ControllerApi
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import Metrics
 from controller.kafka.messages import APIS
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import UNLIMITED, ConnectionCounts
+from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners

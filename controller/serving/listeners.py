@@ -16,7 +16,7 @@ import structlog
 from controller.kafka.sasl.conversation import PlainConversation, StartConversation, Users
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.scram import ScramConversation
-from controller.kafka.server.service import Limits
+from controller.kafka.server.server import Limits
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint

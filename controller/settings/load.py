@@ -21,7 +21,7 @@ import msgspec
 
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
-from controller.machine.configs.values import Allowed, Bad, ConfigType, Value, allowed_text, read_value, value_text
+from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
 from controller.settings.forms import PARSERS, parser_limits
 from controller.settings.properties import PropertiesError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
@@ -49,10 +49,11 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     ignored_texts = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
     given = {key: value for key, value in given.items() if key not in ignored}
     _check_keys(given)
-    values: dict[str, object] = {setting.field: _value(setting, given.get(setting.key)) for setting in SETTINGS}
+    read = {setting: _read(setting, given.get(setting.key)) for setting in SETTINGS}
+    values: dict[str, object] = {setting.field: value for setting, (value, _) in read.items()}
     values["of_listeners"] = _of_listeners(given)
     defaults = _topic_defaults(given)
-    texts = {setting.key: _text(setting, given.get(setting.key)) for setting in SETTINGS if not setting.secret}
+    texts = {setting.key: text for setting, (_, text) in read.items() if not setting.secret}
     texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIXES)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
     derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given), "ignored": ignored_texts}
@@ -163,35 +164,20 @@ def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
     return SettingsError(f"setting {_formatted(key, given)} is not allowed; allowed: {allowed}")
 
 
-def _text(setting: Setting, given: _Given | None) -> str | None:
-    """Returns the canonical text of a setting."""
-    text = setting.default if given is None else given.text
-    if not text:
-        return setting.default
-    value = read_value(setting.key, setting.kind, setting.allowed, text)
-    return text if isinstance(value, Bad) else value_text(value)
-
-
-def _value(setting: Setting, given: _Given | None) -> object:
+def _read(setting: Setting, given: _Given | None) -> tuple[object, str | None]:
+    """Returns the value of a setting, as its parser has it if it has a syntax of its own, and its canonical text."""
     text = setting.default if given is None else given.text
     if text is None or (not text and setting.default is None):
-        return None
+        return None, None
     given = given or _Given(text, "default")
     value = read_value(setting.key, setting.kind, setting.allowed, text)
     if isinstance(value, Bad):
         raise _refused(setting.key, given, setting.allowed_text)
-    return _parsed(setting, given, value)
-
-
-def _parsed(setting: Setting, given: _Given, value: Value) -> object:
-    """Applies the parser of a setting with a syntax of its own; returns other values unchanged."""
     form = PARSERS.get(setting.key)
-    if form is None:
-        return value
-    found = form(given.text)
+    found = value if form is None else form(text)
     if found is None:
         raise _refused(setting.key, given, setting.allowed_text + parser_limits(setting.key))
-    return found
+    return found, value_text(value) if text else setting.default
 
 
 def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
@@ -200,7 +186,7 @@ def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
         if key.startswith(PER_LISTENER_PREFIX):
             name, _, own = key.removeprefix(PER_LISTENER_PREFIX).partition(".")
             try:
-                value = _value(BY_KEY[own], text)
+                value, _ = _read(BY_KEY[own], text)
             except SettingsError as error:
                 raise SettingsError(str(error).replace(f"setting {own}", f"setting {key}", 1)) from None
             found.setdefault(name.upper(), {})[BY_KEY[own].field] = value

@@ -10,11 +10,13 @@ from controller.access.refusals import (
     OTHERS,
     RECORDED_BYTES_MAX,
     RECORDED_MAX,
-    RefusalCounts,
+    RefusalRecords,
 )
+from controller.engine.requests import Stamps
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode, Rejection
+from events.access import RequestsRefused
 from events.catalog import CreateRejected
 from events.names import RequestId, TopicId, TopicName
 
@@ -38,9 +40,10 @@ class Looker:
         self.principal = principal
 
 
-def counts() -> RefusalCounts:
+def counts(recorded: list[RequestsRefused] | None = None) -> RefusalRecords:
     clock = itertools.count(1000)
-    return RefusalCounts(lambda: next(clock))
+    events = [] if recorded is None else recorded
+    return RefusalRecords(Stamps("b", lambda: next(clock)), lambda command: events.extend(command.refusals))
 
 
 def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics", denied: int = 0) -> CreateTopic:
@@ -55,7 +58,7 @@ def request(topic: str, principal: str = "User:bob", api: str = "CreateTopics", 
     )
 
 
-def test_the_first_similar_refusal_is_recorded_and_the_others_counted() -> None:
+async def test_the_first_similar_refusal_is_recorded_and_the_others_counted() -> None:
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(4)] == [True, False, False, False]
     assert some.is_recorded(request("u"), DENIED), "another resource is another kind"
@@ -64,7 +67,7 @@ def test_the_first_similar_refusal_is_recorded_and_the_others_counted() -> None:
     assert (event.principal, event.resource, event.operation, event.count) == ("User:bob", "Topic:t", "Create", 3)
 
 
-def test_repeated_refusals_are_summed_up_each_interval_and_recorded_again_after_a_quiet_one() -> None:
+async def test_repeated_refusals_are_summed_up_each_interval_and_recorded_again_after_a_quiet_one() -> None:
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(3)] == [True, False, False]
     some.take()
@@ -75,7 +78,7 @@ def test_repeated_refusals_are_summed_up_each_interval_and_recorded_again_after_
     assert some.is_recorded(request("t"), DENIED), "it was over"
 
 
-def test_refusals_of_many_resources_are_counted_together() -> None:
+async def test_refusals_of_many_resources_are_counted_together() -> None:
     some = counts()
     recorded = sum(some.is_recorded(request(f"t{number}"), DENIED) for number in range(5 * KINDS_MAX))
     assert recorded == KINDS_MAX
@@ -84,37 +87,39 @@ def test_refusals_of_many_resources_are_counted_together() -> None:
     assert some.is_recorded(request("t", "User:eve"), DENIED), "nobody else has to bear it"
 
 
-def test_refusals_of_many_principals_are_counted_together() -> None:
+async def test_refusals_of_many_principals_are_counted_together() -> None:
     some = counts()
     recorded = sum(some.is_recorded(request("t", f"User:{n}"), DENIED) for n in range(KINDS_ALTOGETHER_MAX + 100))
     assert recorded == KINDS_ALTOGETHER_MAX
     assert {(event.principal, event.count) for event in some.take()} == {(OTHERS, 100)}
 
 
-def test_refusals_by_rules_are_all_recorded_until_there_are_very_many() -> None:
+async def test_refusals_by_rules_are_all_recorded_until_there_are_very_many() -> None:
     some = counts()
     assert sum(some.is_recorded(request("t"), POLICY) for _ in range(RECORDED_MAX + 50)) == RECORDED_MAX
     assert [(event.count, event.rule, event.operation) for event in some.take()] == [(50, "policy:rules/naming", "")]
     assert some.is_recorded(request("t"), POLICY), "the next interval begins anew"
 
 
-def test_a_refused_auto_creation_is_recorded_once_however_often_its_client_requests_it() -> None:
+async def test_a_refused_auto_creation_is_recorded_once_however_often_its_client_requests_it() -> None:
     some = counts()
     assert [some.is_recorded(request("t", api="Metadata"), POLICY) for _ in range(3)] == [True, False, False]
 
 
-def test_a_denied_describe_is_recorded_once_and_then_counted() -> None:
-    some = counts()
-    first = some.count_denial(Looker(), "Describe", "Topic:t", 29)
-    assert first is not None
+async def test_a_denied_describe_is_recorded_once_and_then_counted() -> None:
+    recorded: list[RequestsRefused] = []
+    some = counts(recorded)
+    some.record_denial(Looker(), "Describe", "Topic:t", 29)
+    (first,) = recorded
     assert (first.count, first.host, first.client_id, first.operation) == (1, "10.0.0.1", "c", "Describe")
-    assert some.count_denial(Looker(), "Describe", "Topic:t", 29) is None
+    some.record_denial(Looker(), "Describe", "Topic:t", 29)
+    assert recorded == [first]
     (event,) = some.take()
     assert (event.count, event.host) == (1, "10.0.0.1")
     assert event.since_ms > first.since_ms
 
 
-def test_a_denied_request_counts_as_denied_even_if_another_rule_answers() -> None:
+async def test_a_denied_request_counts_as_denied_even_if_another_rule_answers() -> None:
     some = counts()
     twice = [some.is_recorded(request(f"t{number}", denied=29), TWICE) for number in range(3 * KINDS_MAX)]
     assert sum(twice) == KINDS_MAX, "a name that stands twice does not hide that it is not allowed"
@@ -122,7 +127,7 @@ def test_a_denied_request_counts_as_denied_even_if_another_rule_answers() -> Non
     assert (event.operation, event.resource, event.count) == ("Create", OTHERS, 2 * KINDS_MAX)
 
 
-def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
+async def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
     some = counts()
     long = refused(ErrorCode.POLICY_VIOLATION, "policy:rules/naming", "x" * 50_000)
     recorded = sum(some.is_recorded(request("t"), long) for _ in range(100))
@@ -132,21 +137,22 @@ def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
     assert some.is_recorded(request("t"), long), "the next interval begins anew"
 
 
-def test_a_refusal_without_events_is_counted() -> None:
+async def test_a_refusal_without_events_is_counted() -> None:
     some = counts()
     nothing_to_keep = Decision(refusal=TWICE.refusal)
     assert [some.is_recorded(request("t"), nothing_to_keep) for _ in range(3)] == [False] * 3
     assert [event.count for event in some.take()] == [3]
 
 
-def test_a_counted_refusal_has_truncated_texts() -> None:
-    some = counts()
+async def test_a_counted_refusal_has_truncated_texts() -> None:
+    recorded: list[RequestsRefused] = []
+    some = counts(recorded)
     looker = Looker("User:" + "p" * 30_000)
     looker.host, looker.client_id = "h" * 30_000, "c" * 30_000
-    first = some.count_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29)
-    assert first is not None
+    for _ in range(2):
+        some.record_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29)
+    (first,) = recorded
     assert first.resource.startswith("Topic:ttt")
     assert first.resource.endswith("… (30006 characters)")
-    assert some.count_denial(looker, "Describe", "Topic:" + "t" * 30_000, 29) is None
     for event in (first, *some.take()):
         assert max(map(len, (event.principal, event.host, event.client_id or "", event.resource))) <= 256

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.arguments import absolute, moment, time
+from controller.cli.arguments import absolute, moment
 from controller.cli.main import main
 from controller.cli.output import Marked, harmless, painted, table
+from tests.cli.commands import Run
 from tests.support.tools import ROOT
 
 NOW = datetime(2026, 7, 17, 15, 30, 20, 5000, timezone(timedelta(hours=2)))
@@ -52,12 +53,6 @@ def test_a_time_is_made_absolute(row: str) -> None:
 def test_a_time_that_no_day_has_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         moment(text)
-
-
-def test_an_offset_is_no_time() -> None:
-    assert moment("12") == "12"
-    with pytest.raises(argparse.ArgumentTypeError, match="'12' is an offset: give a time, such as 5m"):
-        time("12")
 
 
 ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of 100)")]
@@ -179,21 +174,10 @@ def test_colour_a_fitting_width_and_the_pager_on_a_terminal_alone(
     assert max(map(len, to_file.splitlines())) > 80, "what goes to a file is whole"
 
 
-def test_contexts_are_kept_used_and_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_contexts_are_kept_used_and_forgotten(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        try:
-            code: object = main(list(words))
-        except SystemExit as end:
-            code = end.code
-        assert isinstance(code, int)
-        return (code, *capsys.readouterr())
-
     assert run("context", "list")[1] == f"There are no contexts in {tmp_path / 'topicwright' / 'contexts.json'}.\n"
     assert run("context", "add", "prod", "--http", "https://127.0.0.1:1")[1].endswith("and in use\n")
     assert run("context", "add", "test", "--http", "127.0.0.1:2")[0] == 0

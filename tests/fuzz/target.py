@@ -17,8 +17,7 @@ from controller.kafka.codec import codec
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersionsRequest
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import Limits
+from controller.kafka.server.server import KafkaServer, Limits
 from events.catalog import Endpoint
 from tests.apis.rig import rig
 

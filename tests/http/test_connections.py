@@ -14,7 +14,7 @@ import pytest
 
 from controller.http import connections, following, query_threads
 from controller.http.connections import BYTES_PER_TURN, Connection
-from controller.kafka.server.service import ConnectionCounts
+from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsSettings
 from tests.http.service import Service, followers, service
 from tests.security.certificates import Authority

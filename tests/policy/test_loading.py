@@ -162,7 +162,7 @@ def test_a_policy_that_cannot_be_configured_closes_the_earlier_ones(write: Write
     )
     write("acme_third.py", source)
     error = _refused("acme_third.Named,acme_third.Second,acme_third.Broken")
-    assert (error.class_name, error.problem) == ("acme_third.Broken", "configure raised OSError: no")
+    assert "policy 'acme_third.Broken': configure raised OSError: no" in str(error)
     assert isinstance(error.__cause__, OSError)
     assert sys.modules["acme_third"].CALLS == [
         ("configure", "Named", "x"),
@@ -222,7 +222,6 @@ def test_a_faulty_policy_is_refused_at_the_start(write: Write, body: str, proble
     error = _refused("acme_faulty.P")
     assert problem in str(error)
     assert str(error).startswith("create.topic.policy.class.name: policy 'acme_faulty.P': ")
-    assert error.class_name == "acme_faulty.P"
 
 
 # One list of names a row, and what the error says.
@@ -241,9 +240,9 @@ NAMES = [
 
 @pytest.mark.parametrize(("class_names", "problem"), NAMES)
 def test_a_missing_policy_class(write: Write, tmp_path: Path, class_names: str, problem: str) -> None:
-    error = _refused(class_names)
-    assert problem in str(error)
-    assert str(tmp_path) in error.allowed or error.allowed == "each policy is allowed once"
+    error = str(_refused(class_names))
+    assert problem in error
+    assert str(tmp_path) in error or error.endswith("; each policy is allowed once")
 
 
 def test_a_failing_close_does_not_hide_why_the_start_failed(write: Write) -> None:
@@ -258,7 +257,7 @@ def test_a_failing_close_does_not_hide_why_the_start_failed(write: Write) -> Non
             def configure(self, settings): raise ValueError("the cause")
         """,
     )
-    assert _refused("acme_stuck.Sticky,acme_stuck.Broken").problem == "configure raised ValueError: the cause"
+    assert "configure raised ValueError: the cause" in str(_refused("acme_stuck.Sticky,acme_stuck.Broken"))
 
 
 def test_the_operator_may_interrupt_a_start(write: Write) -> None:

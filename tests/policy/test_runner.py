@@ -98,7 +98,6 @@ async def test_requests_are_judged_and_answered_in_their_order_on_one_thread(gat
     topics = ["slow", *(f"t{number}" for number in range(50))]
     tasks = [asyncio.create_task(judge(topic)) for topic in topics]
     await _entered(gated)
-    assert runner.waiting == 50
     gated.gate.set()
     await asyncio.gather(*tasks)
     assert answered == topics

@@ -28,6 +28,13 @@ def _file(folder: Path, text: str) -> Path:
     return path
 
 
+def refusal(*overrides: str, file: Path | None = None) -> str:
+    """The error for these settings."""
+    with pytest.raises(SettingsError) as raised:
+        load_settings(file, overrides)
+    return str(raised.value)
+
+
 def test_each_setting_has_a_field_and_a_valid_default() -> None:
     derived = {"topic_defaults", "texts", "given", "of_listeners", "ignored"}
     assert {setting.field for setting in SETTINGS} == set(ServeSettings.__struct_fields__) - derived
@@ -74,16 +81,15 @@ log.archive.ur             | unknown setting log.archive.ur (--set): did you mea
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
 def test_a_possible_secret_is_hidden_in_messages(line: str) -> None:
     key, expected = (cell.strip() for cell in line.split("|"))
-    with pytest.raises(SettingsError) as raised:
-        load_settings(overrides=[f"{key}=PLANTED-SECRET"])
-    assert str(raised.value).startswith(expected)
-    assert "PLANTED-SECRET" not in str(raised.value)
+    message = refusal(f"{key}=PLANTED-SECRET")
+    assert message.startswith(expected)
+    assert "PLANTED-SECRET" not in message
 
 
 def test_an_override_without_a_value_does_not_show_a_secret() -> None:
-    with pytest.raises(SettingsError, match="must be KEY=VALUE") as raised:
-        load_settings(overrides=["ssl.key.password PLANTED-SECRET"])
-    assert "PLANTED-SECRET" not in str(raised.value)
+    message = refusal("ssl.key.password PLANTED-SECRET")
+    assert "must be KEY=VALUE" in message
+    assert "PLANTED-SECRET" not in message
 
 
 def test_a_secret_setting_is_not_given_to_policies() -> None:
@@ -96,8 +102,7 @@ def test_a_setting_can_be_said_for_one_listener() -> None:
     settings = load_settings(overrides=["ssl.client.auth=requested", "listener.name.in.ssl.client.auth=required"])
     assert settings.of_listener("IN", "ssl_client_auth") == "required"
     assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
-    with pytest.raises(SettingsError, match=r"listener\.name\.NAME\. may be followed by"):
-        load_settings(overrides=["listener.name.in.num.partitions=5"])
+    assert "listener.name.NAME. may be followed by" in refusal("listener.name.in.num.partitions=5")
 
 
 ENDPOINTS = [
@@ -158,9 +163,7 @@ remote.log.storage.system.enable | 1                    | true or false
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
 def test_a_bad_value_is_named_with_what_is_allowed(line: str) -> None:
     key, text, allowed = (cell.strip() for cell in line.split("|"))
-    with pytest.raises(SettingsError) as raised:
-        load_settings(overrides=[f"{key}={text}"])
-    message = str(raised.value)
+    message = refusal(f"{key}={text}")
     assert message.startswith(f"setting {key}={text} (--set) is not allowed; allowed: ")
     assert allowed in message.partition("allowed: ")[2]
 
@@ -182,21 +185,16 @@ zzzzzzzz         | docs/settings.md lists all settings
 @pytest.mark.parametrize("line", UNKNOWN.strip().splitlines())
 def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> None:
     key, hint = (cell.strip() for cell in line.split("|"))
-    with pytest.raises(SettingsError) as raised:
-        load_settings(overrides=[f"{key}=5"])
-    assert str(raised.value).startswith(f"unknown setting {key} (--set): {hint}")
+    assert refusal(f"{key}=5").startswith(f"unknown setting {key} (--set): {hint}")
 
 
 def test_an_endless_settings_file_is_not_read() -> None:
-    with pytest.raises(SettingsError, match="/dev/zero cannot be read: is larger than 1048576 bytes"):
-        load_settings(Path("/dev/zero"))
+    assert "/dev/zero cannot be read: is larger than 1048576 bytes" in refusal(file=Path("/dev/zero"))
 
 
 def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
     path = _file(tmp_path, "num.partitons=3\ncreate.topic.policy.class.name=a.B\nreplicas.min=2\nssl.provider=x\n")
-    with pytest.raises(SettingsError) as raised:
-        load_settings(path, ["zz=1"])
-    assert str(raised.value) == (
+    assert refusal("zz=1", file=path) == (
         f"unknown settings num.partitons ({path}, line 1): did you mean num.partitions?; "
         f"replicas.min ({path}, line 3): docs/settings.md lists all settings; "
         f"ssl.provider ({path}, line 4): only Kafka's brokers have it; "
@@ -253,9 +251,7 @@ def test_a_file_is_read_and_overrides_come_after_it(tmp_path: Path) -> None:
 
 def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
     path = _file(tmp_path, "node.id=1\n\nnum.partitions=many\n")
-    with pytest.raises(SettingsError) as raised:
-        load_settings(path)
-    assert str(raised.value).startswith(f"setting num.partitions=many ({path}, line 3) is not allowed")
+    assert refusal(file=path).startswith(f"setting num.partitions=many ({path}, line 3) is not allowed")
     assert load_settings(path, ["num.partitions=2"]).num_partitions == 2
 
 
@@ -271,23 +267,20 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     path = tmp_path / "server.properties"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SettingsError) as raised:
-        load_settings(path)
-    assert str(raised.value).startswith(f"the settings file {path}")
-    assert message in str(raised.value)
+    refused = refusal(file=path)
+    assert refused.startswith(f"the settings file {path}")
+    assert message in refused
 
 
 @pytest.mark.parametrize("override", ["num.partitions", "=3", " =3", ""])
 def test_an_override_must_be_key_and_value(override: str) -> None:
-    with pytest.raises(SettingsError, match="must be KEY=VALUE"):
-        load_settings(overrides=[override])
+    assert "must be KEY=VALUE" in refusal(override)
 
 
 def test_defaults_of_topics_that_contradict_each_other_are_refused() -> None:
     lags = ["log.cleaner.min.compaction.lag.ms=10", "log.cleaner.max.compaction.lag.ms=9"]
-    with pytest.raises(SettingsError) as raised:
-        load_settings(overrides=lags)
-    assert all(lag in str(raised.value) for lag in lags)
+    message = refusal(*lags)
+    assert all(lag in message for lag in lags)
     assert load_settings(overrides=lags[:1]).topic_defaults == (("log.cleaner.min.compaction.lag.ms", "10"),)
 
 

@@ -136,7 +136,7 @@ async def assign_replicas_to_dirs(
                 return cluster.AssignReplicasToDirsResponse(error_code=broker_error(answer.code))
             codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
     directories = tuple(
-        cluster.AssignReplicasDirectoryResult(
+        cluster.AssignReplicasDirectory(
             id_=directory.id_, topics=tuple(_coded(topic, codes) for topic in directory.topics)
         )
         for directory in request.directories
@@ -154,11 +154,11 @@ def _by_topic(request: cluster.AssignReplicasToDirsRequest) -> dict[bytes, list[
     return found
 
 
-def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignReplicasTopicResult:
-    return cluster.AssignReplicasTopicResult(
+def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignReplicasTopic:
+    return cluster.AssignReplicasTopic(
         topic_id=topic.topic_id,
         partitions=tuple(
-            cluster.AssignReplicasPartitionResult(
+            cluster.AssignReplicasPartition(
                 partition_index=one.partition_index, error_code=codes[topic.topic_id, one.partition_index]
             )
             for one in topic.partitions

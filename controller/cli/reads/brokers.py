@@ -81,7 +81,6 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:
-
     from projections.views.overviews import DifferenceView
 
     span = {"from": options.before, "to": options.after, "limit": common.PAGE}
@@ -99,7 +98,6 @@ def _is_different(cluster: ClusterDifferenceView | None) -> bool:
 
 
 def _lines(first: DifferenceView, topics: Sequence[TopicDifferenceView], style: Style) -> Iterator[str]:
-
     from projections.views.lines import when
 
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"

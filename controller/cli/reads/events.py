@@ -8,7 +8,16 @@ from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
-from controller.cli.arguments import DONE, NEGATIVE, completed_by, count, non_empty, print_error, suggestion
+from controller.cli.arguments import (
+    DONE,
+    NEGATIVE,
+    completed_by,
+    count,
+    count_within,
+    non_empty,
+    print_error,
+    suggestion,
+)
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import show, show_lines
 from controller.cli.reads import common
@@ -45,17 +54,10 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
     common.add_span(parser)
-    parser.add_argument("--tail", type=_tail, metavar="N", help="only the last N events")
+    parser.add_argument("--tail", type=count_within(1, TAIL_MAX), metavar="N", help="only the last N events")
     parser.add_argument("--follow", action="store_true", help="print new events as they come, until interrupted")
     common.add_backend(parser, _events)
     _register_requests(commands)
-
-
-def _tail(text: str) -> int:
-    number = count(text)
-    if not 1 <= number <= TAIL_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {TAIL_MAX}")
-    return number
 
 
 def _type(text: str) -> str:
@@ -189,20 +191,16 @@ def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
     common.add_span(parser)
     common.add_at(parser)
     parser.add_argument(
-        "--limit", type=_limit, default=LIMIT, metavar="N", help="maximum number of requests; default %(default)s"
+        "--limit",
+        type=count_within(1, LIMIT_MAX),
+        default=LIMIT,
+        metavar="N",
+        help="maximum number of requests; default %(default)s",
     )
     common.add_backend(parser, _requests)
 
 
-def _limit(text: str) -> int:
-    number = count(text)
-    if not 1 <= number <= LIMIT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {LIMIT_MAX}")
-    return number
-
-
 def _requests(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.backend import part
     from controller.cli.reads import text
     from projections.views.requests import RequestSummary, RequestsView, RequestView
 
@@ -211,7 +209,7 @@ def _requests(options: argparse.Namespace, backend: Backend) -> int:
     if options.id is not None:
         if any(one is not None for one in filters.values()):
             raise common.Misuse("filters apply to the list: they do not go with the ID of a request")
-        request = backend.get(RequestView, f"/requests/{part(options.id)}", at=options.at)
+        request = backend.get(RequestView, "/requests", options.id, at=options.at)
         show(options, request, lambda style: text.request(request, style), lambda: [request.request_id])
         return DONE
     filters |= {"at": options.at}

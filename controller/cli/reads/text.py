@@ -12,10 +12,8 @@ from projections.views.requests import RequestSummary, RequestView
 from projections.views.topics import CreatedView, PartitionView, TopicSummary, TopicView
 from projections.views.view import AsOfView
 
-PLAIN = Style()
 
-
-def topics(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style = PLAIN, which: str = "") -> Iterator[str]:
+def topics(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style, which: str = "") -> Iterator[str]:
     """A list of topics; `which` completes the sentence if it is empty."""
     if not summaries:
         yield f"There are no topics{which}{lines.when(as_of)}."
@@ -44,7 +42,7 @@ def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
     return (*_topic_row(one), one.topic_id, one.ready_at or "-", request, configs)
 
 
-def topic(one: TopicView, style: Style = PLAIN) -> Iterator[str]:
+def topic(one: TopicView, style: Style) -> Iterator[str]:
     """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
     yield from _facts(_topic_facts(one))
@@ -70,7 +68,7 @@ def _topic_facts(one: TopicView) -> Iterator[tuple[str, str]]:
         yield "" if number else "configs", f"{name}={value}"
 
 
-def created(one: CreatedView, style: Style = PLAIN) -> Iterator[str]:
+def created(one: CreatedView, style: Style) -> Iterator[str]:
     """The topic of a create or a dry run."""
     what = "would be created" if one.validate_only else "is created"
     yield f"{one.name} {what}: {many(one.num_partitions, 'partition')}, factor {one.replication_factor}"
@@ -82,7 +80,7 @@ def created(one: CreatedView, style: Style = PLAIN) -> Iterator[str]:
     yield from partitions(one.partitions, style)
 
 
-def partitions(all_partitions: Sequence[PartitionView], style: Style = PLAIN) -> Iterator[str]:
+def partitions(all_partitions: Sequence[PartitionView], style: Style) -> Iterator[str]:
     rows = (
         (one.partition, "none" if one.leader < 0 else one.leader, ids(one.replicas), ids(one.isr), ids(one.offline))
         for one in all_partitions
@@ -90,7 +88,7 @@ def partitions(all_partitions: Sequence[PartitionView], style: Style = PLAIN) ->
     yield from style.table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "OFFLINE"), rows)
 
 
-def brokers(answer: BrokersView, style: Style = PLAIN) -> Iterator[str]:
+def brokers(answer: BrokersView, style: Style) -> Iterator[str]:
     if not answer.brokers:
         yield f"There are no brokers{lines.when(answer.as_of)}."
         return
@@ -107,7 +105,7 @@ def _broker_row(one: BrokerView, wide: bool) -> tuple[object, ...]:
     return (*row, one.broker_epoch, one.registered_at, one.incarnation) if wide else row
 
 
-def settings(answer: BrokersView, matching: dict[str, str], style: Style = PLAIN) -> Iterator[str]:
+def settings(answer: BrokersView, matching: dict[str, str], style: Style) -> Iterator[str]:
     yield f"Decided by release {answer.release or '-'},{lines.when(answer.as_of)}"
     yield ""
     yield from style.table(("SETTING", "VALUE"), sorted(matching.items()))
@@ -138,7 +136,7 @@ def requests(found: Sequence[RequestSummary], as_of: AsOfView, style: Style, mor
             client_text(one.principal, one.client_id),
             one.api,
             _topics(one, style.wide),
-            _outcomes(one),
+            Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
             ",".join(one.rules) or "-",
             *((one.host or "-", one.requested_offset) if style.wide else ()),
         )
@@ -154,10 +152,6 @@ def _topics(one: RequestSummary, whole: bool) -> str:
     names = one.topics if whole else one.topics[:TOPICS_MAX]
     more = one.num_topics - len(names)
     return (",".join(names) + (f" and {more} more" if more else "")) or "-"
-
-
-def _outcomes(one: RequestSummary) -> str:
-    return Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes))
 
 
 def request(one: RequestView, style: Style) -> Iterator[str]:

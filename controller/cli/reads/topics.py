@@ -6,8 +6,8 @@ Exit codes of `topic`: 0 done; 1 refused, or no such topic; 2 wrong usage, or no
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING
 
 from controller.cli.arguments import DONE, NEGATIVE, completed_by, count, key_value, non_empty, suggestion
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from projections.views.view import AsOfView
 
 GLOB = "*?["
+_REFUSED = {
+    "create": "is refused",
+    "dry run": "would be refused",
+    "delete": "is not deleted",
+    "alter": "is not changed",
+    "grow": "is not changed",
+}
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -49,9 +56,9 @@ def _register_topic(parser: argparse.ArgumentParser) -> None:
     _add_configs(create)
     create.add_argument("--timeout-ms", type=count, metavar="MS", help="how long to wait until it is complete")
     create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
-    common.add_backend(create, _create)
+    common.add_backend(create, partial(_run_change, _create))
     delete = _action(actions, "delete", "delete a topic; its history remains in the log")
-    common.add_backend(delete, _delete, may_be_stopped=False)
+    common.add_backend(delete, partial(_run_change, _delete), may_be_stopped=False)
     alter = _action(actions, "alter", "change configs of a topic")
     _add_configs(alter)
     alter.add_argument(
@@ -62,10 +69,10 @@ def _register_topic(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="reset to the cluster's default",
     )
-    common.add_backend(alter, _alter, may_be_stopped=False)
+    common.add_backend(alter, partial(_run_change, _alter), may_be_stopped=False)
     grow = _action(actions, "grow", "add partitions to a topic")
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new number of partitions")
-    common.add_backend(grow, _grow, may_be_stopped=False)
+    common.add_backend(grow, partial(_run_change, _grow), may_be_stopped=False)
 
 
 def _action(actions: Parsers[argparse.ArgumentParser], name: str, summary: str) -> argparse.ArgumentParser:
@@ -103,11 +110,10 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.backend import part
     from controller.cli.reads import text
     from projections.views.topics import TopicView
 
-    topic = backend.get(TopicView, f"/topics/{part(options.name)}", at=getattr(options, "at", None))
+    topic = backend.get(TopicView, "/topics", options.name, at=getattr(options, "at", None))
     show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
     return DONE
 
@@ -123,7 +129,6 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
 
 def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
     """All topics, now or as of a point in time."""
-
     from projections.views.topics import TopicsView
 
     page = backend.get(TopicsView, "/topics", limit=common.PAGE, at=at)
@@ -137,11 +142,10 @@ def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], As
 
 
 def _explain(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.backend import part
     from projections.views import lines
     from projections.views.events import ExplanationView
 
-    chain = backend.get(ExplanationView, f"/explain/{part(options.subject)}", at=options.at)
+    chain = backend.get(ExplanationView, "/explain", options.subject, at=options.at)
     show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
     return DONE
 
@@ -162,27 +166,19 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
         "timeout_ms": options.timeout_ms,
     }
     body = {name: value for name, value in body.items() if value is not None}
-
-    def run() -> int:
-        dry = "true" if options.dry_run else None
-        answer = backend.send("POST", "/topics", CreatedView, body, validate_only=dry)
-        show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
-        return DONE
-
-    return _refused_or(run, options, "would be refused" if options.dry_run else "is refused")
+    dry = "true" if options.dry_run else None
+    answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
+    show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
+    return DONE
 
 
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.cli.backend import part
     from projections.views.topics import DeletedView
 
-    def run() -> int:
-        deleted = backend.send("DELETE", f"/topics/{part(options.name)}", DeletedView)
-        lines = [f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"]
-        show(options, deleted, lambda _: lines, lambda: [deleted.name])
-        return DONE
-
-    return _refused_or(run, options, "is not deleted")
+    deleted = backend.send("DELETE", "/topics", DeletedView, options.name)
+    lines = [f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"]
+    show(options, deleted, lambda _: lines, lambda: [deleted.name])
+    return DONE
 
 
 def _alter(options: argparse.Namespace, backend: Backend) -> int:
@@ -195,13 +191,12 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
     """Raise Misuse for a config that neither Kafka nor the topic has: Kafka would accept its deletion silently."""
-    from controller.cli.backend import part
     from controller.machine.configs.table import BY_NAME
     from projections.views.topics import TopicView
 
     unknown = [name for name in names if name not in BY_NAME]
     if unknown:
-        of_topic = backend.get(TopicView, f"/topics/{part(options.name)}").configs
+        of_topic = backend.get(TopicView, "/topics", options.name).configs
         for name in unknown:
             if name not in of_topic:
                 raise common.Misuse(f"--delete-config {name}: there is no such topic config{suggestion(name, BY_NAME)}")
@@ -212,24 +207,19 @@ def _grow(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _change(options: argparse.Namespace, backend: Backend, change: dict[str, object]) -> int:
-    from controller.cli.backend import part
-
-    def run() -> int:
-        backend.send("PATCH", f"/topics/{part(options.name)}", dict[str, object], change)
-        return _show_topic(options, backend)
-
-    return _refused_or(run, options, "is not changed")
+    backend.send("PATCH", "/topics", dict[str, object], options.name, change)
+    return _show_topic(options, backend)
 
 
-def _refused_or(run: Callable[[], int], options: argparse.Namespace, what: str) -> int:
+def _run_change(run: common.Read, options: argparse.Namespace, backend: Backend) -> int:
     """Run a change; if it is refused, print why and return 1."""
     from controller.cli.backend import Refusal
 
     try:
-        return run()
+        return run(options, backend)
     except Refusal as refusal:
         if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
             raise
-        error = refusal.error
+        error, what = refusal.error, _REFUSED["dry run" if getattr(options, "dry_run", False) else options.action]
         show(options, error, lambda _: [f"{options.name} {what}: {common.error_text(error)}"], lambda: [options.name])
         return NEGATIVE

@@ -7,6 +7,7 @@ import argparse
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -75,8 +76,7 @@ def handback(options: argparse.Namespace) -> int:
     """Hand a cluster back; returns the exit code."""
     if not (options.data / "CURRENT").is_file():
         raise FolderError(f"{options.data} {NO_LOG}")
-    log = RocksDbLog.open(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)
-    try:
+    with closing(RocksDbLog.open(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)) as log:
         store = TopicStore(log)
         quorum = store.durable_cluster.quorum
         if quorum is None or not (options.data / META_PROPERTIES).exists():
@@ -84,9 +84,8 @@ def handback(options: argparse.Namespace) -> int:
         unreadable = UnreadableConfigs()
         for _ in unreadable.walk(lambda: store):
             pass
-        node = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
-        files = QuorumFiles(node.partition)
-        try:
+        opened = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
+        with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
             _check_alone(options.data, files, quorum)
             left = free_departed(files, quorum.node_id, _now_ms())
             write_folder(
@@ -98,11 +97,6 @@ def handback(options: argparse.Namespace) -> int:
                 replace=options.replace,
                 before=lambda: _record_handback(log, options.to.absolute(), files),
             )
-        finally:
-            files.close()
-            node.close()
-    finally:
-        log.close()
     _print(unreadable)
     print(f"cluster {log.cluster_id} is written to {options.to}, up to offset {files.end}")
     if left:
@@ -137,15 +131,12 @@ def _check_cluster(folder: KafkaFolder, cluster_id: str | None) -> None:
 
 
 def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
-    log = RocksDbLog.open(options.data, cluster_id=folder.cluster_id)
-    try:
+    with closing(RocksDbLog.open(options.data, cluster_id=folder.cluster_id)) as log:
         if log.next_offset:
             raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")
         copy_metadata_log(folder, options.data, taken.quorum)
         settings = SettingsChanged(load_settings().decision_settings(), RELEASE)
         _write(log, Cause(COMMAND, taken.request_id), (settings, *taken.events), taken.state)
-    finally:
-        log.close()
     _report_adopted(options, folder, taken)
 
 

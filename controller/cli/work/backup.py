@@ -13,16 +13,14 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from controller.cli.arguments import print_error
+from controller.cli.arguments import DONE, reporting
 from controller.cli.output import progress_to
 from controller.machine.apply import CannotApply
-from events.catalog import MetadataAdopted, QuorumEpochBegun, Recorded
+from events.catalog import MetadataAdopted, QuorumEpochBegun
 from events.codec import EventDecodeError
 from events.logs.log import LogError, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
@@ -35,27 +33,12 @@ class Unusable(Exception):
     """A folder or store cannot be used; the message says why."""
 
 
+_reporting = reporting(ImportError, LogError, EventDecodeError, Unusable, CannotApply, OSError)
+
+
+@_reporting
 def backup(options: argparse.Namespace) -> int:
     """Copy new events; returns the exit code."""
-    return _exit_code(partial(_backup, options))
-
-
-def recover(options: argparse.Namespace) -> int:
-    """Create the folder; returns the exit code."""
-    return _exit_code(partial(_recover, options))
-
-
-def _exit_code(run: Callable[[], None]) -> int:
-    try:
-        run()
-    except ImportError as error:
-        return print_error(f"{error.name} is not installed: pip install 'topicwright[replay]'")
-    except (LogError, EventDecodeError, Unusable, CannotApply, OSError) as error:
-        return print_error(str(error))
-    return 0
-
-
-def _backup(options: argparse.Namespace) -> None:
     from controller.serving.archiving import archiver_of
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
@@ -89,9 +72,12 @@ def _backup(options: argparse.Namespace) -> None:
                 size += segment.events.size
             progress(segment.end)
         print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
+    return DONE
 
 
-def _recover(options: argparse.Namespace) -> None:
+@_reporting
+def recover(options: argparse.Namespace) -> int:
+    """Create the folder; returns the exit code."""
     from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store
     from projections.store.archived.recovering import recover as recovered
@@ -109,12 +95,14 @@ def _recover(options: argparse.Namespace) -> None:
             last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)
-    _report(data, manifest.cluster_id, manifest.history, history, last)
+    print(f"{data} has cluster {manifest.cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
+    print(f"it starts a new history {history} (before: {manifest.history}), which needs an archive of its own")
     if is_kraft:
         print(
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
             "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
+    return DONE
 
 
 def _led_kafka_brokers(log: RocksDbLog) -> bool:
@@ -123,8 +111,3 @@ def _led_kafka_brokers(log: RocksDbLog) -> bool:
     kinds = (MetadataAdopted, QuorumEpochBegun)
     offsets = zip(range(1000), shard_offsets(log, ""), strict=False)
     return any(isinstance(decode_event(offset, read_one(log, offset)).event, kinds) for _, offset in offsets)
-
-
-def _report(data: Path, cluster_id: str, before: str, history: str, last: Recorded) -> None:
-    print(f"{data} has cluster {cluster_id} as of event {last.offset}, of {iso(last.at_ms)}")
-    print(f"it starts a new history {history} (before: {before}), which needs an archive of its own")

@@ -85,7 +85,7 @@ class _Demo:
         self._show_partitions(dry)
         _say("Broker 3 stops. Replication factor 3 with two live brokers leaves a placeholder (KIP-409):")
         self._post("/v1/simulated/brokers/3/stop", None)
-        self._await(lambda: self._live() == [1, 2])
+        self._await(lambda: any(broker["fenced"] for broker in self._get("/v1/brokers")["brokers"]))
         self._create(NewTopic("pay.refunds", 3))
         self._show_partitions(self._get("/v1/topics/pay.refunds"))
         _say("Broker 3 starts again and replaces the placeholder:")
@@ -93,7 +93,8 @@ class _Demo:
         self._await(lambda: all(min(p["replicas"]) > 0 for p in self._get("/v1/topics/pay.refunds")["partitions"]))
         self._show_partitions(self._get("/v1/topics/pay.refunds"))
         _say("topicwright explain pay.refunds")
-        self._explain("pay.refunds")
+        argv = [sys.executable, "-m", "controller.cli", "explain", "pay.refunds", "--http", self._http]
+        print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
         _say("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
 
     def _create(self, topic: NewTopic) -> None:
@@ -108,13 +109,6 @@ class _Demo:
     def _show_partitions(self, topic: Any) -> None:
         for index, partition in enumerate(topic["partitions"]):
             print(f"    partition {index}: replicas {partition['replicas']} leader {partition['leader']}")
-
-    def _live(self) -> list[int]:
-        return [broker["broker_id"] for broker in self._get("/v1/brokers")["brokers"] if not broker["fenced"]]
-
-    def _explain(self, topic: str) -> None:
-        argv = [sys.executable, "-m", "controller.cli", "explain", topic, "--http", self._http]
-        print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"http://{self._http}{path}") as answer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
 from typing import Any, Final
 
 from controller.brokers.kraft.quorum.client import (
@@ -23,7 +24,7 @@ from controller.brokers.kraft.quorum.client import (
 from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
 from controller.brokers.kraft.quorum.raft.voters import Address
 from controller.cli import serve as flags
-from controller.cli.arguments import DONE, NEGATIVE, print_error
+from controller.cli.arguments import DONE, NEGATIVE, Run, reporting
 from controller.cli.output import table
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.serving.quorum_member import Joining
@@ -64,27 +65,26 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
     )
 
 
-def _once(
-    options: argparse.Namespace, work: Callable[[argparse.Namespace, QuorumClient], Coroutine[Any, Any, None]]
-) -> int:
-    async def run() -> None:
+def _with_client(work: Callable[[argparse.Namespace, QuorumClient], Coroutine[Any, Any, None]]) -> Run:
+    """Makes a command of `work` with a client of the quorum."""
+
+    async def run(options: argparse.Namespace) -> None:
         security = security_in(options.command_config, "--command-config")
-        client = QuorumClient(_addresses(options.bootstrap_controller), security)
-        try:
+        with closing(QuorumClient(_addresses(options.bootstrap_controller), security)) as client:
             await work(options, client)
-        finally:
-            client.close()
 
-    try:
-        asyncio.run(run())
-    except QuorumError as error:
-        return print_error(str(error), NEGATIVE)
-    except (SettingsError, FolderError, OSError) as error:
-        return print_error(str(error))
-    return DONE
+    @reporting(SettingsError, FolderError, OSError)
+    @reporting(QuorumError, code=NEGATIVE)
+    def command(options: argparse.Namespace) -> int:
+        asyncio.run(run(options))
+        return DONE
+
+    return command
 
 
-async def _leave(options: argparse.Namespace, client: QuorumClient) -> None:
+@_with_client
+async def leave(options: argparse.Namespace, client: QuorumClient) -> None:
+    """Remove a voter from the quorum."""
     if (options.id is None) == (options.data is None):
         raise SettingsError("leave: give either --data DIR of the voter, or --id NODE if the folder is lost")
     found = await client.find()
@@ -141,7 +141,9 @@ async def _wait_until_stopped(client: QuorumClient, node_id: int) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _show(_: argparse.Namespace, client: QuorumClient) -> None:
+@_with_client
+async def show(_: argparse.Namespace, client: QuorumClient) -> None:
+    """Show the quorum."""
     status = await client.status()
     part = status.quorum
     since = "" if status.led_since_ms is None else f" since {iso(status.led_since_ms)}"
@@ -180,13 +182,3 @@ def _rows(status: QuorumStatus) -> Iterator[tuple[object, ...]]:
         yield row(voter, "leader" if voter.replica_id == part.leader_id else "voter")
     for observer in part.observers:
         yield row(observer, "observer")
-
-
-def leave(options: argparse.Namespace) -> int:
-    """Remove a voter from the quorum; returns the exit code."""
-    return _once(options, _leave)
-
-
-def show(options: argparse.Namespace) -> int:
-    """Show the quorum; returns the exit code."""
-    return _once(options, _show)

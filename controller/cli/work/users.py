@@ -14,8 +14,10 @@ import time  # noqa: TID251 - how long a person waits in front of a command
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing
-from pathlib import Path
+from importlib import import_module
 from typing import Any
+
+from confluent_kafka import KafkaException
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
@@ -28,18 +30,16 @@ from controller.cli.output import show
 from controller.machine.decision import Detail
 from controller.release import RELEASE
 from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
+from controller.serving.reach_cluster import client_properties
 from controller.settings.load import SettingsError, load_settings
-from controller.settings.properties import PropertiesError, read_values
 from events.logs.log import LogError
 from projections.store.store import TopicStore
 
+admin: Any = import_module("confluent_kafka.admin")  # it exports nothing by its types
+
 
 class UsersError(Exception):
-    """The command could not run; the message says why."""
-
-
-class AdminError(Exception):
-    """The request failed; `code` is Kafka's error if the service answered."""
+    """The command could not run, or the service refused it; `code` is Kafka's error if the service answered."""
 
     def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
@@ -47,15 +47,7 @@ class AdminError(Exception):
 
 
 _reporting = reporting(
-    UsersError,
-    BackendError,
-    AdminError,
-    UsersFileError,
-    SettingsError,
-    LogError,
-    FolderError,
-    LogCorrupted,
-    OSError,
+    UsersError, BackendError, UsersFileError, SettingsError, LogError, FolderError, LogCorrupted, OSError
 )
 
 
@@ -79,10 +71,9 @@ def add(options: argparse.Namespace) -> int:
         with _offline(options) as users:
             outcome = users.add(options.name, options.mechanism, password, options.iterations)
         return _report(outcome, f"set {options.mechanism} of {options.name}")
-    admin = admin_module()
     info = admin.ScramCredentialInfo(_kind(options), options.iterations)
     upsert = admin.UserScramCredentialUpsertion(options.name, info, password.encode())
-    return _report(_admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
+    return _report(Admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
 
 
 @_reporting
@@ -95,12 +86,12 @@ def remove(options: argparse.Namespace) -> int:
         with _offline(options) as users:
             outcome = users.remove(options.name, options.mechanism)
         return _report(outcome, f"{done} for {options.mechanism}")
-    deletion = admin_module().UserScramCredentialDeletion(options.name, _kind(options))
-    return _report(_admin(options).alter(deletion), f"{done} for {options.mechanism}")
+    deletion = admin.UserScramCredentialDeletion(options.name, _kind(options))
+    return _report(Admin(options).alter(deletion), f"{done} for {options.mechanism}")
 
 
 def _kind(options: argparse.Namespace) -> Any:
-    return getattr(admin_module().ScramMechanism, options.mechanism.replace("-", "_"))
+    return getattr(admin.ScramMechanism, options.mechanism.replace("-", "_"))
 
 
 @_reporting
@@ -116,7 +107,7 @@ def list_(options: argparse.Namespace) -> int:
         with closing(open_log(options.data)) as log:
             users = [*mechanisms(TopicStore(log).durable_cluster)]
     else:
-        users = list(_admin(options).users())
+        users = list(Admin(options).users())
     users.sort(key=lambda one: (one[0], one[1]))
     rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
     show(
@@ -158,24 +149,7 @@ def _password(name: str) -> str:
 # --- the admin API
 
 
-def _admin(options: argparse.Namespace) -> Admin:
-    properties = _client_properties(options)
-    try:
-        return Admin(options.bootstrap, properties)
-    except AdminError as error:
-        raise UsersError(f"--command-config {options.command_config}: {error}") from None
-
-
-def _client_properties(options: argparse.Namespace) -> dict[str, str]:
-    path: Path | None = options.command_config
-    if path is None:
-        return {}
-    try:
-        return read_values(path)
-    except PropertiesError as error:
-        raise UsersError(f"--command-config {path}: {error}") from None
-
-
+CONFIG = "--command-config"
 TIMEOUT_S = 30.0
 """The timeout of a request once connected: a broker may be restarting."""
 POLL_S = 0.05
@@ -190,18 +164,17 @@ reports all brokers down."""
 
 
 class Admin:
-    """A connection to a service. Raises AdminError, also for properties that librdkafka rejects."""
+    """A connection to a service. Raises UsersError, also for properties that librdkafka rejects."""
 
-    def __init__(self, bootstrap: str, properties: Mapping[str, str]) -> None:
-        from confluent_kafka import KafkaException
-
-        self._bootstrap = bootstrap
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._bootstrap: str = options.bootstrap
         self._seen: list[Any] = []
-        config = {"bootstrap.servers": bootstrap, "client.id": "topicwright-users", **properties, **RECONNECT}
+        properties = client_properties(options.command_config, CONFIG)
+        config = {"bootstrap.servers": self._bootstrap, "client.id": "topicwright-users", **properties, **RECONNECT}
         try:
-            self._client = admin_module().AdminClient({**config, "error_cb": self._seen.append}, logger=_silent())
+            self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=_silent())
         except KafkaException as error:
-            raise AdminError(error.args[0].str()) from None
+            raise UsersError(f"{CONFIG}={options.command_config}: {error.args[0].str()}") from None
 
     def alter(self, change: object) -> Detail:
         """Set or remove a SCRAM credential; returns the outcome."""
@@ -209,7 +182,7 @@ class Admin:
         try:
             (future,) = futures.values()
             self._result(future)
-        except AdminError as error:
+        except UsersError as error:
             if not error.code:
                 raise
             return Detail(error.code, str(error))
@@ -226,8 +199,6 @@ class Admin:
 
     def _result(self, future: Future[Any]) -> Any:
         """Wait for a result, until a fatal error or the timeout."""
-        from confluent_kafka import KafkaException
-
         deadline = time.monotonic() + TIMEOUT_S
         while not future.done():
             self._client.poll(POLL_S)
@@ -235,13 +206,13 @@ class Admin:
                 break
             names = [seen.name() for seen in self._seen]
             if any(names.count(name) >= often for name, often in FATAL_AFTER.items()):
-                raise AdminError(self._why())
+                raise UsersError(self._why())
             if time.monotonic() > deadline:
-                raise AdminError(f"no answer from {self._bootstrap} within {TIMEOUT_S:.0f} s; {self._why()}")
+                raise UsersError(f"no answer from {self._bootstrap} within {TIMEOUT_S:.0f} s; {self._why()}")
         try:
             return future.result(0)
         except KafkaException as error:
-            raise AdminError(error.args[0].str(), int(error.args[0].code())) from None
+            raise UsersError(error.args[0].str(), int(error.args[0].code())) from None
 
     def _why(self) -> str:
         """The first error of the client, without its connection names."""
@@ -257,13 +228,6 @@ class Admin:
         what = "the login was refused by" if refused else "no service at"
         cause = causes[0].partition("/bootstrap: ")[2] or causes[0]
         return f"{what} {self._bootstrap}: {cause}"
-
-
-def admin_module() -> Any:
-    """confluent_kafka.admin, which takes 0.1 s to import and is untyped."""
-    from confluent_kafka import admin
-
-    return admin
 
 
 def _silent() -> logging.Logger:

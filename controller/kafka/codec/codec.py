@@ -24,7 +24,7 @@ from controller.kafka.codec.primitives import (
     too_long,
 )
 from controller.kafka.codec.reader import READ_FAILURES, Reader
-from controller.kafka.codec.schema import Direction, Layout, Schema, load_schema
+from controller.kafka.codec.schema import Direction, Layout, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import APIS, Encoded, Message
 from controller.machine.truncation import cut
@@ -67,7 +67,7 @@ def parse_header(frame: bytes) -> RequestHeader:
         if offset > len(frame):
             raise too_long(length, len(frame) - 10)
         client_id = None if length < 0 else cut(frame[10:offset].decode("utf-8", "replace"))
-        if is_known(api_key, version) and _schema(api_key, version, "request").flexible_header:
+        if is_known(api_key, version) and load_schema(api_key, version, "request").flexible_header:
             offset = skip_tags(frame, offset, len(frame))
     except READ_FAILURES as failure:
         reason = str(failure) if isinstance(failure, Malformation) else "the bytes end early"
@@ -88,7 +88,7 @@ def read_request(
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Message]:
     """The correlation id and the message of a response frame (without its size). Raises MalformedRequest."""
-    schema = _schema(api_key, version, "response")
+    schema = load_schema(api_key, version, "response")
     try:
         (correlation_id,) = _INT32.unpack_from(frame)
         offset = skip_tags(frame, 4, len(frame)) if schema.flexible_header else 4
@@ -100,7 +100,7 @@ def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Mess
 
 def encode_response(api_key: int, version: int, correlation_id: int, response: Message) -> bytes:
     """The frame of a response, its size included."""
-    parts = [b"", _NO_TAGS if _schema(api_key, version, "response").flexible_header else b""]
+    parts = [b"", _NO_TAGS if load_schema(api_key, version, "response").flexible_header else b""]
     _writer(api_key, version, "response")(response, parts)
     parts[0] = _RESPONSE_START.pack(4 + sum(map(len, parts)), correlation_id)
     return b"".join(parts)
@@ -109,21 +109,21 @@ def encode_response(api_key: int, version: int, correlation_id: int, response: M
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, request: Message) -> bytes:
     """The frame of a request, its size included."""
     client = b"\xff\xff" if client_id is None else legacy_string(client_id)
-    parts = [b"", client, _NO_TAGS if _schema(api_key, version, "request").flexible_header else b""]
+    parts = [b"", client, _NO_TAGS if load_schema(api_key, version, "request").flexible_header else b""]
     _writer(api_key, version, "request")(request, parts)
     parts[0] = _REQUEST_START.pack(8 + sum(map(len, parts)), api_key, version, correlation_id)
     return b"".join(parts)
 
 
 def encode_element(api_key: int, version: int, element: Message) -> bytes:
-    """The bytes of one nested entity, a part of an `Encoded` array."""
+    """The bytes of one nested entity of a response, a part of an `Encoded` array."""
     parts: list[bytes] = []
     _element_writer(api_key, version, type(element))(element, parts)
     return b"".join(parts)
 
 
 def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
-    """Encode elements once, for reuse as an array in messages of this API and version."""
+    """Encode elements once, for reuse as an array in responses of this API and version."""
     items = tuple(elements)
     parts: list[bytes] = []
     for item in items:
@@ -139,27 +139,23 @@ def _read(reader: Reader, buffer: bytes, offset: int, elements_max: int) -> tupl
 
 
 @functools.cache
-def _schema(api_key: int, version: int, direction: Direction) -> Schema:
-    return load_schema(api_key, version, direction)
-
-
-@functools.cache
 def _reader(api_key: int, version: int, direction: Direction) -> Reader:
-    return Reader(_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}")
+    return Reader(load_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}")
 
 
 @functools.cache
 def _writer(api_key: int, version: int, direction: Direction) -> Write:
-    return compile_writer(_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}")
+    return compile_writer(
+        load_schema(api_key, version, direction).layout, f"{APIS[api_key].name} v{version} {direction}"
+    )
 
 
 @functools.cache
 def _element_writer(api_key: int, version: int, element: type[Message]) -> Write:
-    for direction in ("response", "request"):
-        layout = _find(_schema(api_key, version, direction).layout, element)
-        if layout is not None:
-            return compile_writer(layout, f"{APIS[api_key].name} v{version} {element.__name__}")
-    raise LookupError(f"{APIS[api_key].name} v{version} has no {element.__name__}")
+    layout, name = _find(load_schema(api_key, version, "response").layout, element), f"{APIS[api_key].name} v{version}"
+    if layout is None:
+        raise LookupError(f"{name} has no {element.__name__}")
+    return compile_writer(layout, f"{name} {element.__name__}")
 
 
 def _find(layout: Layout, element: type[Message]) -> Layout | None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from controller.kafka.codec import primitives
 from controller.kafka.codec.primitives import Malformation
-from controller.kafka.codec.schema import SIZES, Field, Kind, Layout
+from controller.kafka.codec.schema import CODES, SIZES, Field, Kind, Layout
 from controller.kafka.messages import Message
 
 
@@ -61,19 +61,6 @@ class Source:
         self.names[name] = value
         return name
 
-
-CODES: Final[dict[Kind, str]] = {
-    "int8": "b",
-    "int16": "h",
-    "int32": "i",
-    "int64": "q",
-    "uint16": "H",
-    "uint32": "I",
-    "bool": "?",
-    "float64": "d",
-    "uuid": "16s",
-}
-"""`struct` codes of kinds of fixed size."""
 
 _UNUSED: Final = "_"
 """The variable of fields that no message declares."""

@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import importlib
 import re
+import struct
 import sys
 import types
 import typing
@@ -31,18 +32,8 @@ Direction = Literal["request", "response"]
 
 Kind = Literal["int8", "int16", "int32", "int64", "uint16", "uint32", "bool", "float64", "uuid", "string", "bytes"]
 
-_KINDS: Final[dict[str, Kind]] = {
-    "int8": "int8",
-    "int16": "int16",
-    "int32": "int32",
-    "int64": "int64",
-    "uint16": "uint16",
-    "uint32": "uint32",
-    "bool": "bool",
-    "float64": "float64",
-    "uuid": "uuid",
-    "string": "string",
-    "bytes": "bytes",
+_KINDS: Final[Mapping[str, Kind]] = {
+    **{kind: kind for kind in typing.get_args(Kind)},
     "records": "bytes",
     "error_code": "int16",
     "timedelta_i32": "int32",
@@ -53,17 +44,20 @@ _KINDS: Final[dict[str, Kind]] = {
 
 _MILLISECONDS: Final = ("timedelta", "datetime")
 
-SIZES: Final[dict[Kind, int]] = {
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint16": 2,
-    "uint32": 4,
-    "bool": 1,
-    "float64": 8,
-    "uuid": 16,
+CODES: Final[dict[Kind, str]] = {
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "uint16": "H",
+    "uint32": "I",
+    "bool": "?",
+    "float64": "d",
+    "uuid": "16s",
 }
+"""`struct` codes of kinds of fixed size."""
+
+SIZES: Final[dict[Kind, int]] = {kind: struct.calcsize(f">{code}") for kind, code in CODES.items()}
 """Bytes of each kind of fixed size."""
 
 
@@ -163,6 +157,7 @@ those of Kafka 4.4 (KIP-1242, KIP-1312), whose messages kio 0.6.5 does not have,
 """
 
 
+@functools.cache
 def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
     """The schema of one message; `api_key` and `version` must be in the table of `controller.kafka.messages`."""
     api = APIS[api_key]
@@ -208,7 +203,7 @@ def _layout(entity: Any, message: type[Message], changes: Changes) -> Layout:
         fields += changes[name] if name in changes else (_field(name, kio_field, ours.get(name), changes),)
     tagged = (field for field in fields if field.tag is not None and field.is_used)
     return Layout(
-        message=message,
+        message=typing.get_origin(message) or message,
         flexible=entity.__flexible__,
         fields=tuple(field for field in fields if field.tag is None),
         tagged=tuple(sorted(tagged, key=lambda field: field.tag or 0)),

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.kafka.codec.primitives import STRING_BYTES_MAX, uvarint
-from controller.kafka.codec.reader import CODES, Source
-from controller.kafka.codec.schema import SIZES, Field, Layout
+from controller.kafka.codec.reader import Source
+from controller.kafka.codec.schema import CODES, SIZES, Field, Layout
 from controller.kafka.messages import Encoded, Message
 
 Write = Callable[[Message, list[bytes]], None]

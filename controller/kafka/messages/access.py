@@ -2,10 +2,10 @@
 
 from controller.kafka.messages.message import Message, Outcome
 
-# SaslHandshake (17): the client names a SASL mechanism (KIP-43); with v1, SaslAuthenticate follows (KIP-152).
-
 
 class SaslHandshakeRequest(Message, frozen=True, kw_only=True):
+    """SaslHandshake (17): the client names a SASL mechanism (KIP-43); with v1, SaslAuthenticate follows (KIP-152)."""
+
     mechanism: str = ""
 
 
@@ -14,11 +14,9 @@ class SaslHandshakeResponse(Message, frozen=True, kw_only=True):
     mechanisms: tuple[str, ...] = ()
 
 
-# SaslAuthenticate (36): one message of a SASL exchange (KIP-152); v1 returns the session lifetime (KIP-368).
-
-
 class SaslAuthenticateRequest(Message, frozen=True, kw_only=True):
-    """Contains secrets: never log it."""
+    """SaslAuthenticate (36): one message of a SASL exchange (KIP-152); v1 returns the session lifetime (KIP-368).
+    Contains secrets: never log it."""
 
     auth_bytes: bytes = b""
 
@@ -31,9 +29,6 @@ class SaslAuthenticateResponse(Outcome, frozen=True, kw_only=True):
 
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0  # v1+
-
-
-# CreateAcls (30): adds ACLs (KIP-140, KIP-290).
 
 
 class AclDescription(Message, frozen=True, kw_only=True):
@@ -52,14 +47,13 @@ class AclCreation(AclDescription, frozen=True, kw_only=True):
 
 
 class CreateAclsRequest(Message, frozen=True, kw_only=True):
+    """CreateAcls (30): adds ACLs (KIP-140, KIP-290)."""
+
     creations: tuple[AclCreation, ...] = ()
 
 
 class CreateAclsResponse(Message, frozen=True, kw_only=True):
     results: tuple[Outcome, ...] = ()
-
-
-# DeleteAcls (31): removes the ACLs that match filters (KIP-140, KIP-290).
 
 
 class DeleteAclsFilter(Message, frozen=True, kw_only=True):
@@ -75,6 +69,8 @@ class DeleteAclsFilter(Message, frozen=True, kw_only=True):
 
 
 class DeleteAclsRequest(Message, frozen=True, kw_only=True):
+    """DeleteAcls (31): removes the ACLs that match filters (KIP-140, KIP-290)."""
+
     filters: tuple[DeleteAclsFilter, ...] = ()
 
 
@@ -92,11 +88,8 @@ class DeleteAclsResponse(Message, frozen=True, kw_only=True):
     filter_results: tuple[DeleteAclsFilterResult, ...] = ()
 
 
-# DescribeAcls (29): lists the ACLs that match a filter (KIP-140, KIP-290).
-
-
 class DescribeAclsRequest(DeleteAclsFilter, frozen=True, kw_only=True):
-    """One filter, as in DeleteAcls."""
+    """DescribeAcls (29): lists the ACLs that match a filter (KIP-140, KIP-290). One filter, as in DeleteAcls."""
 
 
 class DescribeAclsResource(Message, frozen=True, kw_only=True):
@@ -110,9 +103,6 @@ class DescribeAclsResponse(Outcome, frozen=True, kw_only=True):
     resources: tuple[DescribeAclsResource, ...] = ()
 
 
-# AlterClientQuotas (49): changes quotas of users, client ids and addresses (KIP-546).
-
-
 class EntityData(Message, frozen=True, kw_only=True):
     """One part of an entity: its type and its name, null for the default of the type."""
 
@@ -120,9 +110,12 @@ class EntityData(Message, frozen=True, kw_only=True):
     entity_name: str | None = None
 
 
-class OpData(Message, frozen=True, kw_only=True):
+class ValueData(Message, frozen=True, kw_only=True):
     key: str = ""
     value: float = 0.0
+
+
+class OpData(ValueData, frozen=True, kw_only=True):
     remove: bool = False
 
 
@@ -132,6 +125,8 @@ class EntryData(Message, frozen=True, kw_only=True):
 
 
 class AlterClientQuotasRequest(Message, frozen=True, kw_only=True):
+    """AlterClientQuotas (49): changes quotas of users, client ids and addresses (KIP-546)."""
+
     entries: tuple[EntryData, ...] = ()
     validate_only: bool = False
 
@@ -144,9 +139,6 @@ class AlterClientQuotasResponse(Message, frozen=True, kw_only=True):
     entries: tuple[AlteredEntryData, ...] = ()
 
 
-# DescribeClientQuotas (48): quotas of users, client ids and addresses (KIP-546).
-
-
 class ComponentData(Message, frozen=True, kw_only=True):
     """A condition on one part of an entity. `match_type`: 0 named `match`, 1 the default of its type, 2 any."""
 
@@ -156,15 +148,11 @@ class ComponentData(Message, frozen=True, kw_only=True):
 
 
 class DescribeClientQuotasRequest(Message, frozen=True, kw_only=True):
-    """With `strict`, entities with further parts do not match."""
+    """DescribeClientQuotas (48): quotas of users, client ids and addresses (KIP-546). With `strict`, entities with
+    further parts do not match."""
 
     components: tuple[ComponentData, ...] = ()
     strict: bool = False
-
-
-class ValueData(Message, frozen=True, kw_only=True):
-    key: str = ""
-    value: float = 0.0
 
 
 class DescribedEntryData(Message, frozen=True, kw_only=True):
@@ -176,9 +164,6 @@ class DescribeClientQuotasResponse(Outcome, frozen=True, kw_only=True):
     """`entries` is null after an error."""
 
     entries: tuple[DescribedEntryData, ...] | None = ()
-
-
-# AlterUserScramCredentials (51): sets and removes SCRAM credentials (KIP-554).
 
 
 class ScramCredentialDeletion(Message, frozen=True, kw_only=True):
@@ -200,6 +185,8 @@ class ScramCredentialUpsertion(Message, frozen=True, kw_only=True):
 
 
 class AlterUserScramCredentialsRequest(Message, frozen=True, kw_only=True):
+    """AlterUserScramCredentials (51): sets and removes SCRAM credentials (KIP-554)."""
+
     deletions: tuple[ScramCredentialDeletion, ...] = ()
     upsertions: tuple[ScramCredentialUpsertion, ...] = ()
 
@@ -212,15 +199,13 @@ class AlterUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
     results: tuple[AlterUserScramCredentialsResult, ...] = ()
 
 
-# DescribeUserScramCredentials (50): mechanisms and iterations of users, without secrets (KIP-554).
-
-
 class UserName(Message, frozen=True, kw_only=True):
     name: str = ""
 
 
 class DescribeUserScramCredentialsRequest(Message, frozen=True, kw_only=True):
-    """A null or empty `users` means all."""
+    """DescribeUserScramCredentials (50): mechanisms and iterations of users, without secrets (KIP-554). A null or empty
+    `users` means all."""
 
     users: tuple[UserName, ...] | None = None
 
@@ -242,10 +227,9 @@ class DescribeUserScramCredentialsResponse(Message, frozen=True, kw_only=True):
     results: tuple[DescribeUserScramCredentialsResult, ...] = ()
 
 
-# CreateDelegationToken (38): a token that replaces a password (KIP-48).
-
-
 class CreateDelegationTokenRequest(Message, frozen=True, kw_only=True):
+    """CreateDelegationToken (38): a token that replaces a password (KIP-48)."""
+
     owner_principal_type: str | None = None  # v3+
     owner_principal_name: str | None = None  # v3+
 

@@ -1,8 +1,6 @@
 """Messages of producers and consumers, which Topicwright answers with errors or passes to the brokers."""
 
-from controller.kafka.messages.message import ZERO_UUID, Message, Outcome
-
-# Produce (0): advertised, because old clients hang without it, but rejected.
+from controller.kafka.messages.message import ZERO_UUID, Message, Outcome, TopicByName
 
 
 class PartitionProduceData(Message, frozen=True, kw_only=True):
@@ -18,15 +16,14 @@ class TopicProduceData(Message, frozen=True, kw_only=True):
 
 
 class ProduceRequest(Message, frozen=True, kw_only=True):
-    """`acks`: 0 for no response, 1 for the leader, -1 for all in sync."""
+    """Produce (0): advertised, because old clients hang without it, but rejected. `acks`: 0 for no response, 1 for the
+    leader, -1 for all in sync."""
 
     acks: int = 0
     topic_data: tuple[TopicProduceData, ...] = ()
 
 
 class PartitionProduceResponse(Outcome, frozen=True, kw_only=True):
-    """The outcome for one partition. `log_append_time_ms` is -1 unless the topic stamps records on append."""
-
     index: int = 0
     base_offset: int = 0
 
@@ -41,23 +38,17 @@ class ProduceResponse(Message, frozen=True, kw_only=True):
     responses: tuple[TopicProduceResponse, ...] = ()
 
 
-# ListOffsets (2): offsets of partitions by timestamp. Topicwright also sends it, to probe whether brokers lead.
-
-
 class ListOffsetsPartition(Message, frozen=True, kw_only=True):
     partition_index: int = 0
     current_leader_epoch: int = -1
     timestamp: int = 0
 
 
-class ListOffsetsTopic(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[ListOffsetsPartition, ...] = ()
-
-
 class ListOffsetsRequest(Message, frozen=True, kw_only=True):
+    """ListOffsets (2): offsets of partitions by timestamp. Topicwright also sends it, to probe whether brokers lead."""
+
     replica_id: int = 0
-    topics: tuple[ListOffsetsTopic, ...] = ()
+    topics: tuple[TopicByName[ListOffsetsPartition], ...] = ()
 
 
 class ListOffsetsPartitionResponse(Message, frozen=True, kw_only=True):
@@ -67,16 +58,8 @@ class ListOffsetsPartitionResponse(Message, frozen=True, kw_only=True):
     leader_epoch: int = -1
 
 
-class ListOffsetsTopicResponse(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[ListOffsetsPartitionResponse, ...] = ()
-
-
 class ListOffsetsResponse(Message, frozen=True, kw_only=True):
-    topics: tuple[ListOffsetsTopicResponse, ...] = ()
-
-
-# OffsetFetch (9): the committed offsets of a group.
+    topics: tuple[TopicByName[ListOffsetsPartitionResponse], ...] = ()
 
 
 class OffsetFetchRequestTopic(Message, frozen=True, kw_only=True):
@@ -85,6 +68,8 @@ class OffsetFetchRequestTopic(Message, frozen=True, kw_only=True):
 
 
 class OffsetFetchRequest(Message, frozen=True, kw_only=True):
+    """OffsetFetch (9): the committed offsets of a group."""
+
     group_id: str = ""
     topics: tuple[OffsetFetchRequestTopic, ...] | None = None
 
@@ -96,20 +81,14 @@ class OffsetFetchResponsePartition(Message, frozen=True, kw_only=True):
     error_code: int = 0
 
 
-class OffsetFetchResponseTopic(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[OffsetFetchResponsePartition, ...] = ()
-
-
 class OffsetFetchResponse(Message, frozen=True, kw_only=True):
-    topics: tuple[OffsetFetchResponseTopic, ...] = ()
+    topics: tuple[TopicByName[OffsetFetchResponsePartition], ...] = ()
     error_code: int = 0
 
 
-# FindCoordinator (10): the broker that coordinates a group or the transactions of a producer.
-
-
 class FindCoordinatorRequest(Message, frozen=True, kw_only=True):
+    """FindCoordinator (10): the broker that coordinates a group or the transactions of a producer."""
+
     key: str = ""  # to v3
     key_type: int = 0  # v1+
     coordinator_keys: tuple[str, ...] = ()  # v4+
@@ -131,10 +110,9 @@ class FindCoordinatorResponse(Message, frozen=True, kw_only=True):
     coordinators: tuple[Coordinator, ...] = ()  # v4+
 
 
-# DescribeGroups (15): the state and the members of groups.
-
-
 class DescribeGroupsRequest(Message, frozen=True, kw_only=True):
+    """DescribeGroups (15): the state and the members of groups."""
+
     groups: tuple[str, ...] = ()
 
 
@@ -152,10 +130,9 @@ class DescribeGroupsResponse(Message, frozen=True, kw_only=True):
 ListGroupsRequest = ListGroupsResponse = Message
 
 
-# DescribeLogDirs (35): the log directories of a broker and their replicas.
-
-
 class DescribeLogDirsRequest(Message, frozen=True, kw_only=True):
+    """DescribeLogDirs (35): the log directories of a broker and their replicas."""
+
     topics: tuple[Message, ...] | None = None
 
 
@@ -168,3 +145,8 @@ class DescribeLogDirsResult(Message, frozen=True, kw_only=True):
 class DescribeLogDirsResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
     results: tuple[DescribeLogDirsResult, ...] = ()
+
+
+ListOffsetsTopic = TopicByName[ListOffsetsPartition]
+ListOffsetsTopicResponse = TopicByName[ListOffsetsPartitionResponse]
+OffsetFetchResponseTopic = TopicByName[OffsetFetchResponsePartition]

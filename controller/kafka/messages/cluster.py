@@ -1,12 +1,19 @@
 """Messages about the cluster, its brokers and its controllers; most come from brokers."""
 
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Feature, Listener, Message, Outcome
-
-# ApiVersions (18): the versions of each API that a listener supports (KIP-35, KIP-511, KIP-584, KIP-1242).
+from controller.kafka.messages.message import (
+    OPERATIONS_OMITTED,
+    ZERO_UUID,
+    Feature,
+    Listener,
+    Message,
+    Outcome,
+    TopicById,
+)
 
 
 class ApiVersionsRequest(Message, frozen=True, kw_only=True):
-    """The client software, and the node that it expects to reach."""
+    """ApiVersions (18): the versions of each API that a listener supports (KIP-35, KIP-511, KIP-584, KIP-1242). The
+    client software, and the node that it expects to reach."""
 
     client_software_name: str = ""  # v3+
     client_software_version: str = ""  # v3+
@@ -42,15 +49,13 @@ class ApiVersionsResponse(Message, frozen=True, kw_only=True):
     finalized_features: tuple[FinalizedFeatureKey, ...] = ()  # v3+, tag 2
 
 
-# DescribeCluster (60): cluster id, controller and brokers (KIP-700), fenced ones from v2.
-
-
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 """Endpoint types (KIP-919)."""
 
 
 class DescribeClusterRequest(Message, frozen=True, kw_only=True):
-    """`endpoint_type`: BROKER_ENDPOINTS or CONTROLLER_ENDPOINTS."""
+    """DescribeCluster (60): cluster id, controller and brokers (KIP-700), fenced ones from v2. `endpoint_type`:
+    BROKER_ENDPOINTS or CONTROLLER_ENDPOINTS."""
 
     include_cluster_authorized_operations: bool = False
     endpoint_type: int = 1  # v1+
@@ -75,9 +80,6 @@ class DescribeClusterResponse(Outcome, frozen=True, kw_only=True):
     cluster_authorized_operations: int = OPERATIONS_OMITTED
 
 
-# UpdateFeatures (57): finalized feature levels, metadata.version among them (KIP-584, KIP-778).
-
-
 class FeatureUpdateKey(Message, frozen=True, kw_only=True):
     feature: str = ""
     max_version_level: int = 0
@@ -86,6 +88,8 @@ class FeatureUpdateKey(Message, frozen=True, kw_only=True):
 
 
 class UpdateFeaturesRequest(Message, frozen=True, kw_only=True):
+    """UpdateFeatures (57): finalized feature levels, metadata.version among them (KIP-584, KIP-778)."""
+
     feature_updates: tuple[FeatureUpdateKey, ...] = ()
     validate_only: bool = False
 
@@ -98,10 +102,9 @@ class UpdateFeaturesResponse(Outcome, frozen=True, kw_only=True):
     results: tuple[UpdatableFeatureResult, ...] = ()
 
 
-# Envelope (58): a request that a broker forwards for a client, with the client's principal (KIP-590).
-
-
 class EnvelopeRequest(Message, frozen=True, kw_only=True):
+    """Envelope (58): a request that a broker forwards for a client, with the client's principal (KIP-590)."""
+
     request_data: bytes = b""
     request_principal: bytes | None = None
     client_host_address: bytes = b""
@@ -112,10 +115,9 @@ class EnvelopeResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
 
 
-# BrokerRegistration (62): a broker registers (KIP-631).
-
-
 class BrokerRegistrationRequest(Message, frozen=True, kw_only=True):
+    """BrokerRegistration (62): a broker registers (KIP-631)."""
+
     broker_id: int = 0
     cluster_id: str = ""
     incarnation_id: bytes = ZERO_UUID
@@ -132,10 +134,9 @@ class BrokerRegistrationResponse(Message, frozen=True, kw_only=True):
     broker_epoch: int = -1
 
 
-# BrokerHeartbeat (63): a broker renews its lease and reports the metadata offset that it has applied (KIP-631).
-
-
 class BrokerHeartbeatRequest(Message, frozen=True, kw_only=True):
+    """BrokerHeartbeat (63): a broker renews its lease and reports the metadata offset that it has applied (KIP-631)."""
+
     broker_id: int = 0
     broker_epoch: int = -1
     current_metadata_offset: int = 0
@@ -152,19 +153,15 @@ class BrokerHeartbeatResponse(Message, frozen=True, kw_only=True):
     should_shut_down: bool = False
 
 
-# UnregisterBroker (64): removes the registration of a broker (KIP-746).
-
-
 class UnregisterBrokerRequest(Message, frozen=True, kw_only=True):
+    """UnregisterBroker (64): removes the registration of a broker (KIP-746)."""
+
     broker_id: int = 0
 
 
-UnregisterBrokerResponse = Outcome
-
-# ControllerRegistration (70): a controller registers its endpoints and features (KIP-919).
-
-
 class ControllerRegistrationRequest(Message, frozen=True, kw_only=True):
+    """ControllerRegistration (70): a controller registers its endpoints and features (KIP-919)."""
+
     controller_id: int = 0
     incarnation_id: bytes = ZERO_UUID
     zk_migration_ready: bool = False
@@ -172,21 +169,15 @@ class ControllerRegistrationRequest(Message, frozen=True, kw_only=True):
     features: tuple[Feature, ...] = ()
 
 
-ControllerRegistrationResponse = Outcome
-
-# UnregisterController (94): removes the registration of a controller (KIP-1312).
-
-
 class UnregisterControllerRequest(Message, frozen=True, kw_only=True):
+    """UnregisterController (94): removes the registration of a controller (KIP-1312)."""
+
     controller_id: int = 0
 
 
-UnregisterControllerResponse = Outcome
-
-# AllocateProducerIds (67): a block of producer ids for a broker (KIP-730).
-
-
 class AllocateProducerIdsRequest(Message, frozen=True, kw_only=True):
+    """AllocateProducerIds (67): a block of producer ids for a broker (KIP-730)."""
+
     broker_id: int = 0
     broker_epoch: int = -1
 
@@ -195,9 +186,6 @@ class AllocateProducerIdsResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
     producer_id_start: int = 0
     producer_id_len: int = 0
-
-
-# AlterPartition (56): a leader changes its ISR (KIP-497).
 
 
 class BrokerState(Message, frozen=True, kw_only=True):
@@ -214,15 +202,12 @@ class AlterPartitionData(Message, frozen=True, kw_only=True):
     new_isr_with_epochs: tuple[BrokerState, ...] = ()
 
 
-class AlterPartitionTopic(Message, frozen=True, kw_only=True):
-    topic_id: bytes = ZERO_UUID
-    partitions: tuple[AlterPartitionData, ...] = ()
-
-
 class AlterPartitionRequest(Message, frozen=True, kw_only=True):
+    """AlterPartition (56): a leader changes its ISR (KIP-497)."""
+
     broker_id: int = 0
     broker_epoch: int = -1
-    topics: tuple[AlterPartitionTopic, ...] = ()
+    topics: tuple[TopicById[AlterPartitionData], ...] = ()
 
 
 class AlterPartitionResult(Message, frozen=True, kw_only=True):
@@ -235,54 +220,37 @@ class AlterPartitionResult(Message, frozen=True, kw_only=True):
     partition_epoch: int = 0
 
 
-class AlterPartitionTopicResult(Message, frozen=True, kw_only=True):
-    topic_id: bytes = ZERO_UUID
-    partitions: tuple[AlterPartitionResult, ...] = ()
-
-
 class AlterPartitionResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
-    topics: tuple[AlterPartitionTopicResult, ...] = ()
-
-
-# AssignReplicasToDirs (73): a broker reports which log directory holds each replica (KIP-858).
+    topics: tuple[TopicById[AlterPartitionResult], ...] = ()
 
 
 class AssignReplicasPartition(Message, frozen=True, kw_only=True):
     partition_index: int = 0
-
-
-class AssignReplicasTopic(Message, frozen=True, kw_only=True):
-    topic_id: bytes = ZERO_UUID
-    partitions: tuple[AssignReplicasPartition, ...] = ()
+    error_code: int = 0  # response only
 
 
 class AssignReplicasDirectory(Message, frozen=True, kw_only=True):
     id_: bytes = ZERO_UUID
-    topics: tuple[AssignReplicasTopic, ...] = ()
+    topics: tuple[TopicById[AssignReplicasPartition], ...] = ()
 
 
 class AssignReplicasToDirsRequest(Message, frozen=True, kw_only=True):
+    """AssignReplicasToDirs (73): a broker reports which log directory holds each replica (KIP-858)."""
+
     broker_id: int = 0
     broker_epoch: int = -1
     directories: tuple[AssignReplicasDirectory, ...] = ()
 
 
-class AssignReplicasPartitionResult(Message, frozen=True, kw_only=True):
-    partition_index: int = 0
-    error_code: int = 0
-
-
-class AssignReplicasTopicResult(Message, frozen=True, kw_only=True):
-    topic_id: bytes = ZERO_UUID
-    partitions: tuple[AssignReplicasPartitionResult, ...] = ()
-
-
-class AssignReplicasDirectoryResult(Message, frozen=True, kw_only=True):
-    id_: bytes = ZERO_UUID
-    topics: tuple[AssignReplicasTopicResult, ...] = ()
-
-
 class AssignReplicasToDirsResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
-    directories: tuple[AssignReplicasDirectoryResult, ...] = ()
+    directories: tuple[AssignReplicasDirectory, ...] = ()
+
+
+AlterPartitionTopic = TopicById[AlterPartitionData]
+AlterPartitionTopicResult = TopicById[AlterPartitionResult]
+AssignReplicasTopic = TopicById[AssignReplicasPartition]
+UnregisterBrokerResponse = Outcome
+ControllerRegistrationResponse = Outcome
+UnregisterControllerResponse = Outcome

@@ -2,8 +2,6 @@
 
 from controller.kafka.messages.message import Message, Outcome
 
-# DescribeConfigs (32): values, their sources and synonyms (KIP-133, KIP-226), documentation from v3 (KIP-569).
-
 
 class DescribeConfigsResource(Message, frozen=True, kw_only=True):
     """A resource to describe; `configuration_keys` is null for all configs."""
@@ -14,6 +12,8 @@ class DescribeConfigsResource(Message, frozen=True, kw_only=True):
 
 
 class DescribeConfigsRequest(Message, frozen=True, kw_only=True):
+    """DescribeConfigs (32): values, their sources and synonyms (KIP-133, KIP-226), documentation from v3 (KIP-569)."""
+
     resources: tuple[DescribeConfigsResource, ...] = ()
     include_synonyms: bool = False  # v1+
     include_documentation: bool = False  # v3+
@@ -53,9 +53,6 @@ class DescribeConfigsResponse(Message, frozen=True, kw_only=True):
     results: tuple[DescribeConfigsResult, ...] = ()
 
 
-# AlterConfigs (33): replaces all configs of a resource at once (KIP-133).
-
-
 class AlterableConfig(Message, frozen=True, kw_only=True):
     """One change; a null value resets the config. `config_operation`: 0 set, 1 delete, 2 append, 3 subtract."""
 
@@ -73,6 +70,8 @@ class AlterConfigsResource(Message, frozen=True, kw_only=True):
 
 
 class AlterConfigsRequest(Message, frozen=True, kw_only=True):
+    """AlterConfigs (33): replaces all configs of a resource at once (KIP-133)."""
+
     resources: tuple[AlterConfigsResource, ...] = ()
     validate_only: bool = False
 
@@ -86,11 +85,8 @@ class AlterConfigsResponse(Message, frozen=True, kw_only=True):
     responses: tuple[AlterConfigsResourceResponse, ...] = ()
 
 
-# IncrementalAlterConfigs (44): changes one config at a time (KIP-339).
-
-
 class IncrementalAlterConfigsRequest(AlterConfigsRequest, frozen=True, kw_only=True):
-    """Each config has an operation."""
+    """IncrementalAlterConfigs (44): changes one config at a time (KIP-339). Each config has an operation."""
 
 
 IncrementalAlterConfigsResponse = AlterConfigsResponse

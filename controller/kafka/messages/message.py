@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -12,6 +12,8 @@ ZERO_UUID: Final = bytes(16)
 
 OPERATIONS_OMITTED: Final = -(2**31)
 """Authorized operations that were not requested (KIP-430)."""
+
+_Partition = TypeVar("_Partition")
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -63,6 +65,20 @@ class Feature(Message, frozen=True, kw_only=True):
     name: Annotated[str, "string"] = ""
     min_supported_version: Annotated[int, "int16"] = 0
     max_supported_version: Annotated[int, "int16"] = 0
+
+
+class TopicByName(Message, Generic[_Partition], frozen=True, kw_only=True):
+    """Entries for partitions of a topic."""
+
+    name: str = ""
+    partitions: tuple[_Partition, ...] = ()
+
+
+class TopicById(Message, Generic[_Partition], frozen=True, kw_only=True):
+    """Entries for partitions of a topic."""
+
+    topic_id: bytes = ZERO_UUID
+    partitions: tuple[_Partition, ...] = ()
 
 
 class Encoded(tuple[Any, ...]):

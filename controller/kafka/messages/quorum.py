@@ -1,8 +1,25 @@
 """Messages between the voters of the KRaft quorum, and to change and describe it."""
 
-from controller.kafka.messages.message import ZERO_UUID, LeaderIdAndEpoch, Listener, Message, NodeEndpoint, Outcome
+from typing import Generic, TypeVar
 
-# Vote (52): a candidate requests votes (KIP-595), or pre-votes (KIP-996).
+from controller.kafka.messages.message import (
+    ZERO_UUID,
+    LeaderIdAndEpoch,
+    Listener,
+    Message,
+    NodeEndpoint,
+    Outcome,
+    TopicByName,
+)
+
+_Partition = TypeVar("_Partition")
+
+
+class QuorumTopic(Message, Generic[_Partition], frozen=True, kw_only=True):
+    """Entries for the partitions of a topic, which is the metadata log."""
+
+    topic_name: str = ""
+    partitions: tuple[_Partition, ...] = ()
 
 
 class VotePartition(Message, frozen=True, kw_only=True):
@@ -18,15 +35,12 @@ class VotePartition(Message, frozen=True, kw_only=True):
     pre_vote: bool = False  # v2+
 
 
-class VoteTopic(Message, frozen=True, kw_only=True):
-    topic_name: str = ""
-    partitions: tuple[VotePartition, ...] = ()
-
-
 class VoteRequest(Message, frozen=True, kw_only=True):
+    """Vote (52): a candidate requests votes (KIP-595), or pre-votes (KIP-996)."""
+
     cluster_id: str | None = None
     voter_id: int = -1  # v1+
-    topics: tuple[VoteTopic, ...] = ()
+    topics: tuple[QuorumTopic[VotePartition], ...] = ()
 
 
 class QuorumPartitionResult(Message, frozen=True, kw_only=True):
@@ -39,18 +53,10 @@ class QuorumPartitionResult(Message, frozen=True, kw_only=True):
     vote_granted: bool = False  # Vote only
 
 
-class QuorumTopicResult(Message, frozen=True, kw_only=True):
-    topic_name: str = ""
-    partitions: tuple[QuorumPartitionResult, ...] = ()
-
-
 class VoteResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
-    topics: tuple[QuorumTopicResult, ...] = ()
+    topics: tuple[QuorumTopic[QuorumPartitionResult], ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()  # v1+
-
-
-# BeginQuorumEpoch (53): a new leader announces itself to the voters (KIP-595).
 
 
 class BeginEpochPartition(Message, frozen=True, kw_only=True):
@@ -60,25 +66,13 @@ class BeginEpochPartition(Message, frozen=True, kw_only=True):
     leader_epoch: int = 0
 
 
-class BeginEpochTopic(Message, frozen=True, kw_only=True):
-    topic_name: str = ""
-    partitions: tuple[BeginEpochPartition, ...] = ()
-
-
 class BeginQuorumEpochRequest(Message, frozen=True, kw_only=True):
+    """BeginQuorumEpoch (53): a new leader announces itself to the voters (KIP-595)."""
+
     cluster_id: str | None = None
     voter_id: int = -1  # v1+
-    topics: tuple[BeginEpochTopic, ...] = ()
+    topics: tuple[QuorumTopic[BeginEpochPartition], ...] = ()
     leader_endpoints: tuple[Listener, ...] = ()  # v1+
-
-
-class BeginQuorumEpochResponse(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    topics: tuple[QuorumTopicResult, ...] = ()
-    node_endpoints: tuple[NodeEndpoint, ...] = ()  # v1+
-
-
-# EndQuorumEpoch (54): a leader resigns and names its preferred successors (KIP-595).
 
 
 class ReplicaInfo(Message, frozen=True, kw_only=True):
@@ -94,24 +88,12 @@ class EndEpochPartition(Message, frozen=True, kw_only=True):
     preferred_candidates: tuple[ReplicaInfo, ...] = ()  # v1+
 
 
-class EndEpochTopic(Message, frozen=True, kw_only=True):
-    topic_name: str = ""
-    partitions: tuple[EndEpochPartition, ...] = ()
-
-
 class EndQuorumEpochRequest(Message, frozen=True, kw_only=True):
+    """EndQuorumEpoch (54): a leader resigns and names its preferred successors (KIP-595)."""
+
     cluster_id: str | None = None
-    topics: tuple[EndEpochTopic, ...] = ()
+    topics: tuple[QuorumTopic[EndEpochPartition], ...] = ()
     leader_endpoints: tuple[Listener, ...] = ()  # v1+
-
-
-class EndQuorumEpochResponse(Message, frozen=True, kw_only=True):
-    error_code: int = 0
-    topics: tuple[QuorumTopicResult, ...] = ()
-    node_endpoints: tuple[NodeEndpoint, ...] = ()  # v1+
-
-
-# Fetch (1): here only of the metadata log, by voters and brokers (KIP-595).
 
 
 class FetchPartition(Message, frozen=True, kw_only=True):
@@ -134,6 +116,8 @@ class ReplicaState(Message, frozen=True, kw_only=True):
 
 
 class FetchRequest(Message, frozen=True, kw_only=True):
+    """Fetch (1): here only of the metadata log, by voters and brokers (KIP-595)."""
+
     cluster_id: str | None = None
     replica_id: int = -1
     max_wait_ms: int = 0
@@ -143,13 +127,10 @@ class FetchRequest(Message, frozen=True, kw_only=True):
 
 
 class EpochEndOffset(Message, frozen=True, kw_only=True):
+    """The end of an epoch in a log, or the id of a snapshot."""
+
     epoch: int = -1
     end_offset: int = -1
-
-
-class FetchSnapshotId(Message, frozen=True, kw_only=True):
-    end_offset: int = -1
-    epoch: int = -1
 
 
 class FetchPartitionData(Message, frozen=True, kw_only=True):
@@ -159,7 +140,7 @@ class FetchPartitionData(Message, frozen=True, kw_only=True):
     log_start_offset: int = -1
     diverging_epoch: EpochEndOffset = EpochEndOffset()
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
-    snapshot_id: FetchSnapshotId = FetchSnapshotId()
+    snapshot_id: EpochEndOffset = EpochEndOffset()
     records: bytes | None = None
 
 
@@ -175,64 +156,47 @@ class FetchResponse(Message, frozen=True, kw_only=True):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
-# FetchSnapshot (59): a snapshot of the metadata log, in chunks (KIP-630).
-
-
 class RequestPartitionSnapshot(Message, frozen=True, kw_only=True):
     partition: int = 0
     current_leader_epoch: int = 0
-    snapshot_id: FetchSnapshotId = FetchSnapshotId(end_offset=0, epoch=0)
+    snapshot_id: EpochEndOffset = EpochEndOffset(end_offset=0, epoch=0)
     position: int = 0
     replica_directory_id: bytes = ZERO_UUID
 
 
-class RequestTopicSnapshot(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[RequestPartitionSnapshot, ...] = ()
-
-
 class FetchSnapshotRequest(Message, frozen=True, kw_only=True):
+    """FetchSnapshot (59): a snapshot of the metadata log, in chunks (KIP-630)."""
+
     cluster_id: str | None = None
     replica_id: int = -1
     max_bytes: int = 2147483647
-    topics: tuple[RequestTopicSnapshot, ...] = ()
+    topics: tuple[TopicByName[RequestPartitionSnapshot], ...] = ()
 
 
 class ResponsePartitionSnapshot(Message, frozen=True, kw_only=True):
     index: int = 0
     error_code: int = 0
-    snapshot_id: FetchSnapshotId = FetchSnapshotId(end_offset=0, epoch=0)
+    snapshot_id: EpochEndOffset = EpochEndOffset(end_offset=0, epoch=0)
     current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
     size: int = 0
     position: int = 0
     unaligned_records: bytes = b""
 
 
-class ResponseTopicSnapshot(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[ResponsePartitionSnapshot, ...] = ()
-
-
 class FetchSnapshotResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
-    topics: tuple[ResponseTopicSnapshot, ...] = ()
+    topics: tuple[TopicByName[ResponsePartitionSnapshot], ...] = ()
     node_endpoints: tuple[NodeEndpoint, ...] = ()
-
-
-# DescribeQuorum (55): voters and observers, and their log end offsets (KIP-836).
 
 
 class DescribeQuorumPartition(Message, frozen=True, kw_only=True):
     partition_index: int = 0
 
 
-class DescribeQuorumTopic(Message, frozen=True, kw_only=True):
-    topic_name: str = ""
-    partitions: tuple[DescribeQuorumPartition, ...] = ()
-
-
 class DescribeQuorumRequest(Message, frozen=True, kw_only=True):
-    topics: tuple[DescribeQuorumTopic, ...] = ()
+    """DescribeQuorum (55): voters and observers, and their log end offsets (KIP-836)."""
+
+    topics: tuple[QuorumTopic[DescribeQuorumPartition], ...] = ()
 
 
 class QuorumReplica(Message, frozen=True, kw_only=True):
@@ -252,25 +216,19 @@ class DescribeQuorumPartitionResult(Outcome, frozen=True, kw_only=True):
     observers: tuple[QuorumReplica, ...] = ()
 
 
-class DescribeQuorumTopicResult(Message, frozen=True, kw_only=True):
-    topic_name: str = ""
-    partitions: tuple[DescribeQuorumPartitionResult, ...] = ()
-
-
 class QuorumNode(Message, frozen=True, kw_only=True):
     node_id: int = 0
     listeners: tuple[Listener, ...] = ()
 
 
 class DescribeQuorumResponse(Outcome, frozen=True, kw_only=True):
-    topics: tuple[DescribeQuorumTopicResult, ...] = ()
+    topics: tuple[QuorumTopic[DescribeQuorumPartitionResult], ...] = ()
     nodes: tuple[QuorumNode, ...] = ()
 
 
-# AddRaftVoter (80): adds a voter to the quorum (KIP-853).
-
-
 class AddRaftVoterRequest(Message, frozen=True, kw_only=True):
+    """AddRaftVoter (80): adds a voter to the quorum (KIP-853)."""
+
     cluster_id: str | None = None
     timeout_ms: int = 0
     voter_id: int = 0
@@ -283,10 +241,9 @@ class AddRaftVoterResponse(Outcome, frozen=True, kw_only=True):
     pass
 
 
-# RemoveRaftVoter (81): removes a voter from the quorum (KIP-853).
-
-
 class RemoveRaftVoterRequest(Message, frozen=True, kw_only=True):
+    """RemoveRaftVoter (81): removes a voter from the quorum (KIP-853)."""
+
     cluster_id: str | None = None
     voter_id: int = 0
     voter_directory_id: bytes = ZERO_UUID
@@ -296,15 +253,14 @@ class RemoveRaftVoterResponse(Outcome, frozen=True, kw_only=True):
     pass
 
 
-# UpdateRaftVoter (82): updates the endpoints of a voter and its supported kraft.version (KIP-853).
-
-
 class KRaftVersionFeature(Message, frozen=True, kw_only=True):
     min_supported_version: int = 0
     max_supported_version: int = 0
 
 
 class UpdateRaftVoterRequest(Message, frozen=True, kw_only=True):
+    """UpdateRaftVoter (82): updates the endpoints of a voter and its supported kraft.version (KIP-853)."""
+
     cluster_id: str | None = None
     current_leader_epoch: int = 0
     voter_id: int = 0
@@ -313,9 +269,7 @@ class UpdateRaftVoterRequest(Message, frozen=True, kw_only=True):
     k_raft_version_feature: KRaftVersionFeature = KRaftVersionFeature()
 
 
-class CurrentLeader(Message, frozen=True, kw_only=True):
-    leader_id: int = -1
-    leader_epoch: int = -1
+class CurrentLeader(LeaderIdAndEpoch, frozen=True, kw_only=True):
     host: str = ""
     port: int = 0
 
@@ -323,3 +277,16 @@ class CurrentLeader(Message, frozen=True, kw_only=True):
 class UpdateRaftVoterResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
     current_leader: CurrentLeader = CurrentLeader()
+
+
+VoteTopic = QuorumTopic[VotePartition]
+QuorumTopicResult = QuorumTopic[QuorumPartitionResult]
+BeginEpochTopic = QuorumTopic[BeginEpochPartition]
+EndEpochTopic = QuorumTopic[EndEpochPartition]
+RequestTopicSnapshot = TopicByName[RequestPartitionSnapshot]
+ResponseTopicSnapshot = TopicByName[ResponsePartitionSnapshot]
+DescribeQuorumTopic = QuorumTopic[DescribeQuorumPartition]
+DescribeQuorumTopicResult = QuorumTopic[DescribeQuorumPartitionResult]
+BeginQuorumEpochResponse = VoteResponse
+EndQuorumEpochResponse = VoteResponse
+FetchSnapshotId = EpochEndOffset

@@ -1,22 +1,19 @@
 """Messages about topics: create, delete, describe, reassign, elect leaders."""
 
 from controller.kafka.messages.configs import DescribeConfigsResourceResult
-from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Message, NodeEndpoint, Outcome
-
-# Metadata (3): the brokers, the controller and the topics, and auto-creation (KIP-361).
+from controller.kafka.messages.message import OPERATIONS_OMITTED, ZERO_UUID, Message, NodeEndpoint, Outcome, TopicByName
 
 
 class MetadataRequestTopic(Message, frozen=True, kw_only=True):
-    """A topic requested by name, or from v10 by id with a null name."""
+    """A topic by name, or by id with a null name: in Metadata from v10, in DeleteTopics from v6."""
 
     topic_id: bytes = ZERO_UUID  # v10+
     name: str | None = None
 
 
 class MetadataRequest(Message, frozen=True, kw_only=True):
-    """`topics`: null for all, from v1; an empty array means all in v0 and none later. Before v4 auto-creation is always
-    allowed.
-    """
+    """Metadata (3): the brokers, the controller and the topics, and auto-creation (KIP-361). `topics`: null for all,
+    from v1; an empty array means all in v0 and none later. Before v4 auto-creation is always allowed."""
 
     topics: tuple[MetadataRequestTopic, ...] | None = ()
     allow_auto_topic_creation: bool = True  # v4+
@@ -59,12 +56,8 @@ class MetadataResponse(Message, frozen=True, kw_only=True):
     cluster_authorized_operations: int = OPERATIONS_OMITTED  # v8 to v10
 
 
-# CreateTopics (19): KIP-4; `validate_only` and defaults for -1 from v1 (KIP-464 says v4), counts and configs in
-# responses from v5 (KIP-525).
-
-
 class CreatableReplicaAssignment(Message, frozen=True, kw_only=True):
-    partition_index: int = 0
+    partition_index: int = 0  # CreateTopics only
     broker_ids: tuple[int, ...] = ()
 
 
@@ -86,7 +79,8 @@ class CreatableTopic(Message, frozen=True, kw_only=True):
 
 
 class CreateTopicsRequest(Message, frozen=True, kw_only=True):
-    """`timeout_ms` is how long the client waits for the topics to be complete."""
+    """CreateTopics (19): KIP-4; `validate_only` and defaults for -1 from v1 (KIP-464 says v4), counts and configs in
+    responses from v5 (KIP-525). `timeout_ms` is how long the client waits for the topics to be complete."""
 
     topics: tuple[CreatableTopic, ...] = ()
     timeout_ms: int = 60000
@@ -107,18 +101,11 @@ class CreateTopicsResponse(Message, frozen=True, kw_only=True):
     topics: tuple[CreatableTopicResult, ...] = ()
 
 
-# DeleteTopics (20): by name, and from v6 by name or id (KIP-516).
-
-
-class DeleteTopicState(Message, frozen=True, kw_only=True):
-    name: str | None = None  # v6+
-    topic_id: bytes = ZERO_UUID  # v6+
-
-
 class DeleteTopicsRequest(Message, frozen=True, kw_only=True):
-    """Topics to delete: `topic_names` up to v5, `topics` after."""
+    """DeleteTopics (20): by name, and from v6 by name or id (KIP-516). Topics to delete: `topic_names` up to v5,
+    `topics` after."""
 
-    topics: tuple[DeleteTopicState, ...] = ()  # v6+
+    topics: tuple[MetadataRequestTopic, ...] = ()  # v6+
     timeout_ms: int = 0
     topic_names: tuple[str, ...] = ()  # v0 to v5
 
@@ -135,22 +122,17 @@ class DeleteTopicsResponse(Message, frozen=True, kw_only=True):
     responses: tuple[DeletableTopicResult, ...] = ()
 
 
-# CreatePartitions (37): adds partitions to a topic (KIP-195).
-
-
-class CreatePartitionsAssignment(Message, frozen=True, kw_only=True):
-    broker_ids: tuple[int, ...] = ()
-
-
 class CreatePartitionsTopic(Message, frozen=True, kw_only=True):
     """A topic and its new total `count`; `assignments` of the new partitions, null if the controller chooses."""
 
     name: str = ""
     count: int = 0
-    assignments: tuple[CreatePartitionsAssignment, ...] | None = None
+    assignments: tuple[CreatableReplicaAssignment, ...] | None = None
 
 
 class CreatePartitionsRequest(Message, frozen=True, kw_only=True):
+    """CreatePartitions (37): adds partitions to a topic (KIP-195)."""
+
     topics: tuple[CreatePartitionsTopic, ...] = ()
     timeout_ms: int = 0
     validate_only: bool = False
@@ -165,9 +147,6 @@ class CreatePartitionsResponse(Message, frozen=True, kw_only=True):
     results: tuple[CreatePartitionsTopicResult, ...] = ()
 
 
-# DescribeTopicPartitions (75): topics page by page (KIP-966).
-
-
 class TopicRequest(Message, frozen=True, kw_only=True):
     name: str = ""
 
@@ -180,7 +159,7 @@ class Cursor(Message, frozen=True, kw_only=True):
 
 
 class DescribeTopicPartitionsRequest(Message, frozen=True, kw_only=True):
-    """An empty `topics` means all topics."""
+    """DescribeTopicPartitions (75): topics page by page (KIP-966). An empty `topics` means all topics."""
 
     topics: tuple[TopicRequest, ...] = ()
     response_partition_limit: int = 2000
@@ -194,15 +173,14 @@ class DescribeTopicPartitionsResponse(Message, frozen=True, kw_only=True):
     next_cursor: Cursor | None = None
 
 
-# ElectLeaders (43): elect preferred or unclean leaders (KIP-460).
-
-
 class TopicPartitions(Message, frozen=True, kw_only=True):
     topic: str = ""
     partitions: tuple[int, ...] = ()
 
 
 class ElectLeadersRequest(Message, frozen=True, kw_only=True):
+    """ElectLeaders (43): elect preferred or unclean leaders (KIP-460)."""
+
     topic_partitions: tuple[TopicPartitions, ...] | None = ()
     election_type: int = 0
 
@@ -221,21 +199,15 @@ class ElectLeadersResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
 
 
-# AlterPartitionReassignments (45): move replicas (KIP-455).
-
-
 class ReassignablePartition(Message, frozen=True, kw_only=True):
     partition_index: int = 0
     replicas: tuple[int, ...] | None = None
 
 
-class ReassignableTopic(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[ReassignablePartition, ...] = ()
-
-
 class AlterPartitionReassignmentsRequest(Message, frozen=True, kw_only=True):
-    topics: tuple[ReassignableTopic, ...] = ()
+    """AlterPartitionReassignments (45): move replicas (KIP-455)."""
+
+    topics: tuple[TopicByName[ReassignablePartition], ...] = ()
     allow_replication_factor_change: bool = True
 
 
@@ -243,17 +215,9 @@ class ReassignablePartitionResponse(Outcome, frozen=True, kw_only=True):
     partition_index: int = 0
 
 
-class ReassignableTopicResponse(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[ReassignablePartitionResponse, ...] = ()
-
-
 class AlterPartitionReassignmentsResponse(Outcome, frozen=True, kw_only=True):
-    responses: tuple[ReassignableTopicResponse, ...] = ()
+    responses: tuple[TopicByName[ReassignablePartitionResponse], ...] = ()
     allow_replication_factor_change: bool = True
-
-
-# ListPartitionReassignments (46): ongoing reassignments (KIP-455).
 
 
 class ListPartitionReassignmentsTopics(Message, frozen=True, kw_only=True):
@@ -262,7 +226,7 @@ class ListPartitionReassignmentsTopics(Message, frozen=True, kw_only=True):
 
 
 class ListPartitionReassignmentsRequest(Message, frozen=True, kw_only=True):
-    """A null `topics` means all."""
+    """ListPartitionReassignments (46): ongoing reassignments (KIP-455). A null `topics` means all."""
 
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
 
@@ -274,11 +238,13 @@ class OngoingPartitionReassignment(Message, frozen=True, kw_only=True):
     removing_replicas: tuple[int, ...] = ()
 
 
-class OngoingTopicReassignment(Message, frozen=True, kw_only=True):
-    name: str = ""
-    partitions: tuple[OngoingPartitionReassignment, ...] = ()
-
-
 class ListPartitionReassignmentsResponse(Message, frozen=True, kw_only=True):
     error_code: int = 0
-    topics: tuple[OngoingTopicReassignment, ...] = ()
+    topics: tuple[TopicByName[OngoingPartitionReassignment], ...] = ()
+
+
+ReassignableTopic = TopicByName[ReassignablePartition]
+ReassignableTopicResponse = TopicByName[ReassignablePartitionResponse]
+OngoingTopicReassignment = TopicByName[OngoingPartitionReassignment]
+DeleteTopicState = MetadataRequestTopic
+CreatePartitionsAssignment = CreatableReplicaAssignment

@@ -20,8 +20,17 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from controller.kafka.handling import Answer, ClientConnection, Disconnect, Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message
+from controller.kafka.handling import (
+    NO_RESPONSE,
+    Answer,
+    ClientConnection,
+    Disconnect,
+    ForwardedRequest,
+    ForwardedResponse,
+    Handler,
+    RequestContext,
+)
+from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.access import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -41,15 +50,6 @@ State = Literal["handshake", "tokens", "open", "failed"]
 LoginOutcome = Literal["succeeded", "failed"]
 OnLogin = Callable[[str, str, LoginOutcome], None]
 """Called for each login: listener, mechanism (or `none`), outcome."""
-
-
-class RawToken(Message, frozen=True, kw_only=True):
-    """A frame after SaslHandshake v0: a bare SASL token. Contains secrets."""
-
-    token: bytes = b""
-
-    def __repr__(self) -> str:
-        return "RawToken(hidden)"
 
 
 class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,20 +173,22 @@ class SaslGate:
         try:
             step = await self._step(request.auth_bytes)
         except AuthenticationFailed as failure:
-            message = failure.message or self._invalid_credentials()
+            during = "re-authentication" if self._reauthenticating else "authentication"
+            why = f"invalid credentials with SASL mechanism {self._mechanism}"
+            message = failure.message or f"Authentication failed during {during} due to {why}"
             failed = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=message)
             return await self._fail(failure, failed)
         lifetime_ms = self._rules.session_ms_max if step.user is not None else 0
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
 
-    async def _raw_token(self, context: RequestContext, request: RawToken) -> Answer:
+    async def _raw_token(self, context: RequestContext, request: ForwardedRequest) -> Answer:
         """For clients before KIP-152, a failure only closes the connection."""
         try:
-            step = await self._step(request.token)
+            step = await self._step(request.frame)
         except AuthenticationFailed as failure:
-            await self._fail(failure, RawToken())
+            await self._fail(failure, NO_RESPONSE)
             raise Closed from None
-        return RawToken(token=step.challenge)
+        return ForwardedResponse(frame=step.challenge)
 
     async def _step(self, token: bytes) -> Step:
         """One step of the login; the last one opens the gate. Raises AuthenticationFailed."""
@@ -214,10 +216,6 @@ class SaslGate:
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
         self._on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
-
-    def _invalid_credentials(self) -> str:
-        during = "re-authentication" if self._reauthenticating else "authentication"
-        return f"Authentication failed during {during} due to invalid credentials with SASL mechanism {self._mechanism}"
 
     async def _fail(self, failure: AuthenticationFailed, answer: Answer) -> Answer:
         """Log the failure, wait, and close the connection after the response."""

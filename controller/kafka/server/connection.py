@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import structlog
 from msgspec.structs import replace
@@ -22,11 +22,13 @@ from msgspec.structs import replace
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import NO_RESPONSE, Answer, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import APIS, Message
-from controller.kafka.sasl.gate import Closed, RawToken, SaslGate, SaslRules
+from controller.kafka.sasl.gate import Closed, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, ServerProtocol
-from controller.kafka.server.service import Service
 from controller.kafka.session import ANONYMOUS, Session, normal_host
+
+if TYPE_CHECKING:
+    from controller.kafka.server.server import KafkaServer
 
 _WRITE_BYTES: Final = 256 * 1024
 """The most bytes in one write to the transport."""
@@ -45,13 +47,13 @@ class _Disconnected(Exception):
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
+    def __init__(self, service: KafkaServer, principal: str = ANONYMOUS) -> None:
         """`principal` is that of the client's certificate, if it has one."""
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._client = ClientConnection(
-            session=Session(principal=principal, listener=service.listener, protocol=service.protocol),
+            session=Session(principal=principal, listener=service.listener),
             mute=self.mute,
         )
         self._muted: asyncio.TimerHandle | None = None
@@ -106,10 +108,6 @@ class Connection(asyncio.Protocol):
     # --- called by the server
 
     @property
-    def peer(self) -> str:
-        return self._client.peer
-
-    @property
     def host(self) -> str:
         return self._client.session.host
 
@@ -160,7 +158,7 @@ class Connection(asyncio.Protocol):
         self._gate = SaslGate(
             rules, self._client, clock=service.clock, end=self._protocol.end, on_login=service.on_login
         )
-        self._protocol.gate, self._protocol.raw_token = self._gate, lambda frame: RawToken(token=frame)
+        self._protocol.gate = self._gate
         self._authentication_timer = service.loop.call_later(
             service.limits.authentication_ms_max / 1000, self._authentication_timed_out
         )

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final, Literal, Protocol
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import RequestHeader
@@ -23,6 +23,7 @@ from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, ForwardedResponse
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
+from controller.kafka.sasl.gate import SaslGate
 from controller.machine.errors import ErrorCode
 
 Outcome = Literal[
@@ -90,40 +91,17 @@ class Exchange:
         header = self.header
         if isinstance(response, ForwardedResponse):
             return _SIZE.pack(len(response.frame)) + response.frame
-        if header is _RAW:
-            token: bytes = response.token  # type: ignore[attr-defined]
-            return _SIZE.pack(len(token)) + token
         version = header.api_version if version is None else version
         return codec.encode_response(header.api_key, version, header.correlation_id, response)
-
-
-class Gate(Protocol):
-    """Authenticates a connection before its requests."""
-
-    @property
-    def raw(self) -> bool:
-        """True if the next frame is a bare SASL token (SaslHandshake v0)."""
-        ...
-
-    @property
-    def frame_bytes_max(self) -> int | None:
-        """The current limit of a frame, None without one."""
-        ...
-
-    def rejection(self, api_key: int) -> str | None:
-        """Why a request for this API is not allowed now; None if it is."""
-        ...
 
 
 class ServerProtocol:
     """The server side of a connection.
 
-    `apis` is the listener's table, `request_bytes_max` is `socket.request.max.bytes`. With SASL, `gate` is set, and
-    `raw_token` makes a message of a bare token.
+    `apis` is the listener's table, `request_bytes_max` is `socket.request.max.bytes`. With SASL, `gate` is set.
     """
 
-    gate: Gate | None = None
-    raw_token: Callable[[bytes], Message] | None = None
+    gate: SaslGate | None = None
 
     def __init__(self, apis: Mapping[int, ApiHandler], request_bytes_max: int) -> None:
         self._apis = apis
@@ -207,7 +185,9 @@ class ServerProtocol:
             if isinstance(self._buffer, bytearray):
                 self._buffer = bytes(self._buffer)
             (size,) = _SIZE.unpack_from(self._buffer, self._offset)
-            allowed = self._frame_bytes_max()
+            allowed = self._request_bytes_max
+            if self.gate is not None and self.gate.frame_bytes_max is not None:
+                allowed = min(allowed, self.gate.frame_bytes_max)
             if not 0 <= size <= allowed:
                 raise MalformedRequest(f"frame: {size} bytes announced, 0 to {allowed} allowed")
             self._wanted = 4 + size
@@ -218,14 +198,10 @@ class ServerProtocol:
                 return self._buffer[start : start + size]
         return None
 
-    def _frame_bytes_max(self) -> int:
-        limit = None if self.gate is None else self.gate.frame_bytes_max
-        return self._request_bytes_max if limit is None else min(limit, self._request_bytes_max)
-
     def _exchange(self, frame: bytes) -> Exchange:
         header, gate = _UNREADABLE, self.gate
-        if gate is not None and gate.raw and self.raw_token is not None:
-            return self._add(Exchange(_RAW, self.raw_token(frame), len(frame)))
+        if gate is not None and gate.raw:
+            return self._add(Exchange(_RAW, ForwardedRequest(frame=frame), len(frame)))
         try:
             header = codec.parse_header(frame)
             rejection = None if gate is None else gate.rejection(header.api_key)

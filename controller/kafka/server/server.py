@@ -1,4 +1,4 @@
-"""A listener: accepts Kafka clients on one address and tracks their connections.
+"""A listener: accepts Kafka clients on one address, tracks their connections, and keeps them within limits.
 
 A process may have several, each with its own table of handlers and versions. Runs on uvloop and on plain asyncio.
 """
@@ -8,35 +8,110 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import msgspec
 import structlog
 
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl.gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
-from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
+from controller.kafka.server.protocol import Outcome
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
-from controller.kafka.session import SecurityProtocol
 
 _logger = structlog.get_logger(__name__)
 
 _CANCELLATION_S: Final = 1.0
 """The maximum time that `stop` waits for cancelled handlers."""
 
-_PROTOCOLS: Final[dict[tuple[bool, bool], SecurityProtocol]] = {
-    (False, False): "PLAINTEXT",
-    (True, False): "SSL",
-    (False, True): "SASL_PLAINTEXT",
-    (True, True): "SASL_SSL",
-}
-"""By TLS and SASL."""
-
 _IDLE_CHECKS: Final = 4
 """Checks for idle connections per `connections.max.idle.ms`."""
+
+
+OnRequest = Callable[[int, int, Outcome, float], None]
+"""Called for each request: API key, version, outcome, and seconds until the response was ready.
+
+Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of them.
+"""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one listener, with Kafka's names and defaults."""
+
+    request_bytes_max: int = 4 * 1024 * 1024
+    """`socket.request.max.bytes`; also the limit of bytes in flight on one connection."""
+    connections_max: int = 2**31 - 1
+    """`max.connections`."""
+    held_bytes_max: int = 256 * 1024 * 1024
+    """`queued.max.request.bytes` of all connections together, including unsent responses."""
+    idle_ms_max: int = 600_000
+    """`connections.max.idle.ms`."""
+    requests_in_flight_max: int = 1000
+    """Concurrent requests of one connection. Kafka has one; clients send 5 or more."""
+    authentication_ms_max: int = 30_000
+    """Time for the TLS handshake and authentication."""
+
+
+UNLIMITED = 2**31 - 1
+"""Kafka's default of limits on connections."""
+
+
+class ConnectionCounts:
+    """Counts the open connections of all listeners of a process, Kafka's and HTTP's; `left` undoes `admit`.
+
+    `per_ip_max` is `max.connections.per.ip`, `overrides` is `max.connections.per.ip.overrides` by address, and
+    `descriptors_max` the number of file descriptors. HTTP may have a few more connections, for health checks.
+    """
+
+    def __init__(
+        self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, descriptors_max: int = UNLIMITED
+    ) -> None:
+        self.descriptors_per_connection = 1
+        """2 in front of a target cluster: a forwarded request has a connection of its own to a broker."""
+        self._descriptors_max = descriptors_max
+        self._per_ip_max = per_ip_max
+        self._overrides = overrides or {}
+        self._by_host: Counter[str] = Counter()
+        self.total = 0
+
+    @property
+    def total_max(self) -> int:
+        return self._descriptors_max // self.descriptors_per_connection
+
+    @property
+    def is_over(self) -> bool:
+        """True if there are more connections than `total_max`."""
+        return self.total > self.total_max
+
+    def admit(self, host: str, more: int = 0) -> bool:
+        """True if one more client may connect from this address; it counts until `left`. `more` connections are allowed
+        beyond `total_max`."""
+        reason = self._refusal(host, more)
+        if reason is not None:
+            _logger.warning("connection_rejected", reason=reason, peer=host)
+            return False
+        self._by_host[host] += 1
+        self.total += 1
+        return True
+
+    def left(self, host: str) -> None:
+        """An admitted client has disconnected."""
+        self._by_host[host] -= 1
+        self.total -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+    def _refusal(self, host: str, more: int) -> str | None:
+        of_host = self._overrides.get(host, self._per_ip_max)
+        if self._by_host[host] >= of_host:
+            return f"too many connections from one address: max.connections.per.ip allows {of_host}"
+        if self.total >= self.total_max + more:
+            return f"too many connections: the process has file descriptors for {self.total_max} (ulimit -n)"
+        return None
 
 
 class KafkaServer:
@@ -68,7 +143,6 @@ class KafkaServer:
         self.listener = listener
         self.tls = tls
         self.sasl = sasl
-        self.protocol: SecurityProtocol = _PROTOCOLS[tls is not None, sasl is not None]
         self.limits = limits or Limits()
         self._counts = counts or ConnectionCounts()
         self.on_login = on_login
@@ -77,6 +151,7 @@ class KafkaServer:
         self._given_clock = clock
         self._server: asyncio.Server | None = None
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="read")
+        """Decodes large requests."""
         self._connections: set[Connection] = set()
         self._all_closed = asyncio.Event()
         self._idle_check: asyncio.TimerHandle | None = None
@@ -92,7 +167,7 @@ class KafkaServer:
         else:
             self._server = await self.loop.create_server(self._accept, sock=bound)
         self.port = self._server.sockets[0].getsockname()[1]
-        self._schedule_idle_check()
+        self._check_idle()
 
     def _accept(self) -> asyncio.Protocol:
         return Connection(self) if self.tls is None else TlsAccept(self)
@@ -132,6 +207,7 @@ class KafkaServer:
                 connection.end("idle")
 
     def opened(self, connection: Connection) -> bool:
+        """Register a connection; False if there are too many."""
         if not self._admits(connection.host):
             return False
         self._connections.add(connection)
@@ -182,6 +258,7 @@ class KafkaServer:
             connection.bytes_held = 0
 
     def closed(self, connection: Connection) -> None:
+        """Unregister a closed connection whose handlers have ended."""
         if connection not in self._connections:
             return
         self._connections.discard(connection)
@@ -195,9 +272,6 @@ class KafkaServer:
                 await asyncio.wait_for(self._all_closed.wait(), deadline_s)
         return not self._connections
 
-    def _schedule_idle_check(self) -> None:
-        self._idle_check = self.loop.call_later(self.limits.idle_ms_max / 1000 / _IDLE_CHECKS, self._check_idle)
-
     def _check_idle(self) -> None:
         self.close_idle()
-        self._schedule_idle_check()
+        self._idle_check = self.loop.call_later(self.limits.idle_ms_max / 1000 / _IDLE_CHECKS, self._check_idle)

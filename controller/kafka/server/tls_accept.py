@@ -108,15 +108,10 @@ class _Early(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._data: list[bytes] = []
-        self._ended = False
         self.lost = False
 
     def data_received(self, data: bytes) -> None:
         self._data.append(bytes(data))
-
-    def eof_received(self) -> bool | None:
-        self._ended = True
-        return None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True

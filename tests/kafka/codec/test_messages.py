@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from controller.kafka.codec.schema import OWN, Direction, Field, Kind, Layout, load_entity, load_schema
-from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, Encoded
-from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS, OF_KAFKA_44
+from controller.kafka.messages import APIS, ZERO_UUID
+from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS, OF_KAFKA_44, leaves
 from tests.support.tools import server_classpath
 
 WANTED_DEFAULTS = {
@@ -25,8 +25,8 @@ WANTED_DEFAULTS = {
     ("MetadataResponsePartition", "eligible_leader_replicas"): (),
     ("MetadataResponsePartition", "last_known_elr"): (),
     # Fetch has -1, FetchSnapshot 0; FetchSnapshot's own fields default to an entity of zeros.
-    ("FetchSnapshotId", "end_offset"): -1,
-    ("FetchSnapshotId", "epoch"): -1,
+    ("EpochEndOffset", "end_offset"): -1,
+    ("EpochEndOffset", "epoch"): -1,
     ("LeaderIdAndEpoch", "leader_id"): -1,
     ("LeaderIdAndEpoch", "leader_epoch"): -1,
 }
@@ -50,7 +50,7 @@ def _compare(entity: Any, layout: Layout) -> None:
         own = ours[field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name]
         _compare_defaults(layout, field, own)
         if own.entity is not None:
-            _compare(next(arg for arg in _leaves(field.type) if dataclasses.is_dataclass(arg)), own.entity)
+            _compare(next(arg for arg in leaves(field.type) if dataclasses.is_dataclass(arg)), own.entity)
 
 
 def _compare_defaults(layout: Layout, field: dataclasses.Field[Any], own: Field) -> None:
@@ -68,11 +68,6 @@ def _compare_defaults(layout: Layout, field: dataclasses.Field[Any], own: Field)
         assert own.default == field.default, where
 
 
-def _leaves(type_: Any) -> list[Any]:
-    arguments = getattr(type_, "__args__", None)
-    return [type_] if arguments is None else [leaf for arg in arguments for leaf in _leaves(arg)]
-
-
 def test_every_field_exists_in_some_version() -> None:
     known: dict[Any, set[str]] = {}
     for api_key, version, direction in EVERY_VERSION:
@@ -87,15 +82,6 @@ def _collect(layout: Layout, known: dict[Any, set[str]]) -> None:
         if field.entity is not None:
             _collect(field.entity, known)
     known.setdefault(layout.message, set())
-
-
-def test_encoded_counts_its_parts_unless_the_count_is_given() -> None:
-    assert Encoded([b"a", b"b"]).element_count == 2
-    assert Encoded([b"ab"], 5).element_count == 5
-
-
-def test_omitted_operations_are_the_lowest_int32() -> None:
-    assert OPERATIONS_OMITTED == -(2**31)
 
 
 def field_of_kafka(api: str, direction: Direction, version: int) -> list[tuple[str, Kind, bool, bool, int | None]]:

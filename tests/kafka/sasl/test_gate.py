@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.access import SaslAuthenticateRequest, SaslHandshakeRequest
 from controller.kafka.messages.cluster import ApiVersionsRequest
-from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
-from controller.kafka.server.service import Limits
+from controller.kafka.server.server import Limits
 from tests.kafka.sasl.users import MemoryUsers, ScramClient, rules
-from tests.kafka.server.listener import Client, connected, frame, metadata_request, on_each_loop, request, serving
+from tests.kafka.server.listener import (
+    Client,
+    Seen,
+    connected,
+    frame,
+    metadata_request,
+    on_each_loop,
+    request,
+    serving,
+    until,
+)
 
 HANDSHAKE, AUTHENTICATE = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE
 INVALID = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
 PLAIN_ALICE = b"\0alice\0alice-secret"
-
-
-class Seen:
-    """A Metadata handler that notes the principals of its requests."""
-
-    def __init__(self) -> None:
-        self.principals: list[str] = []
-
-    def __call__(self, context: RequestContext, message: MetadataRequest) -> MetadataResponse:
-        self.principals.append(context.principal)
-        return MetadataResponse()
 
 
 async def handshake(client: Client, mechanism: str, version: int = 1) -> Any:
@@ -322,3 +321,43 @@ async def test_reauthentication_rate_limit() -> None:
         assert (await token(client, PLAIN_ALICE)).error_code == 34
         clock.now += 1.1
         assert (await log_in(client)).error_code == 0
+
+
+@on_each_loop
+async def test_buffers_of_unauthenticated_clients_are_shed_first() -> None:
+    limits = Limits(held_bytes_max=1_000_000)
+    async with AsyncExitStack() as stack:
+        service = serving({ApiKey.METADATA: Seen()}, sasl=rules(), limits=limits)
+        server = await stack.enter_async_context(service)
+        known = await stack.enter_async_context(connected(server))
+        assert (await log_in(known)).error_code == 0
+        known.send((700_000).to_bytes(4, "big") + bytes(600_000))
+        await until(lambda: server._held == 600_004)
+        for _ in range(20):
+            stranger = await stack.enter_async_context(connected(server))
+            stranger.send((500_000).to_bytes(4, "big") + bytes(100_000))
+        await until(lambda: server.connections == 4)
+        assert server._held == 600_004 + 3 * 100_004
+        known.send(bytes(100_000))  # is no request, and is read as one: it is still there
+        assert await known.closed() == b""
+
+
+@on_each_loop
+async def test_small_buffers_of_unauthenticated_clients_count() -> None:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(
+            serving({ApiKey.METADATA: Seen()}, sasl=rules(), limits=Limits(held_bytes_max=1_000_000))
+        )
+        for _ in range(20):
+            stranger = await stack.enter_async_context(connected(server))
+            stranger.send((500_000).to_bytes(4, "big") + bytes(100_000))
+        await until(lambda: server.connections == 9)
+        assert server._held == 9 * 100_004
+
+
+@on_each_loop
+async def test_sasl_server_max_receive_size() -> None:
+    small = replace(rules(), frame_bytes_max=2000)
+    async with serving({ApiKey.METADATA: Seen()}, sasl=small) as server, connected(server) as client:
+        client.send((2001).to_bytes(4, "big"))
+        assert await client.closed() == b""

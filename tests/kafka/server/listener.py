@@ -1,4 +1,4 @@
-"""A listener with handlers of the test's own, and clients that speak to it frame by frame."""
+"""A listener with handlers that do what a test wants, and clients that speak to it frame by frame."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ import uvloop
 from controller.apis.cluster import with_api_versions
 from controller.apis.tables import UNEXPECTED_SASL
 from controller.kafka.codec import codec
-from controller.kafka.handling import ApiHandler, Handler
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, Disconnect, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic
+from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.sasl.gate import SaslRules
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import ConnectionCounts, Limits, OnRequest
+from controller.kafka.server.server import ConnectionCounts, KafkaServer, Limits, OnRequest
 from controller.kafka.server.tls import Tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -73,6 +72,71 @@ async def serving(
         yield server
     finally:
         await server.stop(0.1)
+
+
+class Seen:
+    """A Metadata handler that notes the principals of its requests."""
+
+    def __init__(self) -> None:
+        self.principals: list[str] = []
+
+    def __call__(self, context: RequestContext, message: MetadataRequest) -> MetadataResponse:
+        self.principals.append(context.principal)
+        return MetadataResponse()
+
+
+class Gates:
+    """A Metadata handler that keeps each request waiting until its topic's name is let through."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.cancelled: list[str] = []
+        self._gates: dict[str, asyncio.Future[None]] = {}
+        self._changed = asyncio.Event()
+
+    async def __call__(self, context: RequestContext, request: MetadataRequest) -> Answer:
+        assert request.topics is not None
+        name = request.topics[0].name or ""
+        self.begun.append(name)
+        self._changed.set()
+        if name.startswith("gate"):
+            try:
+                await self._gates.setdefault(name, asyncio.get_running_loop().create_future())
+            except asyncio.CancelledError:
+                self.cancelled.append(name)
+                self._changed.set()
+                raise
+        return answer_of(name)
+
+    def open(self, name: str) -> None:
+        self._gates[name].set_result(None)
+
+    async def until(self, begun: int = 0, cancelled: int = 0) -> None:
+        while len(self.begun) < begun or len(self.cancelled) < cancelled:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def answer_of(name: str) -> Answer:
+    """The answer that the name of the topic calls for."""
+    match name:
+        case "nothing":
+            return NO_RESPONSE
+        case "disconnect":
+            raise Disconnect("because I say so")
+        case "raise":
+            raise ZeroDivisionError("a bug")
+        case "unencodable":
+            return MetadataResponse(controller_id="no number")  # type: ignore[arg-type]
+        case "nonsense":
+            return "no message"  # type: ignore[return-value]
+        case _:
+            return MetadataResponse(cluster_id="x" * 100)
+
+
+def at_once(context: RequestContext, request: MetadataRequest) -> Answer:
+    assert request.topics is not None
+    return answer_of(request.topics[0].name or "")
 
 
 class Client:

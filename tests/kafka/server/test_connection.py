@@ -13,8 +13,9 @@ from controller.kafka.handling import Answer, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
 from controller.kafka.server.server import KafkaServer
-from tests.kafka.server.gates import Gates, at_once
 from tests.kafka.server.listener import (
+    Gates,
+    at_once,
     connected,
     frame,
     header,

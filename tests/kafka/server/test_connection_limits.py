@@ -18,10 +18,18 @@ from controller.kafka.messages.topics import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from controller.kafka.server.service import ConnectionCounts, Limits
+from controller.kafka.server.server import ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
-from tests.kafka.server.gates import Gates, at_once
-from tests.kafka.server.listener import connected, metadata_request, on_each_loop, serving, settled, until
+from tests.kafka.server.listener import (
+    Gates,
+    at_once,
+    connected,
+    metadata_request,
+    on_each_loop,
+    serving,
+    settled,
+    until,
+)
 from tests.kafka.server.listener import request as request_frame
 from tests.kafka.server.test_tls import settings
 from tests.security.certificates import Authority

@@ -14,9 +14,17 @@ from controller.kafka.messages.topics import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from controller.kafka.server.service import Limits
-from tests.kafka.server.gates import Gates
-from tests.kafka.server.listener import connected, metadata_request, on_each_loop, request, serving, settled, until
+from controller.kafka.server.server import Limits
+from tests.kafka.server.listener import (
+    Gates,
+    connected,
+    metadata_request,
+    on_each_loop,
+    request,
+    serving,
+    settled,
+    until,
+)
 from tests.kafka.server.test_writing import Bench
 
 LARGE = MetadataRequest(topics=tuple(MetadataRequestTopic(name="gate") for _ in range(10_000)))

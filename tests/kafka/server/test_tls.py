@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
-from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
-from controller.kafka.messages.topics import MetadataRequest, MetadataResponse
-from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.service import Limits
+from controller.kafka.server.server import KafkaServer, Limits
 from controller.kafka.server.tls import (
     NoRuleApplies,
     PrincipalRules,
@@ -25,7 +21,7 @@ from controller.kafka.server.tls import (
     TlsSettings,
     distinguished_name,
 )
-from tests.kafka.server.listener import Client, metadata_request, on_each_loop, serving
+from tests.kafka.server.listener import Client, Seen, metadata_request, on_each_loop, serving, until
 from tests.security.certificates import Authority, Files, common_name, name
 
 NAMES = [
@@ -107,18 +103,7 @@ def test_unusable_tls_files(authority: Authority, tmp_path: Path) -> None:
 # Connections.
 
 
-class Principals:
-    """A Metadata handler that notes the principals of its requests."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def __call__(self, context: RequestContext, message: MetadataRequest) -> MetadataResponse:
-        self.seen.append(context.principal)
-        return MetadataResponse()
-
-
-HANDLERS = {ApiKey.METADATA: Principals()}
+HANDLERS = {ApiKey.METADATA: Seen()}
 REQUEST = metadata_request(1)
 """Made before any scenario, because a schema that is loaded on a busy machine takes seconds."""
 
@@ -131,28 +116,31 @@ def context_of(authority: Authority, identity: Files | None = None) -> ssl.SSLCo
     return context
 
 
-async def who(server: KafkaServer, context: ssl.SSLContext) -> str:
-    """Whom a client is taken for."""
+async def speak(server: KafkaServer, context: ssl.SSLContext | None) -> None:
+    """A client that is answered."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
     try:
-        client = Client(reader, writer)
-        client.send(REQUEST)
-        _, answer = await client.answer_to(ApiKey.METADATA, 1)
+        writer.write(REQUEST)
+        await reader.readexactly(4)
     finally:
         writer.close()
-    return "" if answer is None else "spoken"
+
+
+async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
+    """A client that is not let in: under TLS 1.3 it may learn that only when it reads."""
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        await speak(server, context)
 
 
 @on_each_loop
 async def test_principal_of_client_certificate(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
     client = authority.issue("client")
-    principals = Principals()
-    async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
-        assert server.protocol == "SSL"
-        await who(server, context_of(authority, client))
-        await who(server, context_of(authority))
-    assert principals.seen == ["User:CN=client,O=Example", "User:ANONYMOUS"]
+    seen = Seen()
+    async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
+        await speak(server, context_of(authority, client))
+        await speak(server, context_of(authority))
+    assert seen.principals == ["User:CN=client,O=Example", "User:ANONYMOUS"]
 
 
 @on_each_loop
@@ -166,47 +154,26 @@ async def test_many_and_large_requests_over_tls(authority: Authority) -> None:
         writer.close()
 
 
-async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
-    """A client that is not let in: under TLS 1.3 it may learn that only when it reads."""
-    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-        await _spoken(server, context)
-
-
-async def _spoken(server: KafkaServer, context: ssl.SSLContext | None) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
-    try:
-        writer.write(REQUEST)
-        await reader.readexactly(4)
-    finally:
-        writer.close()
-
-
-async def logged(lines: Sequence[object], count: int) -> None:
-    """Wait for log lines."""
-    while len(lines) < count:  # noqa: ASYNC110 - what is waited for comes from the server
-        await asyncio.sleep(0.005)
-
-
 @on_each_loop
 async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="required", truststore=authority.file))
     other = tmp_path / "other"
     other.mkdir()
     stranger = Authority(other).issue("stranger")
-    principals = Principals()
-    async with serving({ApiKey.METADATA: principals}, tls=tls) as server:
+    seen = Seen()
+    async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
         with capture_logs() as lines:
             await refused(server, context_of(authority))
             await refused(server, context_of(authority, stranger))
             await refused(server, None)
-            await logged(lines, 3)
+            await until(lambda: len(lines) >= 3)
         reasons = [line["reason"] for line in lines]
         assert reasons[0] == "peer did not return a certificate"
         assert reasons[1].startswith("the client's certificate was rejected: ")
         assert {line["event"] for line in lines} == {"tls_handshake_failed"}
         assert server.connections == 0
         assert not server.handshakes
-    assert principals.seen == []
+    assert seen.principals == []
 
 
 @on_each_loop
@@ -223,8 +190,7 @@ async def test_handshakes_count_as_connections(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
     async with serving(HANDLERS, tls=tls, limits=Limits(connections_max=1)) as server:
         _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
-        while not server.handshakes:  # noqa: ASYNC110 - what is waited for is in the server's state
-            await asyncio.sleep(0.005)
+        await until(lambda: bool(server.handshakes))
         await refused(server, context_of(authority))
         waiting.close()
 
@@ -253,7 +219,7 @@ async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
         writer.close()
         await refused(server, context)
         both = context_of(new, new.issue("client"))
-        assert await who(server, both) == "spoken"
+        await speak(server, both)
         both.load_cert_chain(old_client.keystore)
         await refused(server, both)
 
