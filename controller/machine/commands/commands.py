@@ -107,47 +107,40 @@ class RegisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
     details: BrokerDetails | None = None
 
 
-class UnregisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class RegisteredCommand(MembershipCommand, frozen=True, kw_only=True, gc=False):
+    """Base of commands about a registered broker. A `broker_epoch` of None means the current registration."""
+
+    broker_id: BrokerId
+    broker_epoch: int | None = None
+
+
+class UnregisterBroker(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """Unregister a broker that will not return (KIP-746)."""
 
-    broker_id: BrokerId
     reason: str
 
 
-class FenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class FenceBroker(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """A broker has failed or shut down."""
 
-    broker_id: BrokerId
     reason: str
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
 
-class UnfenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class UnfenceBroker(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """A broker has caught up with the metadata log and may lead."""
 
-    broker_id: BrokerId
     reason: str
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
 
-class BeginShutdown(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class BeginShutdown(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """A live broker starts a controlled shutdown; its leaderships move first (KIP-841)."""
 
-    broker_id: BrokerId
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
-
-class ChangeLogDirs(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class ChangeLogDirs(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """The online log directories of a broker (KIP-858), and the cordoned ones (KIP-1066)."""
 
-    broker_id: BrokerId
     log_dirs: tuple[bytes, ...]
     cordoned: tuple[bytes, ...] = ()
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
 
 class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
