@@ -14,7 +14,6 @@ from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
-from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
 from tests.simulation.brokers.world import World
 from tests.simulation.checks import check_keys_of, check_same
@@ -50,7 +49,7 @@ async def check_at_rest(world: World) -> None:
 
 def _check_log(records: list[Recorded]) -> None:
     """The log passes the auditor and the life cycles, its time never goes back, and it is decided so again."""
-    violations = audit(records, settled=True, of=RealAuditor)
+    violations = audit(records, settled=True)
     assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
     Lives().see_all(records)
     times = [record.at_ms for record in records]
