@@ -8,8 +8,7 @@ Life cycles hold no data such as epochs, replicas and answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -48,61 +47,30 @@ LEADER_ELECTED, LEADER_LOST = "LeaderElected", "LeaderLost"
 """The tables' names of a `PartitionChanged` after which another replica leads, and of one after which none does."""
 
 
-class RequestState(StrEnum):
-    """The state of a create request for one topic."""
+class State(NamedTuple):
+    """A state: its meaning, and the next state after each event that may come in it."""
 
-    UNKNOWN = "unknown"
-    REQUESTED = "requested"
-    REJECTED = "rejected"
-    CREATED = "created"
-    COMPLETE = "complete"
-    DELETED = "deleted"
-    REFUSED = "refused"
-    SUCCEEDED = "succeeded"
-    TIMED_OUT = "timed-out"
-    ABANDONED = "abandoned"
-
-
-class TopicState(StrEnum):
-    """The state of a topic."""
-
-    ABSENT = "absent"
-    INCOMPLETE = "incomplete"
-    READY = "ready"
-
-
-class PartitionState(StrEnum):
-    """The state of a partition."""
-
-    ABSENT = "absent"
-    LED = "led"
-    LEADERLESS = "leaderless"
-
-
-class BrokerState(StrEnum):
-    """The state of a broker."""
-
-    UNREGISTERED = "unregistered"
-    FENCED = "fenced"
-    LIVE = "live"
-    LEAVING = "leaving"
+    meaning: str
+    nexts: Mapping[str, str]
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
-    """One life cycle. `table` goes from a state to the events that may come in it, and the states they lead to."""
+    """One life cycle; its first state is that of a thing without events."""
 
     name: str
     about: str
-    start: str
-    table: Mapping[str, Mapping[str, str]]
-    meaning: Mapping[str, str]
+    states: Mapping[str, State]
+
+    @property
+    def start(self) -> str:
+        return next(iter(self.states))
 
 
 class OutOfLifecycle(AssertionError):
     """An event that may not come in this state: a bug in `decide`, or a log that is not whole."""
 
     def __init__(self, lifecycle: Lifecycle, state: str, event: str) -> None:
-        allowed = ", ".join(lifecycle.table[state]) or "nothing: it has ended"
+        allowed = ", ".join(lifecycle.states[state].nexts) or "nothing: it has ended"
         super().__init__(f"{event} may not come to a {lifecycle.name} that is {state}; allowed: {allowed}")
 
 
@@ -115,50 +83,11 @@ def event_name(event: Event) -> str:
 
 def advance(lifecycle: Lifecycle, state: str, event: Event) -> str:
     """The state after an event. Raises OutOfLifecycle if the event may not come in this state."""
-    after = lifecycle.table[state].get(event_name(event))
+    after = lifecycle.states[state].nexts.get(event_name(event))
     if after is None:
         raise OutOfLifecycle(lifecycle, state, event_name(event))
     return after
 
-
-CREATE_REQUEST = Lifecycle(
-    name="create request",
-    about=(
-        "One topic of a request to create topics, from arrival to its one terminal answer. `TopicReady`, "
-        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the pending create of the topic."
-    ),
-    start=RequestState.UNKNOWN,
-    table={
-        RequestState.UNKNOWN: {"CreateRequested": RequestState.REQUESTED},
-        RequestState.REQUESTED: {"CreateRejected": RequestState.REJECTED, "TopicCreated": RequestState.CREATED},
-        RequestState.REJECTED: {"CreateAnswered": RequestState.REFUSED},
-        RequestState.CREATED: {
-            "TopicReady": RequestState.COMPLETE,
-            "TopicDeleted": RequestState.DELETED,
-            "TopicVanished": RequestState.DELETED,
-            "CreationRefused": RequestState.REJECTED,
-            "CreateAnswered": RequestState.TIMED_OUT,
-        },
-        RequestState.COMPLETE: {"CreateAnswered": RequestState.SUCCEEDED},
-        RequestState.DELETED: {"CreateAnswered": RequestState.ABANDONED},
-        RequestState.REFUSED: {},
-        RequestState.SUCCEEDED: {},
-        RequestState.TIMED_OUT: {},
-        RequestState.ABANDONED: {},
-    },
-    meaning={
-        RequestState.UNKNOWN: "there is no request",
-        RequestState.REQUESTED: "the request is recorded",
-        RequestState.REJECTED: "refused by a rule, a policy or the target cluster",
-        RequestState.CREATED: "the topic exists and is incomplete; the client waits",
-        RequestState.COMPLETE: "every partition has a leader and every live broker knows the topic",
-        RequestState.DELETED: "the topic was deleted before it was complete",
-        RequestState.REFUSED: "answered with the error of the rule",
-        RequestState.SUCCEEDED: "answered NONE",
-        RequestState.TIMED_OUT: "answered REQUEST_TIMED_OUT; the topic may become complete later",
-        RequestState.ABANDONED: "answered UNKNOWN_TOPIC_OR_PARTITION",
-    },
-)
 
 _ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
 _WHILE_THERE = (
@@ -170,27 +99,54 @@ _WHILE_THERE = (
     "TopicDiscovered",
 )
 
+CREATE_REQUEST = Lifecycle(
+    name="create request",
+    about=(
+        "One topic of a request to create topics, from arrival to its one terminal answer. `TopicReady`, "
+        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the pending create of the topic."
+    ),
+    states={
+        "unknown": State("there is no request", {"CreateRequested": "requested"}),
+        "requested": State("the request is recorded", {"CreateRejected": "rejected", "TopicCreated": "created"}),
+        "rejected": State("refused by a rule, a policy or the target cluster", {"CreateAnswered": "refused"}),
+        "created": State(
+            "the topic exists and is incomplete; the client waits",
+            {
+                "TopicReady": "complete",
+                "TopicDeleted": "deleted",
+                "TopicVanished": "deleted",
+                "CreationRefused": "rejected",
+                "CreateAnswered": "timed-out",
+            },
+        ),
+        "complete": State(
+            "every partition has a leader and every live broker knows the topic", {"CreateAnswered": "succeeded"}
+        ),
+        "deleted": State("the topic was deleted before it was complete", {"CreateAnswered": "abandoned"}),
+        "refused": State("answered with the error of the rule", {}),
+        "succeeded": State("answered NONE", {}),
+        "timed-out": State("answered REQUEST_TIMED_OUT; the topic may become complete later", {}),
+        "abandoned": State("answered UNKNOWN_TOPIC_OR_PARTITION", {}),
+    },
+)
+
 TOPIC = Lifecycle(
     name="topic",
     about="One life of a topic, from its creation to its deletion. After that the name may be used again.",
-    start=TopicState.ABSENT,
-    table={
-        TopicState.ABSENT: {"TopicCreated": TopicState.INCOMPLETE, "TopicDiscovered": TopicState.READY},
-        TopicState.INCOMPLETE: {
-            **dict.fromkeys((*_WHILE_THERE, "MetadataPropagated"), TopicState.INCOMPLETE),
-            "TopicReady": TopicState.READY,
-            **dict.fromkeys(_ENDS, TopicState.ABSENT),
-        },
-        TopicState.READY: {
-            **dict.fromkeys(_WHILE_THERE, TopicState.READY),
-            "TopicDeleted": TopicState.ABSENT,
-            "TopicVanished": TopicState.ABSENT,
-        },
-    },
-    meaning={
-        TopicState.ABSENT: "no topic of this name",
-        TopicState.INCOMPLETE: "created; a leader is missing, or a live broker has not applied it",
-        TopicState.READY: "was complete once; it stays ready when brokers fail or join",
+    states={
+        "absent": State("no topic of this name", {"TopicCreated": "incomplete", "TopicDiscovered": "ready"}),
+        "incomplete": State(
+            "created; a leader is missing, or a live broker has not applied it",
+            {
+                **dict.fromkeys((*_WHILE_THERE, "MetadataPropagated"), "incomplete"),
+                "TopicReady": "ready",
+                **dict.fromkeys(_ENDS, "absent"),
+            },
+        ),
+        "ready": State(
+            "was complete once; it stays ready when brokers fail or join",
+            {**dict.fromkeys(_WHILE_THERE, "ready"), "TopicDeleted": "absent", "TopicVanished": "absent"},
+        ),
     },
 )
 
@@ -198,57 +154,51 @@ PARTITION = Lifecycle(
     name="partition",
     about="One partition of a topic. Epochs rise with each event except its first. Placeholders may remain in any "
     "state. `TopicDiscovered` is not in the table: it replaces the state of all partitions.",
-    start=PartitionState.ABSENT,
-    table={
-        PartitionState.ABSENT: {"TopicCreated": PartitionState.LED, "PartitionsAdded": PartitionState.LED},
-        PartitionState.LED: {
-            LEADER_ELECTED: PartitionState.LED,
-            LEADER_LOST: PartitionState.LEADERLESS,
-            "PartitionChanged": PartitionState.LED,
-            **dict.fromkeys(_ENDS, PartitionState.ABSENT),
-        },
-        PartitionState.LEADERLESS: {
-            LEADER_ELECTED: PartitionState.LED,
-            "PartitionChanged": PartitionState.LEADERLESS,
-            **dict.fromkeys(_ENDS, PartitionState.ABSENT),
-        },
-    },
-    meaning={
-        PartitionState.ABSENT: "no such partition",
-        PartitionState.LED: "a member of the in-sync set leads, or led at the last reconciliation",
-        PartitionState.LEADERLESS: "no member of the in-sync set is live; it keeps that set until one returns",
+    states={
+        "absent": State("no such partition", {"TopicCreated": "led", "PartitionsAdded": "led"}),
+        "led": State(
+            "a member of the in-sync set leads, or led at the last reconciliation",
+            {
+                LEADER_ELECTED: "led",
+                LEADER_LOST: "leaderless",
+                "PartitionChanged": "led",
+                **dict.fromkeys(_ENDS, "absent"),
+            },
+        ),
+        "leaderless": State(
+            "no member of the in-sync set is live; it keeps that set until one returns",
+            {LEADER_ELECTED: "led", "PartitionChanged": "leaderless", **dict.fromkeys(_ENDS, "absent")},
+        ),
     },
 )
 
 BROKER = Lifecycle(
     name="broker",
     about="One broker id. A live broker that registers as a new incarnation is fenced first.",
-    start=BrokerState.UNREGISTERED,
-    table={
-        BrokerState.UNREGISTERED: {"BrokerRegistered": BrokerState.FENCED},
-        BrokerState.FENCED: {
-            "BrokerRegistered": BrokerState.FENCED,
-            "BrokerUnfenced": BrokerState.LIVE,
-            "LogDirsChanged": BrokerState.FENCED,
-            "BrokerUnregistered": BrokerState.UNREGISTERED,
-        },
-        BrokerState.LIVE: {
-            "BrokerFenced": BrokerState.FENCED,
-            "BrokerLeaving": BrokerState.LEAVING,
-            "LogDirsChanged": BrokerState.LIVE,
-            "BrokerUnregistered": BrokerState.UNREGISTERED,
-        },
-        BrokerState.LEAVING: {
-            "BrokerFenced": BrokerState.FENCED,
-            "LogDirsChanged": BrokerState.LEAVING,
-            "BrokerUnregistered": BrokerState.UNREGISTERED,
-        },
-    },
-    meaning={
-        BrokerState.UNREGISTERED: "unknown, or removed",
-        BrokerState.FENCED: "registered; it leads no partitions and gets no new replicas",
-        BrokerState.LIVE: "it leads, follows and gets new replicas",
-        BrokerState.LEAVING: "in controlled shutdown: it serves until its leaderships have moved",
+    states={
+        "unregistered": State("unknown, or removed", {"BrokerRegistered": "fenced"}),
+        "fenced": State(
+            "registered; it leads no partitions and gets no new replicas",
+            {
+                "BrokerRegistered": "fenced",
+                "BrokerUnfenced": "live",
+                "LogDirsChanged": "fenced",
+                "BrokerUnregistered": "unregistered",
+            },
+        ),
+        "live": State(
+            "it leads, follows and gets new replicas",
+            {
+                "BrokerFenced": "fenced",
+                "BrokerLeaving": "leaving",
+                "LogDirsChanged": "live",
+                "BrokerUnregistered": "unregistered",
+            },
+        ),
+        "leaving": State(
+            "in controlled shutdown: it serves until its leaderships have moved",
+            {"BrokerFenced": "fenced", "LogDirsChanged": "leaving", "BrokerUnregistered": "unregistered"},
+        ),
     },
 )
 
