@@ -230,8 +230,6 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
     who = (command.principal, command.client_id)
     deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
     answers = _immediate_answer(answer, state.cluster)
-    if topic.pending_create is None:
-        return Decision((deleted,), answers)
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
     return Decision((deleted, *gone.events), (*answers, *gone.answers))

@@ -15,8 +15,8 @@ from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.logs.log import read_one, shard_offsets, shard_runs
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
-from projections.queries.query import SCANNED_MAX, Ends, Queries, Query, everything
+from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
+from projections.queries.query import Ends, Queries, Query
 from projections.text.wording import acls_text
 from projections.views.brokers import BrokerView
 from projections.views.events import event_view

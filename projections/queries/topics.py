@@ -21,8 +21,8 @@ from events.catalog import Configs, ResourceConfigsChanged
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import Offset, shard_key
 from projections.queries.events import EventFilter, Listing, Place, newest_of_cluster, next_cursor
-from projections.queries.past import KEYS_AT_ONCE, MayShow, TopicPage
-from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Queries, Query, everything
+from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
+from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
 from projections.store.store import slice_of
 from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied

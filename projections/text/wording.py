@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from events import access, catalog
@@ -290,30 +290,15 @@ def _ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-RESOURCE_TYPES: Final[Mapping[int, str]] = {
-    2: "Topic",
-    3: "Group",
-    4: "Cluster",
-    5: "TransactionalId",
-    6: "DelegationToken",
-    7: "User",
-}
-OPERATIONS: Final[Mapping[int, str]] = {
-    2: "All",
-    3: "Read",
-    4: "Write",
-    5: "Create",
-    6: "Delete",
-    7: "Alter",
-    8: "Describe",
-    9: "ClusterAction",
-    10: "DescribeConfigs",
-    11: "AlterConfigs",
-    12: "IdempotentWrite",
-    13: "CreateTokens",
-    14: "DescribeTokens",
-    15: "TwoPhaseCommit",
-}
+_RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
+_OPERATIONS = dict(
+    enumerate(
+        ("All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
+         "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
+        start=2,
+    )
+)  # fmt: skip
+"""Kafka's names, by its numbers."""
 DEFAULT_ENTITY: Final = "<default>"
 """The default entity, as in Kafka's tools."""
 
@@ -325,8 +310,8 @@ _SHOWN_MAX = 5
 def acl_text(acl: Acl) -> str:
     """An ACL as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
-    operation = OPERATIONS.get(acl.operation, str(acl.operation))
-    resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
+    operation = _OPERATIONS.get(acl.operation, str(acl.operation))
+    resource = f"{_RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
     prefixed = " (prefixed)" if acl.pattern_type == _PREFIXED else ""
     host = "" if acl.host == "*" else f" from {acl.host}"
     return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"

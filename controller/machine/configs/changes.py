@@ -213,13 +213,10 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     """Changes the dynamic configs of a resource that is not a topic."""
     before = state.cluster.configs_of(command.kind, command.name)
     after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
-    after = _invalid(command, after, state.cluster) or after
+    if not isinstance(after, Rejection):
+        after = _invalid(command, after, state.cluster) or _unsafe(command, before, after, state.cluster) or after
     if isinstance(after, Rejection):
         return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
-    rejection = _unsafe(command, before, after, state.cluster)
-    if rejection is not None:
-        code = int(rejection.code)
-        return Decision((), (Answer(command.request_id, command.topic, code, rejection.message, rejection.rule),))
     answer = Answer(command.request_id, command.topic, 0)
     if command.validate_only or after == before:
         return Decision((), (answer,))
@@ -300,9 +297,9 @@ def _canonical(name: str, text: str) -> str:
     return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
 
 
-def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
+def _invalid(command: AlterResourceConfigs, after: Configs, cluster: Cluster) -> Rejection | None:
     """Checks the configs of a group, and broker configs that topics inherit."""
-    if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
+    if command.incremental and all(op.op == OpType.DELETE for op in command.ops):
         return None
     if command.kind == GROUPS:
         return invalid_group_configs(after, within=not cluster.has_kraft_brokers)
