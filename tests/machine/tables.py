@@ -12,7 +12,7 @@ Lines that begin with # are headings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -27,17 +27,17 @@ from controller.machine.commands.cluster import (
 )
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
-from events.catalog import Assignment, ConfigOp, Endpoint, Verdict
+from events.catalog import Assignment, Endpoint, Verdict
 from events.codec import encode_event
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.tree_heads import Head, HeadSigner
 from events.names import NO_LEADER, BrokerId
 from tests.machine.access import tables
-from tests.machine.partitions.real_tables import REAL_VERBS
-from tests.machine.rig import TOPIC_ID, Rig
+from tests.machine.in_short import in_short
+from tests.machine.partitions.real_tables import OPS, REAL_VERBS, brokers, config_op
+from tests.machine.rig import TOPIC_ID, Rig, restored, stored
 
 Row = tuple[str, str, str]
-OPS = ("set", "delete", "append", "subtract")
 
 
 def rows(table: str) -> Iterator[Row]:
@@ -46,6 +46,26 @@ def rows(table: str) -> Iterator[Row]:
         if line.strip() and not line.strip().startswith("#"):
             given, request, result = (column.strip() for column in line.split("|"))
             yield given, request, result
+
+
+def stories(text: str) -> list[tuple[str, list[str]]]:
+    """Stories by their headings: a line of what is given, then commands, each with what comes of it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.strip().splitlines():
+        if line.startswith("#"):
+            found.append((line.removeprefix("# "), []))
+        elif line.strip():
+            found[-1][1].append(line)
+    return found
+
+
+def play(rig: Rig, lines: Iterable[str], *, restarts: bool = False) -> None:
+    """Check what comes of each command; with `restarts` the state is written and read again before each."""
+    for line in lines:
+        request, _, expected = line.partition("|")
+        if restarts:
+            rig.state = restored(stored(rig.state))
+        assert in_short(rig.put(command(rig, request.strip()))) == " ".join(expected.split()), request
 
 
 # What is given.
@@ -136,7 +156,7 @@ def _create(rig: Rig, text: str) -> commands.CreateTopic:
         num_partitions=int(count),
         replication_factor=int(factor),
         assignments=tuple(
-            Assignment(int(one.partition(":")[0]), _brokers(one.partition(":")[2]))
+            Assignment(int(one.partition(":")[0]), brokers(one.partition(":")[2]))
             for one in options.get("on", "").split(",")
             if one
         ),
@@ -166,15 +186,11 @@ def _verdict(text: str | None) -> Verdict | None:
             return Verdict("failed", "my.Policy", "policy:my.Policy", "policy my.Policy raised KeyError: 'x'")
 
 
-def _brokers(text: str) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(int(one)) for one in text.split(".") if one)
-
-
 def _partitions(rig: Rig, text: str) -> commands.CreatePartitions:
     """`partitions NAME to=COUNT [on=1.2,2.3 | on=none]`: `on=none` is an empty list of assignments."""
     words, options = _options(text)
     on = options.get("on")
-    lists = None if on is None else tuple(_brokers(one.replace("-", "")) for one in on.split(",") if on != "none")
+    lists = None if on is None else tuple(brokers(one.replace("-", "")) for one in on.split(",") if on != "none")
     return commands.CreatePartitions(
         **_request_fields(rig, words, options, "CreatePartitions", 3), count=int(options["to"]), assignments=lists
     )
@@ -191,7 +207,7 @@ def _delete(rig: Rig, text: str) -> commands.DeleteTopic:
 def _alter(rig: Rig, text: str) -> commands.AlterTopicConfigs:
     """`alter NAME set:k=v delete:k append:k=v …`, or `replace NAME set:k=v …`"""
     words = text.split()
-    ops = tuple(_op(word) for word in words if word.partition(":")[0] in OPS)
+    ops = tuple(config_op(word) for word in words if word.partition(":")[0] in OPS)
     rest, options = _options(" ".join(word for word in words if word.partition(":")[0] not in OPS))
     return commands.AlterTopicConfigs(**_request_fields(rig, rest, options, "IncrementalAlterConfigs", 1), ops=ops)
 
@@ -200,12 +216,6 @@ def _replace(rig: Rig, text: str) -> commands.AlterTopicConfigs:
     altered = _alter(rig, text + " api=AlterConfigs v=2")
     fields = {name: getattr(altered, name) for name in altered.__struct_fields__}
     return commands.AlterTopicConfigs(**{**fields, "incremental": False})
-
-
-def _op(word: str) -> ConfigOp:
-    kind, _, rest = word.partition(":")
-    name, has_value, value = rest.partition("=")
-    return ConfigOp(name, OPS.index(kind), value if has_value and value != "null" else None)
 
 
 def _register(rig: Rig, text: str) -> commands.RegisterBroker:
@@ -238,7 +248,7 @@ def _isr(rig: Rig, text: str) -> commands.AlterPartition:
     reports = []
     for word in words[1:]:
         partition, isr, leader_epoch, partition_epoch = word.split(":")
-        reports.append(commands.IsrReport(int(partition), _brokers(isr), int(leader_epoch), int(partition_epoch)))
+        reports.append(commands.IsrReport(int(partition), brokers(isr), int(leader_epoch), int(partition_epoch)))
     broker_id = BrokerId(int(options["by"]))
     stamps = _stamps(rig, options)
     return commands.AlterPartition(**stamps, topic=words[0], broker_id=broker_id, reports=tuple(reports))  # type: ignore[arg-type]
@@ -292,7 +302,7 @@ def _seen(rig: Rig, text: str) -> DiscoverTopic:
     for word in words[1:]:
         replicas, isr, leader, epoch = word.split(":")
         partitions.append(
-            ObservedPartition(_brokers(replicas), _brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
+            ObservedPartition(brokers(replicas), brokers(isr or replicas), BrokerId(int(leader)), int(epoch))
         )
     configs = tuple(tuple(one.split("=")) for one in options["conf"].split(";") if one) if "conf" in options else None
     known = None if topic is None else (len(topic.partitions), topic.configs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import NO_TOPIC, Command, access, cluster
+from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.partitions.blocks import Span
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
@@ -308,40 +308,5 @@ class RecordHead(Command, frozen=True, kw_only=True, gc=False):
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand
 """Commands that are answered, by request id and topic name."""
 
-AnyCommand = (
-    CreateTopic
-    | CreatePartitions
-    | DeleteTopic
-    | AlterTopicConfigs
-    | RegisterBroker
-    | UnregisterBroker
-    | FenceBroker
-    | UnfenceBroker
-    | BeginShutdown
-    | ChangeLogDirs
-    | BeginQuorumEpoch
-    | ChangeFeatures
-    | ReconcileTopics
-    | AlterPartition
-    | AssignDirectories
-    | AllocateProducerIds
-    | ElectLeaders
-    | BalanceLeaders
-    | ReassignPartitions
-    | AlterResourceConfigs
-    | CopyBrokerConfigs
-    | ConfirmMetadata
-    | ExpireRequest
-    | cluster.DiscoverTopic
-    | cluster.DiscoverDeletion
-    | cluster.RefuseCreation
-    | cluster.FinishChange
-    | ChangeSettings
-    | RecordHead
-    | access.CreateAcls
-    | access.DeleteAcls
-    | access.AlterClientQuotas
-    | access.AlterUserScramCredentials
-    | access.DrawLoginSecret
-    | access.RecordRefusals
-)
+AnyCommand = Command
+"""Every command; `decide.COMMANDS` has all kinds."""

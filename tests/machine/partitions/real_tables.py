@@ -33,8 +33,14 @@ def _request_fields(rig: Rig, topic: str, options: dict[str, str], api: str) -> 
     return {**_stamps(rig, options), **who, "topic": topic, "api": api}
 
 
-def _ids(text: str) -> tuple[BrokerId, ...]:
+def brokers(text: str) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(int(one)) for one in text.split(".") if one not in ("", "-"))
+
+
+def config_op(word: str) -> ConfigOp:
+    kind, _, rest = word.partition(":")
+    name, has_value, value = rest.partition("=")
+    return ConfigOp(name, OPS.index(kind), value if has_value and value != "null" else None)
 
 
 def _quorum(rig: Rig, text: str) -> AnyCommand:
@@ -106,8 +112,8 @@ def _report(rig: Rig, text: str) -> AnyCommand:
         if word == "other":
             continue
         partition, isr, leader_epoch, partition_epoch, *rest = word.split(":")
-        epochs = next((_ids(one[1:]) for one in rest if one[0] == "e"), ())
-        fields = int(partition), _ids(isr), int(leader_epoch), int(partition_epoch)
+        epochs = next((brokers(one[1:]) for one in rest if one[0] == "e"), ())
+        fields = int(partition), brokers(isr), int(leader_epoch), int(partition_epoch)
         reports.append(commands.IsrReport(*fields, "recovering" in rest, epochs))
     topic_id: Any = b"f" * 16 if "other" in words else TOPIC_ID
     by = _epoch(rig, options["by"], options)
@@ -147,7 +153,7 @@ def _reassign(rig: Rig, text: str) -> AnyCommand:
     """`reassign NAME [same-factor] PARTITION:1.2|cancel …`"""
     words, options = _split(text)
     pairs = [one.split(":") for one in words[1:] if ":" in one]
-    wanted = tuple(commands.Reassignment(int(at), None if to == "cancel" else _ids(to)) for at, to in pairs)
+    wanted = tuple(commands.Reassignment(int(at), None if to == "cancel" else brokers(to)) for at, to in pairs)
     fields = _request_fields(rig, words[0], options, "AlterPartitionReassignments")
     return commands.ReassignPartitions(**fields, reassignments=wanted, other_factors="same-factor" not in words)
 
@@ -156,17 +162,11 @@ def _configure(rig: Rig, text: str) -> AnyCommand:
     """`configure KIND:NAME set:k=v delete:k … [dry] [replace] [denied=]`"""
     words, options = _split(text)
     kind, _, name = words[0].partition(":")
-    ops = []
-    for word in words[1:]:
-        op, _, rest = word.partition(":")
-        if op in OPS:
-            key, has_value, value = rest.partition("=")
-            ops.append(ConfigOp(key, OPS.index(op), value if has_value else None))
     return commands.AlterResourceConfigs(
         **_request_fields(rig, words[0], options, "IncrementalAlterConfigs"),
         kind=int(kind),
         name=name,
-        ops=tuple(ops),
+        ops=tuple(config_op(word) for word in words[1:] if word.partition(":")[0] in OPS),
         incremental="replace" not in words,
         validate_only="dry" in words,
     )
