@@ -176,7 +176,6 @@ def difference(
 
 
 def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
-    """The kind of a difference."""
     if before is None or after is None:
         return "created" if before is None else "deleted"
     return "changed" if before.topic_id == after.topic_id else "recreated"

@@ -30,7 +30,6 @@ Sign = Callable[[Head], Head]
 
 
 def unsigned(head: Head) -> Head:
-    """Return the head without a signature."""
     return head
 
 

@@ -114,11 +114,9 @@ class Query:
         return self.live().durable_from(after)
 
     def newest_named(self, name: str) -> Topic | None:
-        """The current topic of this name."""
         return self.live().durable_named(name)
 
     def row(self, topic: Topic) -> TopicRow:
-        """The row of a current topic."""
         created = topic.created_offset
         if created < self.log.start_offset:
             known = self._past.archived_creation(topic)
@@ -191,7 +189,6 @@ class Query:
             raise NoTopic(f"there was never a topic {name!r}")
 
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
-        """The events of a request in order."""
         stop = self.end() if end is None else end
         return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
@@ -303,7 +300,6 @@ class Queries:
         return slice_of(topics, limit, PARTITIONS_PER_SLICE)
 
     def rows(self, topics: Iterable[Topic]) -> tuple[TopicRow, ...]:
-        """The rows of current topics."""
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)
 
     def topics_at(self, end: Ends, after: str | None, limit: int, may_show: MayShow = everything) -> TopicPage:

@@ -108,7 +108,6 @@ def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place
 
 
 def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[TopicSummary]:
-    """The topics that match."""
     return [one for row in rows if which.matches(one := topic_summary(row, live))]
 
 
@@ -124,7 +123,6 @@ def topics_page(
 
 
 def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
-    """A topic of the live store."""
     return topic_view(query.row(newest), live, query.as_of(end))
 
 
@@ -232,7 +230,6 @@ class Counted(msgspec.Struct, frozen=True):
     tallies: Tallies = Tallies()
 
     def plus(self, other: Counted) -> Counted:
-        """The sums of both."""
         return Counted(
             self.topics + other.topics,
             self.partitions + other.partitions,

@@ -43,7 +43,6 @@ _SENTENCES: dict[type[Event], str] = {
 
 
 def event_text(event: Event) -> str:
-    """An event as a sentence."""
     sentence = _SENTENCES.get(type(event))
     if sentence is None:
         return _of_topic(event)
@@ -264,7 +263,6 @@ def _who(event: Event) -> str:
 
 
 def client_text(principal: str, client_id: str | None) -> str:
-    """A client: `User:alice (rdkafka)`."""
     return f"{principal} ({client_id})" if client_id else principal
 
 
@@ -329,13 +327,11 @@ def entity_text(entity: QuotaEntity) -> str:
 
 
 def quotas_text(event: QuotasChanged) -> str:
-    """A change of quotas as text."""
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
     return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
 
 
 def refusals_text(event: RequestsRefused) -> str:
-    """Counted refusals as a sentence."""
     times = "once" if event.count == 1 else f"{event.count} times"
     denied = f"{event.operation} on {event.resource}" if event.operation else event.resource
     error = error_name(event.error_code)

@@ -77,7 +77,6 @@ class ClusterRow(msgspec.Struct, frozen=True):
         return frozenset(key for key, broker in self.brokers.items() if not broker.fenced and not broker.leaving)
 
     def view(self, as_of: AsOfView) -> BrokersView:
-        """The brokers and the settings."""
         by_id = tuple(one for _, one in sorted(self.brokers.items()))
         return BrokersView(by_id, tuple(sorted(self.live)), dict(self.settings), self.release, as_of)
 

@@ -46,8 +46,6 @@ _DOCUMENTATION = {
 
 
 class GroupConfig(msgspec.Struct, frozen=True, gc=False):
-    """A group config."""
-
     name: str
     kind: ConfigType
     default: str | None

@@ -39,7 +39,6 @@ def is_stale(cluster: Cluster, broker_id: BrokerId, broker_epoch: int | None) ->
 
 
 def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
-    """The STALE_BROKER_EPOCH decision."""
     broker = cluster.brokers.get(broker_id)
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
     message = f"Broker {broker_id} {known}."
