@@ -13,29 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from events.catalog import (
-    BrokerFenced,
-    BrokerLeaving,
-    BrokerRegistered,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    ChangeCarriedOut,
-    ChangeRejected,
     CreateAnswered,
     CreateRejected,
     CreateRequested,
     CreationRefused,
     Event,
-    FeaturesChanged,
-    HeadSigned,
-    HistorySkipped,
-    LogDirsChanged,
     PartitionChanged,
     PartitionsAdded,
-    ProducerIdsAllocated,
-    QuorumEpochBegun,
     Recorded,
-    ResourceConfigsChanged,
-    SettingsChanged,
     TopicCreated,
     TopicDeleted,
     TopicDiscovered,
@@ -207,18 +192,8 @@ LIFECYCLES = (CREATE_REQUEST, TOPIC, PARTITION, BROKER)
 
 REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
 ENDS = TopicReady | TopicDeleted | TopicVanished | CreationRefused
-BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | BrokerLeaving | LogDirsChanged
-NO_LIFE = (
-    SettingsChanged
-    | ChangeRejected
-    | ChangeCarriedOut
-    | FeaturesChanged
-    | HeadSigned
-    | HistorySkipped
-    | ProducerIdsAllocated
-    | QuorumEpochBegun
-    | ResourceConfigsChanged
-)
+NAMED = {event for lifecycle in LIFECYCLES for state in lifecycle.states.values() for event in state.nexts}
+"""The events that have a life cycle."""
 
 
 class Lives:
@@ -238,9 +213,9 @@ class Lives:
         return self
 
     def see(self, event: Any) -> None:
-        if isinstance(event, NO_LIFE) or type(event).__module__ == "events.access":
+        if event_name(event) not in NAMED:
             return
-        if isinstance(event, BROKER_EVENTS):
+        if hasattr(event, "broker_id"):
             _move(BROKER, self.brokers, event.broker_id, event)
             return
         self._see_request(event)
