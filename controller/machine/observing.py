@@ -129,11 +129,7 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
                 completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)
                 events += completed
                 answers += answers_of(completed, settled)
-    return _decision(events, answers)
-
-
-def _decision(events: list[Event], answers: list[Answer]) -> Decision:
-    return Decision(tuple(events), tuple(answers)) if events else NOTHING
+    return Decision(tuple(events), tuple(answers))
 
 
 def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
@@ -147,7 +143,7 @@ def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
         confirmed = readiness.confirm(topic, command.brokers, cluster, command.at_ms)
         events += confirmed
         answers += answers_of(confirmed, topic)
-    return _decision(events, answers)
+    return Decision(tuple(events), tuple(answers))
 
 
 def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
