@@ -81,8 +81,8 @@ def _credential(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str
 def _refusals(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
     """`refusals COUNT`."""
     (count,) = words
-    who, what = ("User:bob", "table", "10.0.0.7"), ("Metadata", "Describe", "Topic:t", 29, "authorizer")
-    return {"refusals": (RequestsRefused(*who, *what, int(count), rig.now_ms),)}
+    who = "User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t"
+    return {"refusals": (RequestsRefused(*who, 29, "authorizer", int(count), rig.now_ms),)}
 
 
 _BY = {"principal": "User:admin"}

@@ -15,43 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from events import access
+from events import access, catalog
 from events.access import Acl, QuotaEntity
-from events.catalog import (
-    BrokerFenced,
-    BrokerLeaving,
-    BrokerRegistered,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    ChangeCarriedOut,
-    ChangeRejected,
-    CreateAnswered,
-    CreateRejected,
-    CreateRequested,
-    CreationRefused,
-    FeaturesChanged,
-    HeadSigned,
-    HistorySkipped,
-    LogDirsChanged,
-    MetadataAdopted,
-    MetadataHandedBack,
-    MetadataPropagated,
-    Partition,
-    PartitionChanged,
-    PartitionsAdded,
-    ProducerIdsAllocated,
-    QuorumEpochBegun,
-    Recorded,
-    RequestedPartitions,
-    ResourceConfigsChanged,
-    SettingsChanged,
-    TopicConfigsChanged,
-    TopicCreated,
-    TopicDeleted,
-    TopicDiscovered,
-    TopicReady,
-    TopicVanished,
-)
 from events.external_decision import FOLLOW
 
 TIMED_OUT = 7
@@ -66,15 +31,22 @@ COMMANDS = {
 BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker", "ChangeLogDirs"}
 """Commands that lead to no event of a topic."""
 DECISIONS = (
-    CreateRequested
-    | CreateRejected
-    | TopicCreated
-    | PartitionsAdded
-    | TopicDeleted
-    | TopicConfigsChanged
-    | ChangeRejected
+    catalog.CreateRequested
+    | catalog.CreateRejected
+    | catalog.TopicCreated
+    | catalog.PartitionsAdded
+    | catalog.TopicDeleted
+    | catalog.TopicConfigsChanged
+    | catalog.ChangeRejected
 )
 """Events that a client's request leads to by itself."""
+OF_REQUESTS = (
+    catalog.CreateRequested
+    | catalog.CreateRejected
+    | catalog.ChangeRejected
+    | catalog.CreateAnswered
+    | catalog.ChangeCarriedOut
+)
 
 
 class Violation(NamedTuple):
@@ -90,8 +62,8 @@ class Violation(NamedTuple):
 class Request:
     """A create request for one topic."""
 
-    event: CreateRequested
-    rejected: CreateRejected | None = None
+    event: catalog.CreateRequested
+    rejected: catalog.CreateRejected | None = None
     created: bool = False
     answered: bool = False
     ready: bool = False
@@ -103,13 +75,13 @@ class Life:
 
     name: str
     request: str
-    partitions: list[Partition]
+    partitions: list[catalog.Partition]
     configs: dict[str, str]
     known_by: set[int] = field(default_factory=set)
     ready: bool = False
 
 
-def audit(records: Iterable[Recorded], settled: bool = False) -> list[Violation]:
+def audit(records: Iterable[catalog.Recorded], settled: bool = False) -> list[Violation]:
     auditor = Auditor()
     for record in records:
         auditor.see(record)
@@ -120,7 +92,7 @@ def audit(records: Iterable[Recorded], settled: bool = False) -> list[Violation]
 class Auditor:
     def __init__(self) -> None:
         self.violations: list[Violation] = []
-        self.record: Recorded
+        self.record: catalog.Recorded
         self.next_offset = 0
         self.settings: dict[str, str] = {}
         self.unfenced: dict[int, bool] = {}
@@ -138,17 +110,17 @@ class Auditor:
         self.logins: set[tuple[str, str]] = set()
         self.drew_secret = False
 
-    def see(self, record: Recorded) -> None:
+    def see(self, record: catalog.Recorded) -> None:
         """Check one record against all before it, and apply it."""
         self.record, event = record, record.event
         self._expect("offsets-contiguous", record.offset == self.next_offset, f"expected {self.next_offset}")
         is_first = self.next_offset == 0
-        self._expect("settings-first", not is_first or isinstance(event, SettingsChanged), type(event).__name__)
+        self._expect("settings-first", not is_first or isinstance(event, catalog.SettingsChanged), type(event).__name__)
         self.next_offset = record.offset + 1
         self._check_cause(event)
         if type(event).__module__ == access.__name__:
             self._see_access(event)
-        elif isinstance(event, CreateRequested | CreateRejected | ChangeRejected | CreateAnswered | ChangeCarriedOut):
+        elif isinstance(event, OF_REQUESTS):
             self._see_request(event)
         elif hasattr(event, "topic"):
             self._see_topic(event)
@@ -174,7 +146,7 @@ class Auditor:
             name = topic if topic is not None else str(getattr(self.record.event, "topic", ""))
             self.violations.append(Violation(check, self.record.offset, name, seen))
 
-    def _check_settled(self, name: str, index: int, partition: Partition) -> None:
+    def _check_settled(self, name: str, index: int, partition: catalog.Partition) -> None:
         live, replicas, leader = self._live(), partition.replicas, partition.leader
         could = [broker for broker in live if broker not in replicas]
         self._expect("placeholders-filled", not could or min(replicas) >= 0, f"{index}: {could} could fill", name)
@@ -204,7 +176,7 @@ class Auditor:
         if isinstance(event, DECISIONS):
             self._expect("cause-exists", cause.request_id == event.request_id, f"by {cause.request_id}")
         if cause.command in {"CreateTopic", "ExpireRequest"}:
-            requested = isinstance(event, CreateRequested) or cause.request_id in self.request_ids
+            requested = isinstance(event, catalog.CreateRequested) or cause.request_id in self.request_ids
             self._expect("cause-exists", requested, f"no request {cause.request_id}")
 
     # --- requests
@@ -212,27 +184,27 @@ class Auditor:
     def _see_request(self, event: Any) -> None:
         request = self.requests.get((event.request_id, event.topic))
         match event:
-            case CreateRequested():
+            case catalog.CreateRequested():
                 self._expect("one-answer", request is None, "requested twice")
                 self.requests[event.request_id, event.topic] = Request(event)
                 self.request_ids.add(event.request_id)
-            case CreateRejected() | ChangeRejected():
+            case catalog.CreateRejected() | catalog.ChangeRejected():
                 self._expect("rejected-with-rule", bool(event.rule) and event.error_code != 0, f"{event.rule!r}")
-                if isinstance(event, CreateRejected):
+                if isinstance(event, catalog.CreateRejected):
                     is_open = request is not None and not request.created
                     self._expect("created-as-asked", is_open, "rejected after it was created")
                     if request is not None:
                         request.rejected = event
-            case CreateAnswered():
+            case catalog.CreateAnswered():
                 is_open = request is not None and not request.answered
                 self._expect("one-answer", is_open, "answered, but not waiting")
                 if request is not None:
                     self._check_answer(event, request)
-            case ChangeCarriedOut():
+            case catalog.ChangeCarriedOut():
                 self._check_target_cluster()
                 self._expect("cause-exists", self.record.cause.request_id == event.request_id, "of another request")
 
-    def _check_answer(self, event: CreateAnswered, request: Request) -> None:
+    def _check_answer(self, event: catalog.CreateAnswered, request: Request) -> None:
         request.answered = True
         if request.rejected is not None:
             same = (event.error_code, event.message) == (request.rejected.error_code, request.rejected.message)
@@ -246,10 +218,10 @@ class Auditor:
     # --- topics
 
     def _see_topic(self, event: Any) -> None:
-        if isinstance(event, TopicCreated):
+        if isinstance(event, catalog.TopicCreated):
             self._see_created(event)
             return
-        if isinstance(event, TopicDiscovered):
+        if isinstance(event, catalog.TopicDiscovered):
             self._see_discovered(event)
             return
         life = self._named(event.topic)
@@ -257,24 +229,24 @@ class Auditor:
         if life is None:
             return
         match event:
-            case PartitionsAdded():
+            case catalog.PartitionsAdded():
                 self._see_added(life, event)
-            case PartitionChanged():
+            case catalog.PartitionChanged():
                 self._see_changed(life, event)
-            case TopicConfigsChanged():
+            case catalog.TopicConfigsChanged():
                 life.configs = dict(event.configs)
-            case MetadataPropagated():
+            case catalog.MetadataPropagated():
                 life.known_by |= set(event.brokers)
-            case TopicReady():
+            case catalog.TopicReady():
                 self._see_ready(life)
-            case TopicDeleted() | TopicVanished() | CreationRefused():
+            case catalog.TopicDeleted() | catalog.TopicVanished() | catalog.CreationRefused():
                 del self.topics[_shard(event.topic)]
-                if not isinstance(event, TopicDeleted):
+                if not isinstance(event, catalog.TopicDeleted):
                     self._check_target_cluster()
-                    is_refused = isinstance(event, CreationRefused) and life.ready
+                    is_refused = isinstance(event, catalog.CreationRefused) and life.ready
                     self._expect("created-as-asked", not is_refused, "refused after it was ready")
 
-    def _see_created(self, event: TopicCreated) -> None:
+    def _see_created(self, event: catalog.TopicCreated) -> None:
         is_adopted = self.record.cause.command == "AdoptMetadata"
         self._expect("one-creation-per-life", _shard(event.topic) not in self.topics, "a topic exists")
         self._expect("created-as-asked", event.is_adopted == is_adopted, f"deadline {event.deadline_ms}")
@@ -295,7 +267,7 @@ class Auditor:
             manual = {one.partition: one.replicas for one in request.event.assignments}
             self._check_new(event, 0, manual, dict(event.configs))
 
-    def _check_counts(self, event: TopicCreated, wanted: CreateRequested) -> None:
+    def _check_counts(self, event: catalog.TopicCreated, wanted: catalog.CreateRequested) -> None:
         count, factor = len(wanted.assignments), len(wanted.assignments[0].replicas) if wanted.assignments else 0
         if not wanted.assignments:
             count = wanted.num_partitions if wanted.num_partitions > 0 else int(self.settings.get("num.partitions", 1))
@@ -306,7 +278,7 @@ class Auditor:
 
     def _check_new(
         self,
-        event: TopicCreated | PartitionsAdded,
+        event: catalog.TopicCreated | catalog.PartitionsAdded,
         first: int,
         manual: Mapping[int, tuple[int, ...]],
         configs: Mapping[str, str],
@@ -339,7 +311,7 @@ class Auditor:
         holds = allowed and enough and numbered and needed
         self._expect("placeholders-allowed", holds, f"partition {index}: {replicas}")
 
-    def _check_partition(self, index: int, partition: Partition) -> None:
+    def _check_partition(self, index: int, partition: catalog.Partition) -> None:
         """With eligible leader replicas the ISR may be empty; then there is no leader."""
         replicas, isr, leader = partition.replicas, partition.isr, partition.leader
         self._check_distinct(index, partition)
@@ -348,16 +320,16 @@ class Auditor:
         )
         self._expect("leader-in-isr", within and leader in (-1, *isr), f"partition {index}: {leader} of {isr}")
 
-    def _check_distinct(self, index: int, partition: Partition) -> None:
+    def _check_distinct(self, index: int, partition: catalog.Partition) -> None:
         replicas = partition.replicas
         self._expect("replicas-distinct", len(set(replicas)) == len(replicas), f"partition {index}: {replicas}")
 
-    def _see_added(self, life: Life, event: PartitionsAdded) -> None:
+    def _see_added(self, life: Life, event: catalog.PartitionsAdded) -> None:
         more = event.first == len(life.partitions) and len(event.partitions) > 0
         self._expect("partitions-never-fall", more, f"{event.first} after {len(life.partitions)}")
         wanted = event.request.change
         manual: Mapping[int, tuple[int, ...]] = {}
-        if isinstance(wanted, RequestedPartitions):
+        if isinstance(wanted, catalog.RequestedPartitions):
             manual = dict(enumerate(wanted.assignments or (), event.first))
             self._expect("as-asked", wanted.count == event.first + len(event.partitions), f"for {wanted.count}")
         factor = len(life.partitions[0].replicas)
@@ -366,7 +338,7 @@ class Auditor:
         self._check_new(event, event.first, manual, life.configs)
         life.partitions += event.partitions
 
-    def _see_changed(self, life: Life, event: PartitionChanged) -> None:
+    def _see_changed(self, life: Life, event: catalog.PartitionChanged) -> None:
         index, after = event.partition, event.after
         self._expect("topic-exists", 0 <= index < len(life.partitions), f"no partition {index}")
         if not 0 <= index < len(life.partitions):
@@ -381,7 +353,7 @@ class Auditor:
         self._check_partition(index, after)
         self._check_metadata(index, after)
 
-    def _check_epochs(self, index: int, known: Partition, after: Partition) -> None:
+    def _check_epochs(self, index: int, known: catalog.Partition, after: catalog.Partition) -> None:
         """The leader epoch also rises if a replica is removed, and Kafka's controller may raise it at any time."""
         may_rise = {one for one in known.replicas if one >= 0} - set(after.replicas) or self._is_external
         rise = after.leader_epoch - known.leader_epoch
@@ -389,7 +361,7 @@ class Auditor:
         seen = f"partition {index}: {after.leader_epoch}, {after.partition_epoch} after {known}"
         self._expect("epochs-never-go-back", due and after.partition_epoch == known.partition_epoch + 1, seen)
 
-    def _check_filled(self, index: int, known: Partition, after: Partition) -> None:
+    def _check_filled(self, index: int, known: catalog.Partition, after: catalog.Partition) -> None:
         """Only brokers replace placeholders. With KRaft brokers other commands than a reconcile reassign partitions."""
         is_reconciled = self.record.cause.command == "ReconcileTopics"
         if after.replica_metadata is not None and not (is_reconciled and min(known.replicas) < 0):
@@ -401,7 +373,7 @@ class Auditor:
         waits = is_reconciled and min(replicas) < 0 and usable - set(replicas)
         self._expect("placeholders-filled", holds and not waits, f"partition {index}: {known.replicas} to {replicas}")
 
-    def _check_metadata(self, index: int, partition: Partition) -> None:
+    def _check_metadata(self, index: int, partition: catalog.Partition) -> None:
         metadata, replicas = partition.replica_metadata, set(partition.replicas)
         if metadata is None:
             return
@@ -425,7 +397,7 @@ class Auditor:
         has_cluster = self._is_external or self.settings.get("has.target.cluster") == "true"
         self._expect("cause-exists", has_cluster, "there is no target cluster")
 
-    def _see_discovered(self, event: TopicDiscovered) -> None:
+    def _see_discovered(self, event: catalog.TopicDiscovered) -> None:
         self._check_target_cluster()
         life = self.topics.get(_shard(event.topic))
         if life is None or life.name != event.topic:
@@ -448,25 +420,25 @@ class Auditor:
         broker_id, was_unfenced = event.broker_id, self.unfenced.get(event.broker_id)
         holds = was_unfenced is not None
         match event:
-            case BrokerRegistered():
+            case catalog.BrokerRegistered():
                 holds = event.broker_epoch > self.broker_epoch and not was_unfenced
                 self.broker_epoch = event.broker_epoch
                 self.unfenced[broker_id] = False
                 self.cordoned.discard(broker_id)
-            case BrokerFenced() | BrokerUnfenced():
-                is_unfenced = isinstance(event, BrokerUnfenced)
+            case catalog.BrokerFenced() | catalog.BrokerUnfenced():
+                is_unfenced = isinstance(event, catalog.BrokerUnfenced)
                 holds = was_unfenced is (not is_unfenced)
                 self.unfenced[broker_id] = is_unfenced
                 self.leaving.discard(broker_id)
-            case BrokerLeaving():
+            case catalog.BrokerLeaving():
                 holds = bool(was_unfenced) or self._is_external
                 self.leaving.add(broker_id)
-            case LogDirsChanged():
+            case catalog.LogDirsChanged():
                 every = bool(event.log_dirs) and not set(event.log_dirs) - set(event.cordoned)
                 (self.cordoned.add if every else self.cordoned.discard)(broker_id)
-            case BrokerUnregistered():
+            case catalog.BrokerUnregistered():
                 self.unfenced.pop(broker_id, None)
-            case ProducerIdsAllocated():
+            case catalog.ProducerIdsAllocated():
                 holds = True
                 follows = self.next_producer_id <= event.first < event.next_producer_id
                 self._expect("producer-ids-rise", follows, f"ids from {event.first} after {self.next_producer_id}")
@@ -476,23 +448,23 @@ class Auditor:
     def _see_cluster(self, event: Any) -> None:
         by = self.record.cause.command
         match event:
-            case SettingsChanged():
+            case catalog.SettingsChanged():
                 self.settings = dict(event.settings)
-            case FeaturesChanged():
+            case catalog.FeaturesChanged():
                 self.elr = dict(event.features).get("eligible.leader.replicas.version", 0) > 0
-            case QuorumEpochBegun():
+            case catalog.QuorumEpochBegun():
                 rises = event.leader_epoch > self.leader_epoch
                 self._expect("epochs-never-go-back", rises, f"{event.leader_epoch} after {self.leader_epoch}")
                 self.leader_epoch = event.leader_epoch
-            case ResourceConfigsChanged():
+            case catalog.ResourceConfigsChanged():
                 self._expect("configs-of-resources", event.kind in (4, 16, 32), f"configs of {event.kind}")
-            case HeadSigned():
+            case catalog.HeadSigned():
                 self._expect("cause-exists", event.size <= self.record.offset, f"a head of {event.size} events")
-            case MetadataAdopted():
+            case catalog.MetadataAdopted():
                 self._expect("cause-exists", by == "AdoptMetadata", by)
-            case MetadataHandedBack():
+            case catalog.MetadataHandedBack():
                 self._expect("cause-exists", by == "HandMetadataBack", by)
-            case HistorySkipped():
+            case catalog.HistorySkipped():
                 self._expect("cause-exists", self._is_external, by)
                 self._expect("offsets-contiguous", event.start_offset < event.end_offset, f"up to {event.end_offset}")
             case _:

@@ -12,21 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from events.catalog import (
-    CreateAnswered,
-    CreateRejected,
-    CreateRequested,
-    CreationRefused,
-    Event,
-    PartitionChanged,
-    PartitionsAdded,
-    Recorded,
-    TopicCreated,
-    TopicDeleted,
-    TopicDiscovered,
-    TopicReady,
-    TopicVanished,
-)
+from events import catalog
 
 LEADER_ELECTED, LEADER_LOST = "LeaderElected", "LeaderLost"
 """The tables' names of a `PartitionChanged` after which another replica leads, and of one after which none does."""
@@ -59,14 +45,14 @@ class OutOfLifecycle(AssertionError):
         super().__init__(f"{event} may not come to a {lifecycle.name} that is {state}; allowed: {allowed}")
 
 
-def event_name(event: Event) -> str:
+def event_name(event: catalog.Event) -> str:
     """Returns the tables' name of an event: its type, with other names for changes of leaders."""
-    if isinstance(event, PartitionChanged) and event.has_new_leader:
+    if isinstance(event, catalog.PartitionChanged) and event.has_new_leader:
         return LEADER_ELECTED if event.after.leader >= 0 else LEADER_LOST
     return type(event).__name__
 
 
-def advance(lifecycle: Lifecycle, state: str, event: Event) -> str:
+def advance(lifecycle: Lifecycle, state: str, event: catalog.Event) -> str:
     """The state after an event. Raises OutOfLifecycle if the event may not come in this state."""
     after = lifecycle.states[state].nexts.get(event_name(event))
     if after is None:
@@ -190,8 +176,8 @@ BROKER = Lifecycle(
 LIFECYCLES = (CREATE_REQUEST, TOPIC, PARTITION, BROKER)
 
 
-REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
-ENDS = TopicReady | TopicDeleted | TopicVanished | CreationRefused
+REQUEST_EVENTS = catalog.CreateRequested | catalog.CreateRejected | catalog.TopicCreated | catalog.CreateAnswered
+ENDS = catalog.TopicReady | catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
 NAMED = {event for lifecycle in LIFECYCLES for state in lifecycle.states.values() for event in state.nexts}
 """The events that have a life cycle."""
 
@@ -206,7 +192,7 @@ class Lives:
         self.brokers: dict[int, str] = {}
         self._waiting: dict[str, tuple[str, str]] = {}
 
-    def see_all(self, records: Iterable[Recorded]) -> Lives:
+    def see_all(self, records: Iterable[catalog.Recorded]) -> Lives:
         """Take in records; raises OutOfLifecycle for an event that a table does not have."""
         for record in records:
             self.see(record.event)
@@ -219,7 +205,7 @@ class Lives:
             _move(BROKER, self.brokers, event.broker_id, event)
             return
         self._see_request(event)
-        if not isinstance(event, CreateRequested | CreateRejected | CreateAnswered):
+        if not isinstance(event, catalog.CreateRequested | catalog.CreateRejected | catalog.CreateAnswered):
             self._see_partitions(event)
             _move(TOPIC, self.topics, event.topic, event)
 
@@ -227,30 +213,30 @@ class Lives:
         if isinstance(event, REQUEST_EVENTS):
             key = (event.request_id, event.topic)
             _move(CREATE_REQUEST, self.requests, key, event)
-            if isinstance(event, TopicCreated):
+            if isinstance(event, catalog.TopicCreated):
                 self._waiting[event.topic] = key
-            elif isinstance(event, CreateAnswered) and self._waiting.get(event.topic) == key:
+            elif isinstance(event, catalog.CreateAnswered) and self._waiting.get(event.topic) == key:
                 del self._waiting[event.topic]
         elif isinstance(event, ENDS) and event.topic in self._waiting:
             _move(CREATE_REQUEST, self.requests, self._waiting[event.topic], event)
 
     def _see_partitions(self, event: Any) -> None:
-        if isinstance(event, TopicCreated | PartitionsAdded):
-            first = event.first if isinstance(event, PartitionsAdded) else 0
+        if isinstance(event, catalog.TopicCreated | catalog.PartitionsAdded):
+            first = event.first if isinstance(event, catalog.PartitionsAdded) else 0
             indices = list(range(first, first + len(event.partitions)))
-        elif isinstance(event, PartitionChanged):
+        elif isinstance(event, catalog.PartitionChanged):
             indices = [event.partition]
-        elif isinstance(event, TopicDiscovered):
+        elif isinstance(event, catalog.TopicDiscovered):
             self._see_anew(event)
             return
-        elif isinstance(event, TopicDeleted | TopicVanished | CreationRefused):
+        elif isinstance(event, catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused):
             indices = [index for topic, index in self.partitions if topic == event.topic]
         else:
             return
         for index in indices:
             _move(PARTITION, self.partitions, (event.topic, index), event)
 
-    def _see_anew(self, event: TopicDiscovered) -> None:
+    def _see_anew(self, event: catalog.TopicDiscovered) -> None:
         """All partitions are as the cluster has them; the table of partitions does not speak of that."""
         for key in [key for key in self.partitions if key[0] == event.topic]:
             del self.partitions[key]
