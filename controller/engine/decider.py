@@ -183,7 +183,7 @@ class DryRunner(Protocol):
 def needs_approval(state: State, command: TopicCommand) -> bool:
     """True if a command needs approval now. If deciding raises, it fails when it is decided."""
     try:
-        return decide(state, command).needs_approval  # type: ignore[arg-type]
+        return decide(state, command).needs_approval
     except Exception:
         return False
 

@@ -225,7 +225,7 @@ class Controller:
         if timeout_ms > 0:
             deadline_ms = commands[0].at_ms + timeout_ms
             pending.when_late(timeout_ms / 1000, lambda: self.background(self._expire(pending, deadline_ms)))
-        self._inbox.enqueue(commands)  # type: ignore[arg-type]
+        self._inbox.enqueue(commands)
         return pending.future
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
@@ -343,12 +343,12 @@ class Controller:
         if self._storage.recoveries == recoveries:  # else the client got KAFKA_STORAGE_ERROR
             now_ms, left_ms = self.now_ms(), self.replies.left_ms(commands[0].request_id)
             for command in judged:
-                self.submit_internal(restamped(command, now_ms, left_ms))  # type: ignore[arg-type]
+                self.submit_internal(restamped(command, now_ms, left_ms))
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
         """One of these commands raised. Repeat each alone, so that only that one fails."""
         if len(commands) == 1:
-            self.replies.resolve(self._faults.record(commands[0], error))  # type: ignore[arg-type]
+            self.replies.resolve(self._faults.record(commands[0], error))
         else:
             for command in commands:
                 self.background(self._request_approval((command,)))

@@ -255,5 +255,4 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
 
 
 def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:
-    """Returns the topic with one partition replaced."""
     return replace(topic, partitions=changed(topic.partitions, {index: partition}))

@@ -78,3 +78,5 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.BeginShutdown: observing.begin_shutdown,
     commands.ChangeLogDirs: observing.change_log_dirs,
 }
+COMMANDS = tuple(_DECIDERS)
+"""All kinds of commands."""

@@ -3,6 +3,8 @@ metadata propagation, deadlines."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from controller.machine import readiness
 from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
@@ -13,7 +15,7 @@ from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog
 from events.catalog import Event
-from events.names import ShardKey
+from events.names import BrokerId, ShardKey
 
 
 def register(state: State, command: commands.RegisterBroker) -> Decision:
@@ -35,38 +37,53 @@ def register(state: State, command: commands.RegisterBroker) -> Decision:
 
 def unregister(state: State, command: commands.UnregisterBroker) -> Decision:
     """Unregisters a broker (KIP-746). Its replicas stay in the topics' replica lists, as in Kafka."""
-    known = state.cluster.brokers.get(command.broker_id)
-    if known is None:
-        return broker_decision(command.request_id, None)
-    gone = catalog.BrokerUnregistered(command.broker_id, known.broker_epoch, command.reason)
-    return broker_decision(command.request_id, known, gone)
-
-
-def _is_stale_epoch(known: Broker | None, epoch: int | None) -> bool:
-    """True if the command is about an earlier registration of the broker."""
-    return known is not None and epoch not in (None, known.broker_epoch)
+    return _of_broker(state, command, lambda known: catalog.BrokerUnregistered(*_id(known), command.reason))
 
 
 def fence(state: State, command: commands.FenceBroker) -> Decision:
     """Fences a broker. `reconcile` then elects other leaders."""
-    known = state.cluster.brokers.get(command.broker_id)
-    if _is_stale_epoch(known, command.broker_epoch):
-        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
-    if known is None or known.fenced:
-        return broker_decision(command.request_id, known)
-    fenced = catalog.BrokerFenced(command.broker_id, known.broker_epoch, command.reason)
-    return broker_decision(command.request_id, known, fenced)
+    return _of_broker(
+        state, command, lambda known: None if known.fenced else catalog.BrokerFenced(*_id(known), command.reason)
+    )
 
 
 def unfence(state: State, command: commands.UnfenceBroker) -> Decision:
     """Unfences a broker. `reconcile` then elects leaders and fills placeholders."""
+    return _of_broker(
+        state, command, lambda known: catalog.BrokerUnfenced(*_id(known), command.reason) if known.fenced else None
+    )
+
+
+def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
+    """Starts the controlled shutdown of a broker. `reconcile` then moves its leaderships."""
+    return _of_broker(state, command, lambda known: catalog.BrokerLeaving(*_id(known)) if known.is_live else None)
+
+
+def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
+    """Records the online and cordoned log directories of a broker. `reconcile` then updates the topics."""
+    dirs = command.log_dirs, command.cordoned
+    return _of_broker(
+        state,
+        command,
+        lambda known: None if (known.log_dirs, known.cordoned) == dirs else catalog.LogDirsChanged(*_id(known), *dirs),
+    )
+
+
+def _of_broker(
+    state: State, command: commands.RegisteredCommand, event_of: Callable[[Broker], Event | None]
+) -> Decision:
+    """The decision on a command about a registered broker. `event_of` returns the event, or None if nothing changes."""
     known = state.cluster.brokers.get(command.broker_id)
-    if _is_stale_epoch(known, command.broker_epoch):
+    if known is None:
+        return broker_decision(command.request_id, None)
+    if command.broker_epoch not in (None, known.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
-    if known is None or not known.fenced:
-        return broker_decision(command.request_id, known)
-    unfenced = catalog.BrokerUnfenced(command.broker_id, known.broker_epoch, command.reason)
-    return broker_decision(command.request_id, known, unfenced)
+    event = event_of(known)
+    return broker_decision(command.request_id, known, *(() if event is None else (event,)))
+
+
+def _id(broker: Broker) -> tuple[BrokerId, int]:
+    return broker.broker_id, broker.broker_epoch
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
@@ -99,27 +116,6 @@ def change_features(state: State, command: commands.ChangeFeatures) -> Decision:
     return Decision((catalog.FeaturesChanged(command.features, command.reason), *safe), answers)
 
 
-def begin_shutdown(state: State, command: commands.BeginShutdown) -> Decision:
-    """Starts the controlled shutdown of a broker. `reconcile` then moves its leaderships."""
-    known = state.cluster.brokers.get(command.broker_id)
-    if _is_stale_epoch(known, command.broker_epoch):
-        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
-    if known is None or known.fenced or known.leaving:
-        return broker_decision(command.request_id, known)
-    return broker_decision(command.request_id, known, catalog.BrokerLeaving(command.broker_id, known.broker_epoch))
-
-
-def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
-    """Records the online and cordoned log directories of a broker. `reconcile` then updates the topics."""
-    known = state.cluster.brokers.get(command.broker_id)
-    if _is_stale_epoch(known, command.broker_epoch):
-        return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
-    if known is None or (known.log_dirs, known.cordoned) == (command.log_dirs, command.cordoned):
-        return broker_decision(command.request_id, known)
-    changed = catalog.LogDirsChanged(command.broker_id, known.broker_epoch, command.log_dirs, command.cordoned)
-    return broker_decision(command.request_id, known, changed)
-
-
 def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
     """Brings topics in line with the live brokers. This may complete pending creates."""
     events: list[Event] = []
@@ -133,11 +129,7 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
                 completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)
                 events += completed
                 answers += answers_of(completed, settled)
-    return _decision(events, answers)
-
-
-def _decision(events: list[Event], answers: list[Answer]) -> Decision:
-    return Decision(tuple(events), tuple(answers)) if events else NOTHING
+    return Decision(tuple(events), tuple(answers))
 
 
 def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
@@ -151,7 +143,7 @@ def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
         confirmed = readiness.confirm(topic, command.brokers, cluster, command.at_ms)
         events += confirmed
         answers += answers_of(confirmed, topic)
-    return _decision(events, answers)
+    return Decision(tuple(events), tuple(answers))
 
 
 def _created_between(state: State, after: int, until: int) -> list[ShardKey]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import filterfalse
 
-from controller.machine.decision import Answer, Decision
+from controller.machine.decision import NOTHING, Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, Topic
 from events.catalog import CreateAnswered, Event, MetadataPropagated, TopicReady
@@ -58,9 +58,10 @@ def progress_text(topic: Topic, cluster: Cluster) -> str:
 
 
 def answer_pending_create(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
-    """Answers a pending create with an error."""
+    """Answers the pending create, if there is one, with an error."""
     pending_create = topic.pending_create
-    assert pending_create is not None, "only a create that waits is answered so"
+    if pending_create is None:
+        return NOTHING
     waited_ms = max(0, at_ms - pending_create.requested_at_ms)
     event = CreateAnswered(pending_create.request_id, topic.name, int(code), message, waited_ms)
     return Decision(

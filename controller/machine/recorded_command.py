@@ -10,12 +10,15 @@ Not covered: requests without events (dry runs, alterations that change nothing)
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import asdict
 
 from controller.machine.commands import commands
 from controller.machine.commands.commands import DryRunResult, TopicCommand
 from controller.machine.validation import BY_CLUSTER, QUOTA
 from events import catalog
-from events.values import RequestedConfigs, RequestedDeletion, RequestedPartitions
+from events.values import Fact, RequestedConfigs, RequestedDeletion, RequestedPartitions
 
 Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged | catalog.ChangeRejected
 
@@ -63,55 +66,34 @@ def _throttle_ms(refusals: Iterable[object]) -> int:
 def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalog.Recorded]) -> commands.CreateTopic:
     refusal = next((record.event for record in records if isinstance(record.event, catalog.CreateRejected)), None)
     return commands.CreateTopic(
-        request_id=event.request_id,
+        **_shared(commands.CreateTopic, event),
         at_ms=at_ms,
-        topic=event.topic,
-        topic_id=event.topic_id,
-        num_partitions=event.num_partitions,
-        replication_factor=event.replication_factor,
-        assignments=event.assignments,
-        configs=event.configs,
-        timeout_ms=event.timeout_ms,
         verdict=_verdict(records),
         dry_run=_dry_run_of(refusal),
         throttle_ms=_throttle_ms(record.event for record in records),
-        principal=event.principal,
-        client_id=event.client_id,
-        api=event.api,
-        api_version=event.api_version,
-        duplicate=event.duplicate,
-        denied=event.denied,
-        host=event.host,
     )
 
 
 def _change(at_ms: int, change: Change) -> TopicCommand:
-    how = change.request
-    stamps = TopicCommand(
-        request_id=change.request_id,
+    details = change.request
+    kind = _COMMANDS[type(details.change)]
+    return kind(
+        **_shared(TopicCommand, change),
+        **_shared(TopicCommand, details),
+        **asdict(details.change),
         at_ms=at_ms,
-        topic=change.topic,
-        principal=change.principal,
-        client_id=change.client_id,
-        api=how.api,
-        api_version=how.api_version,
-        duplicate=how.duplicate,
-        denied=how.denied,
-        host=how.host,
         dry_run=_dry_run_of(change),
         throttle_ms=_throttle_ms([change]),
     )
-    return _with_request(stamps, how.change)
 
 
-def _with_request(
-    stamps: TopicCommand, wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
-) -> TopicCommand:
-    fields = {name: getattr(stamps, name) for name in stamps.__struct_fields__}
-    match wanted:
-        case RequestedPartitions():
-            return commands.CreatePartitions(**fields, count=wanted.count, assignments=wanted.assignments)
-        case RequestedDeletion():
-            return commands.DeleteTopic(**fields, topic_id=wanted.topic_id)
-        case RequestedConfigs():
-            return commands.AlterTopicConfigs(**fields, ops=wanted.ops, incremental=wanted.incremental)
+_COMMANDS: dict[type, type[TopicCommand]] = {
+    RequestedPartitions: commands.CreatePartitions,
+    RequestedDeletion: commands.DeleteTopic,
+    RequestedConfigs: commands.AlterTopicConfigs,
+}
+
+
+def _shared(kind: type[TopicCommand], recorded: Fact) -> dict[str, Any]:
+    """The fields of a command that an event, or a value in it, has under the same name."""
+    return {name: getattr(recorded, name) for name in recorded.__struct_fields__ if name in kind.__struct_fields__}

@@ -235,7 +235,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return self.with_all_configs((*held[:place], *ours, *held[place + _holds(held, place, key) :]))
 
     def with_all_configs(self, resource_configs: ResourceConfigs) -> Cluster:
-        """Replaces all dynamic configs."""
         after = replace(self, resource_configs=resource_configs)
         settings = replace(self.settings, dynamic_defaults=after.configs_of(BROKERS, ""))
         return replace(after, settings=settings)
@@ -255,7 +254,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return replace(self, quotas=changed(self.quotas, entity, values or None))
 
     def with_broker(self, broker: Broker) -> Cluster:
-        """Adds or replaces a broker."""
         epoch = max(self.last_broker_epoch, broker.broker_epoch)
         return replace(self.with_brokers({**self.brokers, broker.broker_id: broker}), last_broker_epoch=epoch)
 
@@ -263,7 +261,6 @@ class Cluster(msgspec.Struct, frozen=True):
         return self.with_brokers({key: value for key, value in self.brokers.items() if key != broker_id})
 
     def with_brokers(self, brokers: Mapping[BrokerId, Broker]) -> Cluster:
-        """Replaces all brokers."""
         live = tuple(sorted(key for key, broker in brokers.items() if broker.is_live))
         usable = tuple(broker_id for broker_id in live if brokers[broker_id].is_usable)
         racks = tuple(brokers[broker_id].rack for broker_id in usable)
@@ -285,8 +282,6 @@ def _holds(held: ResourceConfigs, place: int, key: tuple[int, str]) -> bool:
 
 
 class Topics(Protocol):
-    """Topics by shard key."""
-
     def get(self, key: ShardKey) -> Topic | None: ...
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:

@@ -136,8 +136,6 @@ def discover_deletion(state: State, command: commands.DiscoverDeletion) -> Decis
 def vanish(topic: Topic, reason: str, at_ms: int) -> Decision:
     """Removes a topic that is gone from the cluster. A pending create is answered."""
     vanished = catalog.TopicVanished(topic.name, topic.topic_id, reason)
-    if topic.pending_create is None:
-        return Decision((vanished,))
     answered = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, DELETED_BEFORE_COMPLETE, at_ms)
     return Decision((vanished, *answered.events), answered.answers)
 
@@ -148,8 +146,6 @@ def refuse_creation(state: State, command: commands.RefuseCreation) -> Decision:
     if topic is None or topic.topic_id != command.topic_id or not is_provisional(topic):
         return NOTHING
     refused = catalog.CreationRefused(topic.name, topic.topic_id, command.error_code, command.message)
-    if topic.pending_create is None:
-        return Decision((refused,))
     answered = answer_pending_create(topic, external_error(command.error_code), command.message, command.at_ms)
     return Decision((refused, *answered.events), answered.answers)
 

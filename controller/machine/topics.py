@@ -14,7 +14,7 @@ from controller.machine.commands.commands import (
     DeleteTopic,
     TopicCommand,
 )
-from controller.machine.configs.changes import altered_configs
+from controller.machine.configs.changes import altered_topic_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
@@ -230,8 +230,6 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
     who = (command.principal, command.client_id)
     deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
     answers = _immediate_answer(answer, state.cluster)
-    if topic.pending_create is None:
-        return Decision((deleted,), answers)
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
     return Decision((deleted, *gone.events), (*answers, *gone.answers))
@@ -244,7 +242,8 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
         return _rejected(command, details, rejection)
-    configs = altered_configs(topic.configs if topic else (), command, state.cluster.settings)
+    defaults, current = state.cluster.settings.defaults_in_force, topic.configs if topic else ()
+    configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
         return _rejected(command, details, configs)
     if topic is None:

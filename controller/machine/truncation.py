@@ -53,7 +53,6 @@ def truncated_refusal(
 
 
 def is_short(command: TopicCommand) -> bool:
-    """True if the command needs no truncation."""
     return _truncated(command) is command
 
 

@@ -31,7 +31,7 @@ from events.logs.merkle import EMPTY_ROOT, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offsets
 from events.logs.tree_heads import Head
-from projections.queries.proving import signed_head_in
+from projections.queries.proving import name_of, signed_head
 from projections.queries.query import Query
 from projections.store.snapshotting import Refold
 from projections.store.tree import STORED_LEVEL, TreeReader, stored_head, stored_subtree
@@ -175,7 +175,7 @@ class _Auditor:
             self._check_signed(offset, record.event)
 
     def _check_signed(self, offset: int, event: HeadSigned) -> None:
-        head = signed_head_in(self._part, event)
+        head = signed_head(name_of(self._part), event)
         if not head.is_signed_by(self._public_key or head.public_key):
             self.findings.found(f"event {offset}: its tree head was not signed by the expected key")
         if event.size > offset:

@@ -15,8 +15,8 @@ from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.logs.log import read_one, shard_offsets, shard_runs
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, MayShow
-from projections.queries.query import SCANNED_MAX, Ends, Queries, Query, everything
+from projections.queries.past import EVENTS_PER_REST, KEYS_AT_ONCE, SCANNED_MAX, MayShow, everything
+from projections.queries.query import Ends, Queries, Query
 from projections.text.wording import acls_text
 from projections.views.brokers import BrokerView
 from projections.views.events import event_view
@@ -33,17 +33,15 @@ from projections.views.rows import TopicRow
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
 """The most shard keys that a page passes, and the most that it folds."""
 
-Pair = tuple[str, str | None, str | None]
-"""A name, and its values before and after; None if unset."""
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
 """A name, and its topic before and after; None if there is none."""
 
 
-def pairs(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[Pair, ...]:
+def _values(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> tuple[ValueView, ...]:
     """The names with different values, in order."""
     old, new = dict(before), dict(after)
     names = sorted(old.keys() | new.keys())
-    return tuple((name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
+    return tuple(ValueView(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
 
 
 def topic_differences(
@@ -140,7 +138,7 @@ def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:
     release = ValueView("release", before.release, after.release)
     return ClusterDifferenceView(
         brokers=tuple(_broker(*both) for both in brokers if both[0] != both[1]),
-        settings=tuple(ValueView(*pair) for pair in pairs(before.settings, after.settings)),
+        settings=_values(before.settings, after.settings),
         release=None if release.before == release.after else release,
         acls_added=tuple(acls_text([acl]) for acl in sorted(added)),
         acls_removed=tuple(acls_text([acl]) for acl in sorted(removed)),
@@ -178,7 +176,6 @@ def difference(
 
 
 def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
-    """The kind of a difference."""
     if before is None or after is None:
         return "created" if before is None else "deleted"
     return "changed" if before.topic_id == after.topic_id else "recreated"
@@ -187,13 +184,12 @@ def change_of(before: TopicRow | None, after: TopicRow | None) -> TopicChange:
 def _topic(name: str, before: TopicRow | None, after: TopicRow | None) -> TopicDifferenceView:
     old, new = () if before is None else before.partitions, () if after is None else after.partitions
     both = list(zip(old, new, strict=False))
-    configs = pairs(() if before is None else before.configs, () if after is None else after.configs)
     return TopicDifferenceView(
         name=name,
         change=change_of(before, after),
         partitions_before=len(old) or None,
         partitions_after=len(new) or None,
-        configs=tuple(ValueView(*pair) for pair in configs),
+        configs=_values(() if before is None else before.configs, () if after is None else after.configs),
         other_replicas=sum(one.replicas != other.replicas for one, other in both),
         other_leaders=sum(one.leader != other.leader for one, other in both),
         other_isr=sum(one.isr != other.isr for one, other in both),

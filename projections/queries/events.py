@@ -142,7 +142,6 @@ class Listing:
 
 
 def cursor_of(place: Place) -> str:
-    """The cursor of a place."""
     return "-".join(map(str, place))
 
 

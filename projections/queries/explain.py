@@ -23,7 +23,7 @@ from events import catalog
 from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, TopicDeleted, TopicReady, TopicVanished
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
-from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query
+from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.text.moments import iso
 from projections.text.names import error_name
 from projections.text.wording import client_text, event_text, many, recorded_text
@@ -31,6 +31,7 @@ from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, St
 from projections.views.requests import RequestTopicView, RequestView, request_view
 from projections.views.rows import TopicPast, fold_topic
 from projections.views.topics import health
+from projections.views.view import view_of
 
 STEPS_LAST = 400
 """A longer chain has the first STEPS_FIRST and the last STEPS_LAST steps."""
@@ -61,38 +62,17 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
     part = query.of_topic(name)
     end = part.end(at)
     part.check_known(name, end)
-    return _explain_topic(part, name, end)
+    past, chain, because = TopicPast(), _Chain(), Because(part, end)
+    for record in part.topic_events(name, 0, end):
+        past = fold_topic(past, record)
+        chain.add(record, because)
+    return chain.explanation(name, "topic", _topic_summary(part, name, past, end))
 
 
 def explain_request(query: Queries, request_id: str, at: str | None = None) -> ExplanationView:
     """The chain of the request with this id, now or at a point in time. Raises NotFound, BadMoment."""
     ends = query.end(at)
-    return _explain_request(query, query.request(request_id, ends), ends)
-
-
-def _explain_topic(query: Query, name: str, end: int) -> ExplanationView:
-    past = TopicPast()
-    chain = _Chain()
-    because = Because(query, end)
-    for record in query.topic_events(name, 0, end):
-        past = fold_topic(past, record)
-        chain.add(record, because)
-    return chain.explanation(name, "topic", _topic_summary(query, name, past, end))
-
-
-def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
-    row = past.row
-    if row is not None:
-        by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
-        now = health(row, query.live_at(end)).status
-        return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
-    if past.deletion is not None:
-        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
-    return f"topic {name}: never created, only requested"
-
-
-def _explain_request(query: Queries, request: RequestView, ends: Ends) -> ExplanationView:
-    chain = _Chain()
+    request, chain = query.request(request_id, ends), _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
     several = len(found) > 1  # then only times have an order: each partition has offsets of its own
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
@@ -109,6 +89,17 @@ def _explain_request(query: Queries, request: RequestView, ends: Ends) -> Explan
     result = f": {outcomes}{more}" if outcomes else ""
     summary = f"request {request.request_id}: {request.api} by {who} at {request.requested_at}{result}"
     return chain.explanation(request.request_id, "request", summary)
+
+
+def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
+    row = past.row
+    if row is not None:
+        by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
+        now = health(row, query.live_at(end)).status
+        return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
+    if past.deletion is not None:
+        return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+    return f"topic {name}: never created, only requested"
 
 
 def _events_with_causes(part: Query, request_id: str, end: int) -> Iterator[tuple[Recorded, Because]]:
@@ -154,15 +145,14 @@ class _Chain:
     def add(self, record: Recorded, because: Because) -> None:
         if self._count == 0:
             self._started_ms = record.at_ms
-        step = StepView(
-            offset=record.offset,
-            at=iso(record.at_ms),
-            at_ms=record.at_ms,
+        step = view_of(
+            StepView,
+            record,
             after_ms=record.at_ms - self._started_ms,
             event=type(record.event).__name__,
             text=recorded_text(record),
             because=because.of(record),
-            cause=CauseView(record.cause.command, record.cause.request_id),
+            cause=view_of(CauseView, record.cause),
             partition=because.partition,
         )
         (self._first if self._count < STEPS_FIRST else self._last).append(step)

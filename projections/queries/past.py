@@ -46,11 +46,17 @@ SCANNED_PER_REST = 1000
 """Names and events of a list between two pauses: some milliseconds."""
 TAIL_BYTES = 4096
 """The memory of a tail for each name or event that a page may scan: 80 MB for a single log."""
+SCANNED_MAX = 20_000
+"""A page of a list of the past ends after so many names and events: some tenths of a second."""
 MayShow = Callable[[str], bool]
 """True if the caller may see a topic of this name."""
 _T = TypeVar("_T")
 _Candidate = tuple[ShardKey, TopicRow | None]
 """A key, and its topic in the snapshot."""
+
+
+def everything(name: str) -> bool:
+    return True
 
 
 class TopicPage(msgspec.Struct, frozen=True):
@@ -71,7 +77,7 @@ class Past:
         self._archived: Snapshot | None = None
 
     def topic(self, name: str, end: int) -> TopicRow | None:
-        return self._from_nearest(end, lambda snapshot: self._topic(snapshot, name, end))
+        return self.under((shard_key(name),), end, name.__eq__)[0]
 
     def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
         """The topics under some shard keys; None if there is none, or the caller may not see it."""
@@ -92,7 +98,9 @@ class Past:
             return row if row is not None and row.created_offset == topic.created_offset else None
         return None
 
-    def topics(self, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int) -> TopicPage:
+    def topics(
+        self, end: int, after: str, limit: int, may_show: MayShow = everything, scanned_max: int = SCANNED_MAX
+    ) -> TopicPage:
         """Up to `limit` topics ordered by shard key, after one of these ("" for the first page).
 
         A topic is folded only if `may_show` allows its name. A page ends early after `scanned_max` names and events.
@@ -125,13 +133,6 @@ class Past:
                 except (SnapshotDamaged, msgspec.DecodeError, OSError):
                     at_most = snapshot.offset - 1
         return work(None)
-
-    def _topic(self, snapshot: Snapshot | None, name: str, end: int) -> TopicRow | None:
-        return self._folded(name, _begun(snapshot, name), _start(snapshot), end).row
-
-    def _folded(self, name: str, past: TopicPast, start: int, end: int) -> TopicPast:
-        events = self.decoded(shard_offsets(self._log, shard_key(name), start, end))
-        return fold_topics(past, (record for record in events if topic_of_record(record) == name))
 
     def _topics(
         self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int
@@ -223,11 +224,6 @@ class Past:
         if end >= self._cluster[0]:
             self._cluster = (end, row)
         return row
-
-
-def _begun(snapshot: Snapshot | None, name: str) -> TopicPast:
-    row = None if snapshot is None else snapshot_topic(snapshot, shard_key(name))
-    return NO_PAST if row is None or row.name != name else TopicPast(row)
 
 
 def _start(snapshot: Snapshot | None) -> int:

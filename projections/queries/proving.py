@@ -30,7 +30,6 @@ Sign = Callable[[Head], Head]
 
 
 def unsigned(head: Head) -> Head:
-    """Return the head without a signature."""
     return head
 
 
@@ -91,7 +90,7 @@ def head_of(part: Query, at_ms: int, size: int | None = None) -> Head:
     """The tree head over the durable events, or over the first `size`. Raises BadPlace, LogError."""
     reader = TreeReader(part.log)
     size = _checked_size(size, reader.end)
-    return Head(log=_name(part), size=size, root=reader.root(size).hex(), at_ms=at_ms)
+    return Head(log=name_of(part), size=size, root=reader.root(size).hex(), at_ms=at_ms)
 
 
 def head_since(part: Query, at_ms: int, since: int | None, sign: Sign = unsigned) -> Consistency:
@@ -107,15 +106,10 @@ def last_signed(part: Query, past: int) -> Head | None:
     for count, offset in enumerate(shard_offsets(part.log, CLUSTER_SHARD, past + 1, part.end())):
         event = decode_event(offset, read_one(part.log, offset)).event
         if isinstance(event, HeadSigned) and event.size > past:
-            return signed_head_in(part, event)
+            return signed_head(name_of(part), event)
         if count >= HEADS_SCANNED_MAX:
             break
     return None
-
-
-def signed_head_in(part: Query, event: HeadSigned) -> Head:
-    """The tree head of an event of this log."""
-    return signed_head(_name(part), event)
 
 
 def signed_head(log: str, event: HeadSigned) -> Head:
@@ -179,5 +173,6 @@ def _checked_size(size: int | None, end: int) -> int:
     return end if size is None else size
 
 
-def _name(part: Query) -> str:
+def name_of(part: Query) -> str:
+    """The name of the log in tree heads."""
     return log_name(part.log.cluster_id, part.partition)

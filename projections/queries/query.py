@@ -30,7 +30,7 @@ from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
-from projections.queries.past import MayShow, Past, TopicPage, topic_of_record
+from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
 from projections.queries.snapshot_rows import Pair, with_rows
 from projections.store.partitioned_store import PartitionOf
 from projections.store.store import TopicStore, slice_of
@@ -47,14 +47,6 @@ PARTITIONS_PER_SLICE = 2000
 """The approximate number of partitions that are read from the live store at once."""
 BYTES_PER_PAGE = 4 << 20
 """The size at which a page of events ends."""
-SCANNED_MAX = 20_000
-"""A page of a list of the past ends after so many names and events: some tenths of a second."""
-
-
-def everything(name: str) -> bool:
-    """Allows all topics."""
-    return True
-
 
 given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
 """Set when the caller of this context's query no longer waits."""
@@ -98,7 +90,8 @@ class Query:
         self.live = store
         """Returns the live store, on the writing thread."""
         self._closed = threading.Event()
-        self._past = Past(log, self.rest)
+        self._past = past = Past(log, self.rest)
+        self.topics_at, self.topics_under, self.cluster_at = past.topics, past.under, past.cluster
 
     def close(self) -> None:
         """Make running queries raise QueryClosed."""
@@ -121,11 +114,9 @@ class Query:
         return self.live().durable_from(after)
 
     def newest_named(self, name: str) -> Topic | None:
-        """The current topic of this name."""
         return self.live().durable_named(name)
 
     def row(self, topic: Topic) -> TopicRow:
-        """The row of a current topic."""
         created = topic.created_offset
         if created < self.log.start_offset:
             known = self._past.archived_creation(topic)
@@ -143,20 +134,6 @@ class Query:
         if row is None:
             raise self._no_topic(name, end)
         return row
-
-    def topics_under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
-        """The topics under some shard keys: see `Past.under`."""
-        return self._past.under(keys, end, may_show)
-
-    def topics_at(
-        self, end: int, after: str, limit: int, may_show: MayShow = everything, scanned_max: int = SCANNED_MAX
-    ) -> TopicPage:
-        """A page of the topics: see `Past.topics`."""
-        return self._past.topics(end, after, limit, may_show, scanned_max)
-
-    def cluster_at(self, end: int) -> ClusterRow:
-        """Brokers and settings."""
-        return self._past.cluster(end)
 
     def snapshot_pairs(self, end: int, state: Iterable[Pair]) -> Iterator[Pair]:
         """The contents of a snapshot: the state keys, and the creation records and cluster row that queries need."""
@@ -212,7 +189,6 @@ class Query:
             raise NoTopic(f"there was never a topic {name!r}")
 
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
-        """The events of a request in order."""
         stop = self.end() if end is None else end
         return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
@@ -324,7 +300,6 @@ class Queries:
         return slice_of(topics, limit, PARTITIONS_PER_SLICE)
 
     def rows(self, topics: Iterable[Topic]) -> tuple[TopicRow, ...]:
-        """The rows of current topics."""
         return tuple(self.of_topic(topic.name).row(topic) for topic in topics)
 
     def topics_at(self, end: Ends, after: str | None, limit: int, may_show: MayShow = everything) -> TopicPage:

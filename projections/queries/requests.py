@@ -39,7 +39,6 @@ MayShow = Callable[[IndexedRequest], bool]
 
 
 def everyone(request: IndexedRequest) -> bool:
-    """Allows all requests."""
     return True
 
 
@@ -104,7 +103,6 @@ def request_at(query: Queries, request_id: str, at: str | None = None) -> Reques
 
 
 def summary_of(request: IndexedRequest) -> RequestSummary:
-    """A request in a list."""
     return view_of(RequestSummary, request, outcomes=dict(request.outcomes))
 
 

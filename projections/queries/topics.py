@@ -21,8 +21,8 @@ from events.catalog import Configs, ResourceConfigsChanged
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import Offset, shard_key
 from projections.queries.events import EventFilter, Listing, Place, newest_of_cluster, next_cursor
-from projections.queries.past import KEYS_AT_ONCE, MayShow, TopicPage
-from projections.queries.query import PARTITIONS_PER_SLICE, SCANNED_MAX, Ends, Queries, Query, everything
+from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
+from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
 from projections.store.store import slice_of
 from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied
@@ -108,7 +108,6 @@ def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place
 
 
 def summaries(rows: Iterable[TopicRow], live: Live, which: TopicFilter) -> list[TopicSummary]:
-    """The topics that match."""
     return [one for row in rows if which.matches(one := topic_summary(row, live))]
 
 
@@ -118,7 +117,6 @@ def topics_page(query: Queries, page: Sequence[TopicSummary], end: Ends, next_cu
 
 
 def current_topic(query: Query, newest: Topic, live: Live, end: int) -> TopicView:
-    """A topic of the live store."""
     return topic_view(query.row(newest), live, query.as_of(end))
 
 
@@ -226,7 +224,6 @@ class Counted(msgspec.Struct, frozen=True):
     tallies: Tallies = Tallies()
 
     def plus(self, other: Counted) -> Counted:
-        """The sums of both."""
         return Counted(
             self.topics + other.topics,
             self.partitions + other.partitions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from events import access, catalog
@@ -43,7 +43,6 @@ _SENTENCES: dict[type[Event], str] = {
 
 
 def event_text(event: Event) -> str:
-    """An event as a sentence."""
     sentence = _SENTENCES.get(type(event))
     if sentence is None:
         return _of_topic(event)
@@ -264,7 +263,6 @@ def _who(event: Event) -> str:
 
 
 def client_text(principal: str, client_id: str | None) -> str:
-    """A client: `User:alice (rdkafka)`."""
     return f"{principal} ({client_id})" if client_id else principal
 
 
@@ -290,30 +288,15 @@ def _ids(ids: Iterable[int]) -> str:
     return "[" + ",".join(map(str, ids)) + "]"
 
 
-RESOURCE_TYPES: Final[Mapping[int, str]] = {
-    2: "Topic",
-    3: "Group",
-    4: "Cluster",
-    5: "TransactionalId",
-    6: "DelegationToken",
-    7: "User",
-}
-OPERATIONS: Final[Mapping[int, str]] = {
-    2: "All",
-    3: "Read",
-    4: "Write",
-    5: "Create",
-    6: "Delete",
-    7: "Alter",
-    8: "Describe",
-    9: "ClusterAction",
-    10: "DescribeConfigs",
-    11: "AlterConfigs",
-    12: "IdempotentWrite",
-    13: "CreateTokens",
-    14: "DescribeTokens",
-    15: "TwoPhaseCommit",
-}
+_RESOURCE_TYPES = dict(enumerate(("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User"), start=2))
+_OPERATIONS = dict(
+    enumerate(
+        ("All", "Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "DescribeConfigs",
+         "AlterConfigs", "IdempotentWrite", "CreateTokens", "DescribeTokens", "TwoPhaseCommit"),
+        start=2,
+    )
+)  # fmt: skip
+"""Kafka's names, by its numbers."""
 DEFAULT_ENTITY: Final = "<default>"
 """The default entity, as in Kafka's tools."""
 
@@ -325,8 +308,8 @@ _SHOWN_MAX = 5
 def acl_text(acl: Acl) -> str:
     """An ACL as text: `User:bob may Create Topic:pay.* (prefixed) from 10.0.0.7`."""
     verb = "may not" if acl.permission == _DENY else "may"
-    operation = OPERATIONS.get(acl.operation, str(acl.operation))
-    resource = f"{RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
+    operation = _OPERATIONS.get(acl.operation, str(acl.operation))
+    resource = f"{_RESOURCE_TYPES.get(acl.resource_type, acl.resource_type)}:{acl.name}"
     prefixed = " (prefixed)" if acl.pattern_type == _PREFIXED else ""
     host = "" if acl.host == "*" else f" from {acl.host}"
     return f"{acl.principal} {verb} {operation} {resource}{prefixed}{host}"
@@ -344,13 +327,11 @@ def entity_text(entity: QuotaEntity) -> str:
 
 
 def quotas_text(event: QuotasChanged) -> str:
-    """A change of quotas as text."""
     steps = [f"{key}={value:g}" for key, value in event.values] + [f"no {key}" for key in event.removed]
     return f"quotas of {entity_text(event.entity)}: {', '.join(steps)}"
 
 
 def refusals_text(event: RequestsRefused) -> str:
-    """Counted refusals as a sentence."""
     times = "once" if event.count == 1 else f"{event.count} times"
     denied = f"{event.operation} on {event.resource}" if event.operation else event.resource
     error = error_name(event.error_code)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.apply import CannotApply
-from events import access, catalog
+from controller.machine.apply import CannotApply, concerns_topic
+from events import catalog
 from events.catalog import Recorded
 from events.names import BrokerId
 from projections.text.moments import iso
@@ -77,7 +77,6 @@ class ClusterRow(msgspec.Struct, frozen=True):
         return frozenset(key for key, broker in self.brokers.items() if not broker.fenced and not broker.leaving)
 
     def view(self, as_of: AsOfView) -> BrokersView:
-        """The brokers and the settings."""
         by_id = tuple(one for _, one in sorted(self.brokers.items()))
         return BrokersView(by_id, tuple(sorted(self.live)), dict(self.settings), self.release, as_of)
 
@@ -103,30 +102,10 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
             return replace(row, brokers={key: one for key, one in row.brokers.items() if key != event.broker_id})
         case catalog.SettingsChanged() as event:
             return replace(row, settings=event.settings, release=event.release)
-        case event if isinstance(event, _WITHOUT_EFFECT):
-            return row
-        case _:
+        case event if concerns_topic(event):
             raise CannotApply(record, "it concerns no broker and no setting")
-
-
-_WITHOUT_EFFECT = (
-    catalog.FeaturesChanged,
-    catalog.QuorumEpochBegun,
-    catalog.MetadataAdopted,
-    catalog.MetadataHandedBack,
-    catalog.HeadSigned,
-    catalog.HistorySkipped,
-    catalog.ResourceConfigsChanged,
-    catalog.ProducerIdsAllocated,
-    access.AclsCreated,
-    access.AclsDeleted,
-    access.QuotasChanged,
-    access.RequestsRefused,
-    access.ScramCredentialSet,
-    access.ScramCredentialRemoved,
-    access.LoginSecretDrawn,
-)
-"""Events of the cluster that change neither brokers nor settings."""
+        case _:
+            return row
 
 
 def _registered(record: Recorded, event: catalog.BrokerRegistered) -> BrokerView:

@@ -185,7 +185,6 @@ def topic_summary(row: TopicRow, live: Live) -> TopicSummary:
 
 
 def topic_view(row: TopicRow, live: Live, as_of: AsOfView) -> TopicView:
-    """A topic with its partitions."""
     parts = partitions(row.partitions, live)
     return view_of(
         TopicView, row, **_of_topic(row, live), partitions=parts, policy=policy_view(row.verdict), as_of=as_of
@@ -256,5 +255,4 @@ def deleted(answer: Answer, known: Topic | None) -> DeletedView:
 
 
 def refusal(answer: Answer) -> ErrorView:
-    """The response to a refused request."""
     return view_of(ErrorView, answer, error=error_word(answer.code))

@@ -44,7 +44,6 @@ from projections.text.wording import event_text
 from tests.events.golden import ADOPTED, BAD, FOLDER, FOLLOWED, HISTORIES, OLDER, hash_of, lines_of, state_hash
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
-from tests.machine.audit.real_auditor import RealAuditor
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -313,7 +312,7 @@ def test_what_an_older_release_wrote_is_the_same_history(name: str) -> None:
 @pytest.mark.parametrize("name", [*HISTORIES, FOLLOWED])
 def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
     records = _read(name)
-    assert audit(records, of=RealAuditor) == []
+    assert audit(records) == []
     Lives().see_all(records)
 
 

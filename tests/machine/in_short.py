@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
 from events import access, catalog
 from events.catalog import Event, Partition, ReplicaMetadata
 from events.names import BrokerId
 from projections.text.wording import acl_text, quotas_text
-
-_OfAccess = (
-    access.AclsCreated
-    | access.AclsDeleted
-    | access.RequestsRefused
-    | access.LoginSecretDrawn
-    | access.QuotasChanged
-    | access.ScramCredentialRemoved
-    | access.ScramCredentialSet
-)
 
 
 def in_short(decision: Decision) -> str:
@@ -38,82 +30,71 @@ def in_short(decision: Decision) -> str:
 REFUSED = "requested rejected answered"
 
 
-def event_text(event: Event) -> str:  # noqa: PLR0912 - one line an event
+_SHORT: dict[type[Event], str] = {
+    catalog.CreateRequested: "requested",
+    catalog.CreateRejected: "rejected",
+    catalog.ChangeRejected: "rejected",
+    catalog.CreateAnswered: "answered",
+    catalog.TopicDeleted: "deleted",
+    catalog.TopicReady: "ready",
+    catalog.TopicVanished: "vanished",
+    catalog.CreationRefused: "creation-refused({e.error_code})",
+    catalog.ChangeCarriedOut: "carried-out({e.error_code})",
+    catalog.BrokerRegistered: "registered({e.broker_id} e{e.broker_epoch})",
+    catalog.BrokerFenced: "fenced({e.broker_id} e{e.broker_epoch})",
+    catalog.BrokerUnfenced: "unfenced({e.broker_id} e{e.broker_epoch})",
+    catalog.BrokerUnregistered: "unregistered({e.broker_id} e{e.broker_epoch})",
+    catalog.BrokerLeaving: "leaving({e.broker_id})",
+    catalog.LogDirsChanged: "logdirschanged({e.broker_id})",
+    catalog.MetadataAdopted: "adopted from {e.source} to {e.end_offset}",
+    catalog.MetadataHandedBack: "handed back up to {e.end_offset}",
+    catalog.HistorySkipped: "skipped({e.start_offset}-{e.end_offset})",
+    catalog.HeadSigned: "head({e.size})",
+    catalog.QuorumEpochBegun: "quorum(e{e.leader_epoch})",
+    catalog.SettingsChanged: "settings",
+    access.AclsCreated: "acls-created({acls})",
+    access.AclsDeleted: "acls-deleted({acls})",
+    access.RequestsRefused: "refused({e.count})",
+    access.LoginSecretDrawn: "login-secret",
+    access.ScramCredentialSet: "credential({e.user})",
+    access.ScramCredentialRemoved: "no-credential({e.user})",
+}
+"""Templates; the event is `e`, its ACLs `acls`."""
+
+
+def event_text(event: Event) -> str:
+    template = _SHORT.get(type(event))
+    if template is not None:
+        return template.format(e=event, acls=", ".join(map(acl_text, getattr(event, "acls", ()))))
     match event:
-        case catalog.CreateRequested():
-            return "requested"
-        case catalog.CreateRejected():
-            return "rejected"
         case catalog.TopicCreated():
             return f"created({replicas_text(event.partitions)})"
         case catalog.PartitionsAdded():
             return f"added({event.first}: {replicas_text(event.partitions)})"
-        case catalog.TopicDeleted():
-            return "deleted"
         case catalog.TopicConfigsChanged():
-            return "configs(" + " ".join(f"{name}={value}" for name, value in event.configs) + ")"
-        case catalog.ChangeRejected():
-            return "rejected"
+            return f"configs({_pairs(event.configs)})"
         case catalog.PartitionChanged(partition=index, before=before, after=after):
             return f"changed({index}: {differences(before, after)} e{after.leader_epoch}/{after.partition_epoch})"
         case catalog.MetadataPropagated():
             return f"known({_dotted(event.brokers)})"
-        case catalog.TopicReady():
-            return "ready"
-        case catalog.CreateAnswered():
-            return "answered"
-        case catalog.BrokerRegistered():
-            return f"registered({event.broker_id} e{event.broker_epoch})"
-        case catalog.BrokerFenced() | catalog.BrokerUnfenced() | catalog.BrokerUnregistered():
-            return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id} e{event.broker_epoch})"
-        case catalog.BrokerLeaving() | catalog.LogDirsChanged():
-            return f"{type(event).__name__.removeprefix('Broker').lower()}({event.broker_id})"
-        case catalog.MetadataAdopted():
-            return f"adopted from {event.source} to {event.end_offset}"
-        case catalog.HeadSigned():
-            return f"head({event.size})"
-        case catalog.MetadataHandedBack():
-            return f"handed back up to {event.end_offset}"
-        case catalog.HistorySkipped():
-            return f"skipped({event.start_offset}-{event.end_offset})"
         case catalog.ResourceConfigsChanged():
-            configs = " ".join(f"{name}={value}" for name, value in event.configs)
-            return f"configs({event.kind}:{event.name} {configs})"
+            return f"configs({event.kind}:{event.name} {_pairs(event.configs)})"
         case catalog.ProducerIdsAllocated():
             return f"ids({event.first}-{event.next_producer_id - 1} for {event.broker_id})"
-        case catalog.QuorumEpochBegun():
-            return f"quorum(e{event.leader_epoch})"
         case catalog.FeaturesChanged():
-            return "features(" + " ".join(f"{name}={level}" for name, level in event.features) + ")"
-        case catalog.SettingsChanged():
-            return "settings"
+            return f"features({_pairs(event.features)})"
         case catalog.TopicDiscovered():
             leaders = " ".join(f"{p.leader}e{p.leader_epoch}/{p.partition_epoch}" for p in event.partitions)
             configs = "".join(f" {name}={value}" for name, value in event.configs)
             return f"discovered({replicas_text(event.partitions)} led by {leaders}{configs})"
-        case catalog.TopicVanished():
-            return "vanished"
-        case catalog.CreationRefused():
-            return f"creation-refused({event.error_code})"
-        case catalog.ChangeCarriedOut():
-            return f"carried-out({event.error_code})"
-        case _:
-            return _access_text(event)
-
-
-def _access_text(event: _OfAccess) -> str:
-    match event:
-        case access.AclsCreated() | access.AclsDeleted():
-            kind = "acls-created" if isinstance(event, access.AclsCreated) else "acls-deleted"
-            return f"{kind}({', '.join(map(acl_text, event.acls))})"
         case access.QuotasChanged():
             return f"quotas({quotas_text(event)})"
-        case access.RequestsRefused():
-            return f"refused({event.count})"
-        case access.LoginSecretDrawn():
-            return "login-secret"
-        case access.ScramCredentialSet() | access.ScramCredentialRemoved():
-            return f"{'credential' if isinstance(event, access.ScramCredentialSet) else 'no-credential'}({event.user})"
+        case _:
+            raise AssertionError(f"no text for {type(event).__name__}")
+
+
+def _pairs(pairs: Iterable[tuple[str, object]]) -> str:
+    return " ".join(f"{name}={value}" for name, value in pairs)
 
 
 def differences(before: Partition, after: Partition) -> str:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.machine.in_short import in_short
-from tests.machine.rig import restored, stored
-from tests.machine.tables import command, given
+from tests.machine.tables import given, play, stories
 
 STORIES = """
 # placeholders for CreatePartitions too; the factor counts them (KIP-409)
@@ -307,24 +305,7 @@ STORIES = """
 """  # noqa: E501 - what comes of a command is one line
 
 
-def _stories() -> list[tuple[str, list[str]]]:
-    blocks = [block.strip().splitlines() for block in STORIES.strip().split("\n\n")]
-    return [(lines[0].removeprefix("# "), lines[1:]) for lines in blocks]
-
-
-@pytest.mark.parametrize(("name", "lines"), _stories(), ids=[name for name, _ in _stories()])
-def test_story(name: str, lines: list[str]) -> None:
-    rig = given(lines[0])
-    for line in lines[1:]:
-        request, _, result = (part.strip() for part in line.partition("|"))
-        assert in_short(rig.put(command(rig, request))) == result, f"{name}: {request}"
-
-
-@pytest.mark.parametrize(("name", "lines"), _stories(), ids=[name for name, _ in _stories()])
-def test_story_through_restarts(name: str, lines: list[str]) -> None:
-    """The same, with the state written and read again before every command."""
-    rig = given(lines[0])
-    for line in lines[1:]:
-        request, _, result = (part.strip() for part in line.partition("|"))
-        rig.state = restored(stored(rig.state))
-        assert in_short(rig.put(command(rig, request))) == result, f"{name}: {request}, after a restart"
+@pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarts"])
+@pytest.mark.parametrize(("name", "lines"), stories(STORIES))
+def test_story(name: str, lines: list[str], restarts: bool) -> None:
+    play(given(lines[0]), lines[1:], restarts=restarts)

@@ -6,9 +6,7 @@ import pytest
 
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
-from tests.machine.in_short import in_short
-from tests.machine.rig import restored, stored
-from tests.machine.tables import command, given
+from tests.machine.tables import given, play, stories
 
 STORIES = """
 # a create is put again with the cluster's word, and is complete when the cluster's brokers know it under its own id
@@ -134,22 +132,9 @@ discovered(2.1.3 1.2 led by 2e0/1 1e0/0 retention.ms=6)
 """
 
 
-def _stories() -> list[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for line in STORIES.strip().splitlines():
-        if line.startswith("#"):
-            found.append((line.removeprefix("# "), []))
-        elif line.strip():
-            found[-1][1].append(line)
-    return found
-
-
-@pytest.mark.parametrize(("about", "lines"), _stories(), ids=[about for about, _ in _stories()])
+@pytest.mark.parametrize(("about", "lines"), stories(STORIES))
 def test_story(about: str, lines: list[str]) -> None:
     rig = given(lines[0])
-    for line in lines[1:]:
-        text, expected = (column.strip() for column in line.split("|"))
-        rig.state = restored(stored(rig.state))
-        assert in_short(rig.put(command(rig, text))) == expected, text
+    play(rig, lines[1:], restarts=True)
     assert audit(rig.log) == [], about
     Lives().see_all(rig.log)

@@ -27,20 +27,8 @@ FILE_LINES_MAX, FUNCTION_LINES_MAX, FOLDER_FILES_MAX = 400, 70, 16
 ONE_FILE_AN_API = {"controller/brokers/kraft/metadata_records"}
 """Folders of as many files as Kafka has APIs or records: each is found by its name."""
 DRAWS = {
-    "now",
-    "utcnow",
-    "today",
-    "time",
-    "monotonic",
-    "random",
-    "uuid4",
-    "uuid1",
-    "urandom",
-    "id",
-    "hash",
-    "open",
-    "print",
-}
+    "now", "utcnow", "today", "time", "monotonic", "random", "uuid4", "uuid1", "urandom", "id", "hash", "open", "print",
+}  # fmt: skip
 """Calls whose result is not the machine's to know, or that reach outside."""
 
 modules = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -114,6 +102,11 @@ def test_values_are_frozen(path: Path) -> None:
             )
             frozen = any(key.arg == "frozen" and ast.unparse(key.value) == "True" for key in node.keywords)
             assert not struct or frozen, f"{node.name} is not frozen"
+
+
+def test_the_auditor_is_independent_of_the_machine() -> None:
+    imported = _imported(_tree(ROOT / "tests" / "machine" / "audit" / "auditor.py"))
+    assert not [name for name in imported if name.split(".")[0] in {"controller", "projections"}]
 
 
 def test_files_and_functions_are_small() -> None:

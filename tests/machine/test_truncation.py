@@ -62,7 +62,7 @@ def test_a_truncated_refusal_is_repeatable(command: Any) -> None:
     records = [decode_event(offset, value) for offset, value in enumerate(values)]
     again = recall(records)
     assert again is not None
-    assert decide(state, again).events == decision.events  # type: ignore[arg-type]
+    assert decide(state, again).events == decision.events
 
 
 MANY = {

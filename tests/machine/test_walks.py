@@ -79,7 +79,7 @@ def _check_repeatable(log: list[Recorded]) -> None:
     for group in decisions(log):
         request = recall(group)
         if request is not None:
-            again = decide(state, request)  # type: ignore[arg-type]
+            again = decide(state, request)
             before = [encode_event(r.at_ms, r.cause, r.event) for r in group]
             after = [encode_event(r.at_ms, r.cause, e) for r, e in zip(group, again.events, strict=True)]
             assert after == before, f"{request} is decided otherwise"

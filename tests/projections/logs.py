@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from events.catalog import Recorded
 from events.codec import encode_event
@@ -10,29 +10,45 @@ from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Queries, Query
 from projections.store.recorder import Recorder
 from projections.store.store import TopicStore
+from projections.views.rows import TopicRow
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given
 
 
-def kept(records: Iterable[Recorded]) -> tuple[InMemoryLog, TopicStore]:
-    """A log that holds these records, and its live store."""
+def kept(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -> tuple[InMemoryLog, TopicStore]:
+    """A log of these records, so many in a commit, and its live store; `anew`: by another recorder after each."""
     log = InMemoryLog("kept")
     recorder = Recorder(log, TopicStore(log))
-    for record in records:
+    for number, record in enumerate(records, 1):
         recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
-        recorder.commit()
-        log.flush()
-        recorder.store.became_durable(recorder.state)
+        if number % at_once == 0 or number == len(records):
+            recorder.commit()
+            log.flush()
+            recorder.store.became_durable(recorder.state)
+            recorder = Recorder(log, recorder.store) if anew else recorder
     return log, recorder.store
 
 
-def query_of(records: Iterable[Recorded]) -> Query:
+def listed(query: Query, end: int, limit: int) -> list[TopicRow]:
+    """All topics at a point in time, in pages."""
+    rows: list[TopicRow] = []
+    after = ""
+    while True:
+        page = query.topics_at(end, after, limit)
+        assert len(page.rows) <= limit
+        rows += page.rows
+        if page.reached is None:
+            return rows
+        after = page.reached
+
+
+def query_of(records: Sequence[Recorded]) -> Query:
     """Queries on a log of these records."""
     log, store = kept(records)
     return Query(log, lambda: store)
 
 
-def questions_of(records: Iterable[Recorded]) -> Queries:
+def questions_of(records: Sequence[Recorded]) -> Queries:
     """Queries on a service whose only log has these records."""
     return Queries([query_of(records)])
 

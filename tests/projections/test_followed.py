@@ -13,37 +13,27 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from events.catalog import Cause, HistorySkipped, Recorded
-from events.codec import encode_event
 from events.external_decision import FOLLOW, ExternalDecision, external_decision, skipped_snapshot
 from events.logs.log import EventLog
-from events.logs.memory_log import InMemoryLog
 from events.names import RequestId, shard_key
 from projections.queries import past
 from projections.queries.explain import explain
 from projections.queries.past import ABANDONED_AFTER_PAGES
 from projections.queries.query import Queries, Query
 from projections.queries.requests import request_at as shown_request
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
 from projections.views.events import event_view as shown_event
 from projections.views.lines import explanation
-from projections.views.rows import TopicRow
 from tests.events.golden import FOLLOWED, history
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import kept as in_memory
+from tests.projections.logs import listed
 from tests.projections.test_snapshotting import commits_of, kept, story
 
 
 def questions() -> Queries:
     """On the golden history, recorded as a voter records it."""
-    log = InMemoryLog("cluster")
-    store = TopicStore(log)
-    recorder = Recorder(log, store)
-    for record in history(FOLLOWED):
-        recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
-    recorder.commit()
-    log.flush()
-    store.became_durable(recorder.state)
+    records = history(FOLLOWED)
+    log, store = in_memory(records, len(records))
     return Queries([Query(log, lambda: store)])
 
 
@@ -126,17 +116,6 @@ def test_ids_of_decisions_are_read_as_they_are_written() -> None:
 def long_from(limit: int) -> Iterator[None]:
     with patch.object(past, "LONG_PAGE", limit):
         yield
-
-
-def listed(query: Query, end: int, limit: int) -> list[TopicRow]:
-    rows: list[TopicRow] = []
-    after = ""
-    while True:
-        page = query.topics_at(end, after, limit)
-        rows += page.rows
-        if page.reached is None:
-            return rows
-        after = page.reached
 
 
 @drawn(walks(60), st.integers(1, 12), st.integers(1, 3))

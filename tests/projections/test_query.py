@@ -19,7 +19,8 @@ from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
-from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed, everything
+from projections.queries.past import everything
+from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.requests import request_view
 from projections.views.rows import TopicRow

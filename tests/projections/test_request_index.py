@@ -15,33 +15,16 @@ from controller.http.errors import Refused
 from controller.machine.commands.commands import TopicCommand
 from events.access import RequestsRefused
 from events.catalog import Cause, Recorded
-from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
 from projections.queries.query import Queries, Query
 from projections.queries.requests import RequestFilter, scan_requests
-from projections.store.recorder import Recorder
 from projections.store.request_index import API, OUTCOME, PRINCIPAL, RULE, IndexedRequest, newest_requests, values_of
 from projections.store.store import TopicStore
 from projections.views.requests import request_view
 from tests.events.golden import HISTORIES, history
 from tests.machine.tables import command, given
-from tests.projections.logs import query_of, questions_of, story
-
-
-def recorded(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -> InMemoryLog:
-    """A log of these records, so many in a commit; `anew`: by another recorder after each."""
-    log = InMemoryLog("requests")
-    store = TopicStore(log)
-    recorder = Recorder(log, store)
-    for number, record in enumerate(records, 1):
-        recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
-        if number % at_once == 0 or number == len(records):
-            recorder.commit()
-            log.flush()
-            store.became_durable(recorder.state)
-            recorder = Recorder(log, store) if anew else recorder
-    return log
+from tests.projections.logs import kept, query_of, questions_of, story
 
 
 def questions(*logs: InMemoryLog) -> Queries:
@@ -63,7 +46,7 @@ def page(query: Queries, which: RequestFilter = ALL, end: tuple[int, ...] = ()) 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
     records = history(name)
-    query = questions(recorded(records))
+    query = questions(kept(records)[0])
     step = max(1, len(records) // 25)
     for end in (*range(1, len(records), step), len(records)):
         by_id = [one for one in page(query, end=(end,)) if not one.counted]
@@ -93,17 +76,17 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
 @pytest.mark.parametrize("name", HISTORIES)
 def test_every_split_into_commits_gives_the_same_index(name: str) -> None:
     records = history(name)
-    whole = dict(recorded(records, len(records)).scan(b"h")), dict(recorded(records, len(records)).scan(b"f"))
+    whole = dict(kept(records, len(records))[0].scan(b"h")), dict(kept(records, len(records))[0].scan(b"f"))
     for at_once in (1, 3):
-        log = recorded(records, at_once)
+        log = kept(records, at_once)[0]
         assert (dict(log.scan(b"h")), dict(log.scan(b"f"))) == whole, at_once
-    anew = recorded(records, 2, anew=True)
+    anew = kept(records, 2, anew=True)[0]
     assert (dict(anew.scan(b"h")), dict(anew.scan(b"f"))) == whole, "by processes of which each wrote one commit"
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_a_filter_finds_what_a_look_at_all_finds(name: str) -> None:
-    log = recorded(history(name), 4)
+    log = kept(history(name), 4)[0]
     query = questions(log)
     everyone = page(query)
     for kind, field in ((PRINCIPAL, "principal"), (API, "api"), (OUTCOME, "outcome"), (RULE, "rule")):
@@ -123,7 +106,7 @@ delete t id=s"""
 
 
 def test_pages_have_every_request_once() -> None:
-    query = questions(recorded(story(STORY).log, 2))
+    query = questions(kept(story(STORY).log, 2)[0])
     end = query.end()
     place, seen = end, []
     for _ in range(10):
@@ -143,7 +126,7 @@ def test_pages_have_every_request_once() -> None:
 def test_a_request_of_two_partitions_is_shown_once() -> None:
     log = story(STORY).log
     later = [replace(record, at_ms=record.at_ms + 1) for record in log]
-    query = questions(recorded(log), recorded(later))
+    query = questions(kept(log)[0], kept(later)[0])
     found = page(query)
     assert [one.request_id for one in found] == ["s", "r", "again", "q"]
     assert [one.num_topics for one in found] == [2, 2, 2, 2]
@@ -156,7 +139,7 @@ def test_refusals_that_were_only_counted_stand_in_the_list() -> None:
         "User:eve", None, "10.0.0.9", "DescribeConfigs", "Describe", "Topic:pay", 29, "authorizer", 7, 1
     )
     record = Recorded(Offset(0), 5, Cause("RecordRefusals", RequestId("refusals-1")), event)
-    (one,) = page(questions(recorded([record])), RequestFilter(rule="authorizer"))
+    (one,) = page(questions(kept([record])[0]), RequestFilter(rule="authorizer"))
     assert (one.counted, one.outcomes, one.topics, one.host) == (True, (("rejected", 7),), ("pay",), "10.0.0.9")
 
 
@@ -171,7 +154,7 @@ def test_a_long_value_is_found_and_not_taken_for_another() -> None:
         )
         for number, name in enumerate((first, second))
     ]
-    query = questions(recorded(records))
+    query = questions(kept(records)[0])
     for name in (first, second):
         assert [one.principal for one in page(query, RequestFilter(principal=name))] == [name]
 

@@ -28,12 +28,11 @@ from projections.store.snapshotting import (
     too_many,
 )
 from projections.store.store import TopicStore
-from projections.views.rows import TopicRow
 from tests.events.logs.rocksdb_folders import flip
 from tests.machine.rig import topics_of
 from tests.machine.walks import NAMES, Walk, _walk, walked, walks
 from tests.projections.logs import kept as in_memory
-from tests.projections.logs import query_of
+from tests.projections.logs import listed, query_of
 
 Work = Callable[[], None]
 
@@ -125,14 +124,7 @@ def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: i
         for end in range(len(records) + 1):
             assert one.query.topics_at(end, "", 1000) == plain.topics_at(end, "", 1000), f"topics at end {end}"
             assert one.query.cluster_at(end) == plain.cluster_at(end), f"brokers at end {end}"
-            rows: list[TopicRow] = []
-            after = ""
-            while True:
-                page = one.query.topics_at(end, after, 1)
-                rows += page.rows
-                if page.reached is None:
-                    break
-                after = page.reached
+            rows = listed(one.query, end, 1)
             assert tuple(rows) == plain.topics_at(end, "", 1000).rows, f"pages of one at end {end}"
             for row in rows:
                 assert one.query.topic_at(row.name, end) == row, f"{row.name} at end {end}"

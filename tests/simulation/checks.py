@@ -9,7 +9,7 @@ from events.logs.memory_log import InMemoryLog
 from events.names import shard_key
 from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from projections.store.stored_topics import TOPIC
-from tests.machine.audit.auditor import Auditor, audit
+from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold, topics_of
 from tests.simulation.virtual_time import virtual_loop
@@ -35,9 +35,9 @@ def check_at_rest(world: World, witness: Witness) -> None:
     assert not waiting, f"never complete: {sorted(waiting)}"
 
 
-def check_log(records: list[Recorded], of: type[Auditor] = Auditor) -> None:
+def check_log(records: list[Recorded]) -> None:
     """The log passes the auditor and the life cycles, and its time never goes back."""
-    violations = audit(records, settled=True, of=of)
+    violations = audit(records, settled=True)
     assert not violations, "the auditor found:\n" + "\n".join(map(str, violations[:10]))
     Lives().see_all(records)
     times = [record.at_ms for record in records]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
@@ -31,6 +31,9 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events import catalog
 from events.names import RequestId, TopicId, TopicName
+
+if TYPE_CHECKING:
+    from controller.brokers.cluster.target_cluster import TargetCluster
 
 TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
@@ -75,13 +78,6 @@ class SetConfigs(Action, frozen=True, kw_only=True):
 
 class FillPlaceholders(Action, frozen=True, kw_only=True):
     """Reassign partitions to the decided replicas, in which brokers have replaced placeholders (KIP-409)."""
-
-
-class ActionListener(Protocol):
-    """Receives the results of actions."""
-
-    def finished(self, action: Action, refusal: Refusal | None) -> None: ...
-    def topic(self, name: TopicName) -> Topic | None: ...
 
 
 ACTED_ON: EventTypes = frozenset(
@@ -142,7 +138,7 @@ async def set_configs(
 class ActionRunner:
     """Queues actions and runs them in rounds."""
 
-    def __init__(self, link: ClusterLink, listener: ActionListener, log: FilteringBoundLogger) -> None:
+    def __init__(self, link: ClusterLink, listener: TargetCluster, log: FilteringBoundLogger) -> None:
         self._link = link
         self._listener = listener
         self._log = log

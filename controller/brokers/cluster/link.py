@@ -93,6 +93,7 @@ names another."""
 REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
 OPERATION_S = 10.0
 """Kafka's time limit for a change. With 0 Kafka does nothing, and librdkafka reports success."""
+_TIMES = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
 TOPIC, FROM_TOPIC = 2, 1
 """DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
 
@@ -221,11 +222,8 @@ class ClusterLink:
 
     async def refresh_api_versions(self) -> None:
         """Fetch the APIs and features of a broker. Raises ClusterUnreachable."""
-        request, answer = (
-            ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"),
-            ApiVersionsResponse,
-        )
-        _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, answer)
+        request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+        _, self.spoken = await self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, request, ApiVersionsResponse)
 
     async def forward(self, payload: bytes, within_s: float, to: Address | None = None) -> bytes:
         """Forward a client's request unchanged to a broker, or to the one at `to`, and return the response. Raises
@@ -262,27 +260,19 @@ class ClusterLink:
         limit."""
         refusals: dict[str, Refusal | None] = {}
         for batch in split_by_limit(topics):
-            times = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
-            begin = partial(self._admin.create_topics, batch, **times, validate_only=validate_only)
+            begin = partial(self._admin.create_topics, batch, **_TIMES, validate_only=validate_only)
             refusals |= await self._all([topic.topic for topic in batch], begin)
         return refusals
 
     async def add_partitions(
         self, topics: Sequence[NewPartitions], validate_only: bool = False
     ) -> dict[str, Refusal | None]:
-        return await self._all(
-            [topic.topic for topic in topics],
-            lambda: self._admin.create_partitions(
-                list(topics), operation_timeout=OPERATION_S, request_timeout=REQUEST_S, validate_only=validate_only
-            ),
-        )
+        begin = partial(self._admin.create_partitions, list(topics), **_TIMES, validate_only=validate_only)
+        return await self._all([topic.topic for topic in topics], begin)
 
     async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
         """Delete topics. Returns the refusal by name, None for deleted topics."""
-        return await self._all(
-            names,
-            lambda: self._admin.delete_topics(list(names), operation_timeout=OPERATION_S, request_timeout=REQUEST_S),
-        )
+        return await self._all(names, partial(self._admin.delete_topics, list(names), **_TIMES))
 
     async def alter_configs(
         self, name: str, puts: Mapping[str, str], deletes: Iterable[str], validate_only: bool = False
@@ -291,13 +281,9 @@ class ClusterLink:
         steps = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in puts.items()]
         steps += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deletes]
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=steps)
-        done = await self._all(
-            [name],
-            lambda: self._admin.incremental_alter_configs(
-                [resource], request_timeout=REQUEST_S, validate_only=validate_only
-            ),
-        )
-        return done[name]
+        alter = self._admin.incremental_alter_configs
+        begin = partial(alter, [resource], request_timeout=REQUEST_S, validate_only=validate_only)
+        return (await self._all([name], begin))[name]
 
     async def reassign(self, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]) -> Refusal | None:
         """Reassign partitions of a topic (KIP-455). Raises ClusterUnreachable."""

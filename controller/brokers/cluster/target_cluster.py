@@ -85,6 +85,7 @@ class TargetCluster:
         self.error: str | None = None
         """Why the cluster is unreachable; None if it is reachable."""
         self.deleted: dict[TopicId, None] = {}
+        """Ids of topics that we deleted: a broker may still show them for a while."""
         self._history = history
         self._times = times
         self._log = log

@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
-from controller.brokers.cluster.reconciliation import OpenWork, differs, known
+from controller.brokers.cluster.reconciliation import differs, known
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (
@@ -29,7 +29,10 @@ from controller.machine.commands.commands import (
 from controller.machine.state import Topic
 from controller.machine.target_cluster import OBSERVED, is_provisional
 from events.catalog import Configs, Endpoint
-from events.names import BrokerId, Offset, TopicId, TopicName, shard_key
+from events.names import BrokerId, Offset, TopicName, shard_key
+
+if TYPE_CHECKING:
+    from controller.brokers.cluster.target_cluster import TargetCluster
 
 TOPICS_PER_SLICE = 200  # between slices the event loop serves others
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
@@ -43,23 +46,10 @@ Owns = Callable[[TopicName], bool]
 """True if a topic belongs to this log; with several logs each has only a part of the topics."""
 
 
-class WatchContext(Protocol):
-    """The state that `TargetCluster` keeps outside the store."""
-
-    deleted: dict[TopicId, None]
-    """Ids of topics that we deleted: a broker may still show them for a while."""
-
-    def is_busy(self, name: TopicName) -> bool: ...
-
-    def open_work(self, name: TopicName) -> OpenWork | None: ...
-
-    def resume_work(self, name: TopicName, work: OpenWork) -> bool: ...
-
-
 class ClusterWatch:
     """Scans the cluster and submits commands for what differs."""
 
-    def __init__(self, link: ClusterLink, sink: CommandSink, context: WatchContext, owns: Owns) -> None:
+    def __init__(self, link: ClusterLink, sink: CommandSink, context: TargetCluster, owns: Owns) -> None:
         self._link = link
         self._sink = sink
         self._context = context

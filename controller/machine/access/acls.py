@@ -78,7 +78,6 @@ class Acls(msgspec.Struct, frozen=True):
         return sorted(acl for entries in found for acl in entries if _is_meant(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
-        """Adds ACLs."""
         patterns = dict(self.by_pattern)
         added = _by_pattern(acls)
         for pattern, entries in added.items():
@@ -86,7 +85,6 @@ class Acls(msgspec.Struct, frozen=True):
         return self._changed(patterns, added)
 
     def without(self, acls: Iterable[Acl]) -> Acls:
-        """Removes ACLs."""
         patterns = dict(self.by_pattern)
         gone = _by_pattern(acls)
         for pattern, entries in gone.items():

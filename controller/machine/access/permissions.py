@@ -7,10 +7,10 @@ Permission was checked before: a command is only made for a principal that may a
 from __future__ import annotations
 
 from controller.machine.access import acls as codes
-from controller.machine.access.acls import Acls, address_range, is_range
+from controller.machine.access.acls import address_range, is_range
 from controller.machine.commands import NO_TOPIC
-from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls, RecordRefusals
-from controller.machine.decision import NOTHING, Answer, Decision, Detail
+from controller.machine.commands.access import CreateAcls, DeleteAcls, RecordRefusals
+from controller.machine.decision import Answer, Decision, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from events.access import Acl, AclsCreated, AclsDeleted
@@ -40,7 +40,7 @@ def create_acls(state: State, command: CreateAcls) -> Decision:
 def delete_acls(state: State, command: DeleteAcls) -> Decision:
     """Deletes the ACLs that match the filters; the answer lists the matches of each filter."""
     held = state.cluster.acls
-    details = tuple(_found(held, each) for each in command.filters)
+    details = tuple(Detail(acls=tuple(held.matching(each))) for each in command.filters)
     gone = {acl for detail in details for acl in detail.acls}
     if len(gone) > CHANGES_PER_REQUEST_MAX:
         return _too_many(command, "remove")
@@ -48,7 +48,7 @@ def delete_acls(state: State, command: DeleteAcls) -> Decision:
 
 
 def record_refusals(state: State, command: RecordRefusals) -> Decision:
-    return Decision(command.refusals) if command.refusals else NOTHING
+    return Decision(command.refusals)
 
 
 def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], changed: tuple[Acl, ...]) -> Decision:
@@ -63,10 +63,6 @@ def _decided(command: CreateAcls | DeleteAcls, details: tuple[Detail, ...], chan
 def _too_many(command: CreateAcls | DeleteAcls, verb: str) -> Decision:
     message = f"Cannot {verb} more than {CHANGES_PER_REQUEST_MAX} acls in a single operation."
     return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.POLICY_VIOLATION), message),))
-
-
-def _found(held: Acls, wanted: AclFilter) -> Detail:
-    return Detail(acls=tuple(held.matching(wanted)))
 
 
 def _wrong_with(acl: Acl) -> Detail | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import NO_TOPIC, Command, access, cluster
+from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.partitions.blocks import Span
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
@@ -107,47 +107,40 @@ class RegisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
     details: BrokerDetails | None = None
 
 
-class UnregisterBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class RegisteredCommand(MembershipCommand, frozen=True, kw_only=True, gc=False):
+    """Base of commands about a registered broker. A `broker_epoch` of None means the current registration."""
+
+    broker_id: BrokerId
+    broker_epoch: int | None = None
+
+
+class UnregisterBroker(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """Unregister a broker that will not return (KIP-746)."""
 
-    broker_id: BrokerId
     reason: str
 
 
-class FenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class FenceBroker(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """A broker has failed or shut down."""
 
-    broker_id: BrokerId
     reason: str
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
 
-class UnfenceBroker(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class UnfenceBroker(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """A broker has caught up with the metadata log and may lead."""
 
-    broker_id: BrokerId
     reason: str
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
 
-class BeginShutdown(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class BeginShutdown(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """A live broker starts a controlled shutdown; its leaderships move first (KIP-841)."""
 
-    broker_id: BrokerId
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
-
-class ChangeLogDirs(MembershipCommand, frozen=True, kw_only=True, gc=False):
+class ChangeLogDirs(RegisteredCommand, frozen=True, kw_only=True, gc=False):
     """The online log directories of a broker (KIP-858), and the cordoned ones (KIP-1066)."""
 
-    broker_id: BrokerId
     log_dirs: tuple[bytes, ...]
     cordoned: tuple[bytes, ...] = ()
-    broker_epoch: int | None = None
-    """None means the current registration."""
 
 
 class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
@@ -315,40 +308,5 @@ class RecordHead(Command, frozen=True, kw_only=True, gc=False):
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand
 """Commands that are answered, by request id and topic name."""
 
-AnyCommand = (
-    CreateTopic
-    | CreatePartitions
-    | DeleteTopic
-    | AlterTopicConfigs
-    | RegisterBroker
-    | UnregisterBroker
-    | FenceBroker
-    | UnfenceBroker
-    | BeginShutdown
-    | ChangeLogDirs
-    | BeginQuorumEpoch
-    | ChangeFeatures
-    | ReconcileTopics
-    | AlterPartition
-    | AssignDirectories
-    | AllocateProducerIds
-    | ElectLeaders
-    | BalanceLeaders
-    | ReassignPartitions
-    | AlterResourceConfigs
-    | CopyBrokerConfigs
-    | ConfirmMetadata
-    | ExpireRequest
-    | cluster.DiscoverTopic
-    | cluster.DiscoverDeletion
-    | cluster.RefuseCreation
-    | cluster.FinishChange
-    | ChangeSettings
-    | RecordHead
-    | access.CreateAcls
-    | access.DeleteAcls
-    | access.AlterClientQuotas
-    | access.AlterUserScramCredentials
-    | access.DrawLoginSecret
-    | access.RecordRefusals
-)
+AnyCommand = Command
+"""Every command; `decide.COMMANDS` has all kinds."""

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs, CopyBrokerConfigs
+from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import (
@@ -38,7 +38,7 @@ from controller.machine.configs.topic_configs import (
 from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, Settings, State
+from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
 from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
 from events.names import RequestId
 
@@ -57,42 +57,27 @@ class OpType(IntEnum):
     SUBTRACT = 3
 
 
-def incremental_alter(current: Configs, ops: Sequence[ConfigOp], broker_defaults: Configs = ()) -> Configs | Rejection:
-    """Returns the configs of a topic after the operations, sorted by name, or the rejection.
+def altered_topic_configs(
+    current: Configs, ops: Sequence[ConfigOp], broker_defaults: Configs = (), *, incremental: bool = True
+) -> Configs | Rejection:
+    """Returns the explicit configs of a topic after the operations, sorted by name, or the rejection.
 
-    `current` are the explicit configs. Removing a missing item or adding an existing one changes nothing.
+    `current` are the configs before; if not `incremental`, the operations replace all of them. Removing a missing item
+    or adding an existing one changes nothing.
     """
-    bad = check_ops(ops)
-    if bad is not None:
-        return bad
-    altered = _after_ops(current, ops, _topic_list_default)
-    if isinstance(altered, Rejection):
-        return altered
-    deletes = all(op.op == OpType.DELETE for op in ops)
-    return _checked(altered, current, broker_defaults, deletes)
-
-
-def altered_configs(current: Configs, command: AlterTopicConfigs, settings: Settings) -> Configs | Rejection:
-    """Returns the explicit configs of a topic after the command, sorted, or the rejection."""
-    if command.incremental:
-        return incremental_alter(current, command.ops, settings.defaults_in_force)
-    return replace_configs(current, [(op.name, op.value) for op in command.ops], settings.defaults_in_force)
+    configs = check_ops(ops) or _after_ops(current if incremental else (), ops, _topic_list_default)
+    if isinstance(configs, Rejection):
+        return configs
+    deletes = incremental and all(op.op == OpType.DELETE for op in ops)
+    altered = tuple(sorted(configs.items()))
+    checked = readable_configs(altered) if deletes else altered
+    rejection = validate_topic_configs(checked, broker_defaults, existing=current)
+    return rejection or (altered if deletes else explicit_configs(altered))
 
 
 def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
     """Checks the operations of an alter request, independent of the resource."""
     return _duplicate_keys(op.name for op in ops) or _null_values(ops) or _unknown_operation(ops)
-
-
-def replace_configs(
-    current: Configs, configs: Sequence[tuple[str, str | None]], broker_defaults: Configs = ()
-) -> Configs | Rejection:
-    """Returns the configs of a topic after AlterConfigs, sorted by name, or the rejection."""
-    ops = [ConfigOp(name, OpType.SET, value) for name, value in configs]
-    bad = _duplicate_keys(op.name for op in ops) or _null_values(ops)
-    if bad is not None:
-        return bad
-    return _checked({op.name: op.value for op in ops if op.value is not None}, current, broker_defaults)
 
 
 def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
@@ -179,15 +164,6 @@ def _java_split(text: str) -> list[str]:
     return items
 
 
-def _checked(
-    altered: dict[str, str], current: Configs, broker_defaults: Configs, deletes: bool = False
-) -> Configs | Rejection:
-    configs = tuple(sorted(altered.items()))
-    checked = readable_configs(configs) if deletes else configs
-    rejection = validate_topic_configs(checked, broker_defaults, existing=current)
-    return rejection or (configs if deletes else explicit_configs(configs))
-
-
 CLIENT_METRICS = 16
 """Kafka's config resource type CLIENT_METRICS."""
 LISTS = {
@@ -213,13 +189,10 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     """Changes the dynamic configs of a resource that is not a topic."""
     before = state.cluster.configs_of(command.kind, command.name)
     after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
-    after = _invalid(command, after, state.cluster) or after
+    if not isinstance(after, Rejection):
+        after = _invalid(command, after, state.cluster) or _unsafe(command, before, after, state.cluster) or after
     if isinstance(after, Rejection):
         return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
-    rejection = _unsafe(command, before, after, state.cluster)
-    if rejection is not None:
-        code = int(rejection.code)
-        return Decision((), (Answer(command.request_id, command.topic, code, rejection.message, rejection.rule),))
     answer = Answer(command.request_id, command.topic, 0)
     if command.validate_only or after == before:
         return Decision((), (answer,))
@@ -301,9 +274,9 @@ def _canonical(name: str, text: str) -> str:
     return canonical_text(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, text)
 
 
-def _invalid(command: AlterResourceConfigs, after: Configs | Rejection, cluster: Cluster) -> Rejection | None:
+def _invalid(command: AlterResourceConfigs, after: Configs, cluster: Cluster) -> Rejection | None:
     """Checks the configs of a group, and broker configs that topics inherit."""
-    if isinstance(after, Rejection) or (command.incremental and all(op.op == OpType.DELETE for op in command.ops)):
+    if command.incremental and all(op.op == OpType.DELETE for op in command.ops):
         return None
     if command.kind == GROUPS:
         return invalid_group_configs(after, within=not cluster.has_kraft_brokers)

@@ -27,17 +27,36 @@ GROUPS = 32
 """Kafka's config resource type GROUP."""
 
 
-class GroupConfig(msgspec.Struct, frozen=True, gc=False):
-    """A group config. Only those with their own documentation have no broker-level name."""
+_DOCUMENTATION = {
+    "share.auto.offset.reset": (
+        "Where a share partition starts: earliest, latest, or by_duration:PnDTnHnMn.nS before now."
+    ),
+    "share.isolation.level": "Whether a share group is given records of transactions that were aborted or are open.",
+    "share.renew.acknowledge.enable": "Whether members of a share group may renew the lock of a record.",
+    "streams.rack.aware.assignment.tags": "The tags of clients over which standby tasks are spread.",
+    "streams.assignor.name": (
+        "Which of the brokers' assignors places the tasks of a streams group; by default the first."
+    ),
+    "errors.deadletterqueue.topic.name": "The topic for records that a share group could not process; empty for none.",
+    "errors.deadletterqueue.copy.record.enable": (
+        "Whether a dead letter is a copy of the record, or only says which it was."
+    ),
+}
+"""The configs that have no broker-level name; the documentation of the others is that of the broker-level config."""
 
+
+class GroupConfig(msgspec.Struct, frozen=True, gc=False):
     name: str
     kind: ConfigType
     default: str | None
     allowed: Allowed = None
     within: Allowed = None
-    documentation: str = ""
-    """Empty if the broker-level config has it."""
     internal: bool = False
+
+    @property
+    def documentation(self) -> str:
+        """Empty if the broker-level config has it."""
+        return _DOCUMENTATION.get(self.name, "")
 
     @property
     def synonym(self) -> str | None:
@@ -61,25 +80,9 @@ _ROWS = (
     GroupConfig("share.record.lock.duration.ms", _INT, "30000", AtLeast(1_000), Between(15_000, 60_000)),
     GroupConfig("share.delivery.count.limit", _INT, "5", AtLeast(2), Between(2, 10)),
     GroupConfig("share.partition.max.record.locks", _INT, "2000", AtLeast(100), Between(100, 4_000)),
-    GroupConfig(
-        "share.auto.offset.reset",
-        _STRING,
-        "latest",
-        documentation="Where a share partition starts: earliest, latest, or by_duration:PnDTnHnMn.nS before now.",
-    ),
-    GroupConfig(
-        "share.isolation.level",
-        _STRING,
-        "read_uncommitted",
-        OneOf(("read_committed", "read_uncommitted")),
-        documentation="Whether a share group is given records of transactions that were aborted or are open.",
-    ),
-    GroupConfig(
-        "share.renew.acknowledge.enable",
-        _BOOLEAN,
-        "true",
-        documentation="Whether members of a share group may renew the lock of a record.",
-    ),
+    GroupConfig("share.auto.offset.reset", _STRING, "latest"),
+    GroupConfig("share.isolation.level", _STRING, "read_uncommitted", OneOf(("read_committed", "read_uncommitted"))),
+    GroupConfig("share.renew.acknowledge.enable", _BOOLEAN, "true"),
     GroupConfig("share.assignment.interval.ms", *_ASSIGNMENT),
     GroupConfig("share.assignor.offload.enable", *_OFFLOAD, internal=True),
     GroupConfig("streams.session.timeout.ms", *_SESSION),
@@ -90,33 +93,11 @@ _ROWS = (
     GroupConfig("streams.assignor.offload.enable", *_OFFLOAD, internal=True),
     GroupConfig("streams.task.offset.interval.ms", _INT, "60000", AtLeast(1), AtLeast(15_000), internal=True),
     GroupConfig("streams.num.warmup.replicas", _INT, "2", AtLeast(0), Between(0, 20), internal=True),
-    GroupConfig(
-        "streams.rack.aware.assignment.tags",
-        _LIST,
-        "",
-        documentation="The tags of clients over which standby tasks are spread.",
-    ),
+    GroupConfig("streams.rack.aware.assignment.tags", _LIST, ""),
     GroupConfig("streams.acceptable.recovery.lag", ConfigType.LONG, "10000", AtLeast(0), internal=True),
-    GroupConfig(
-        "streams.assignor.name",
-        _STRING,
-        None,
-        None,
-        OneOf(("sticky",)),
-        "Which of the brokers' assignors places the tasks of a streams group; by default the first.",
-    ),
-    GroupConfig(
-        "errors.deadletterqueue.topic.name",
-        _STRING,
-        "",
-        documentation="The topic for records that a share group could not process; empty for none.",
-    ),
-    GroupConfig(
-        "errors.deadletterqueue.copy.record.enable",
-        _BOOLEAN,
-        "false",
-        documentation="Whether a dead letter is a copy of the record, or only says which it was.",
-    ),
+    GroupConfig("streams.assignor.name", _STRING, None, None, OneOf(("sticky",))),
+    GroupConfig("errors.deadletterqueue.topic.name", _STRING, ""),
+    GroupConfig("errors.deadletterqueue.copy.record.enable", _BOOLEAN, "false"),
 )
 GROUP_CONFIGS: dict[str, GroupConfig] = {row.name: row for row in _ROWS}
 

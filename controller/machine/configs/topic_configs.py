@@ -183,14 +183,9 @@ def _remote_storage(in_force: Mapping[str, Value], tiered: bool) -> Rejection | 
         return invalid_config(
             "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
         )
-    return (
-        _local_retention(in_force, "bytes")
-        or _local_retention(in_force, "ms")
-        or _copy_lag(in_force, "bytes")
-        or _copy_lag(in_force, "ms")
-        or _frozen_retention(in_force, "bytes")
-        or _frozen_retention(in_force, "ms")
-    )
+    checks = (_local_retention, _copy_lag, _frozen_retention)
+    found = (check(in_force, unit) for check in checks for unit in ("bytes", "ms"))
+    return next((rejection for rejection in found if rejection is not None), None)
 
 
 def _local_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:

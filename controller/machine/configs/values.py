@@ -147,14 +147,18 @@ def read_value(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Valu
         case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG | ConfigType.DOUBLE:
             number = _decimal(trimmed) if kind is ConfigType.DOUBLE else _integer(trimmed, _BITS[kind])
             if number is None:
-                why = f"Not a number of type {kind.name}; allowed: {allowed_text(kind, allowed)}"
-                return _bad(name, text, why)
-            return _limited(name, kind, allowed, number)
+                return _bad(name, text, f"Not a number of type {kind.name}; allowed: {allowed_text(kind, allowed)}")
+            why = _beyond(allowed, number)
+            if why is None:
+                return number
+            return _bad(name, value_text(number), f"{why}; allowed: {allowed_text(kind, allowed)}")
         case ConfigType.LIST:
             items = (each.strip(_AROUND_COMMAS) for each in trimmed.split(","))
             return _listed(name, allowed, text, tuple(items) if trimmed else ())
         case _:
-            return _chosen(name, allowed, trimmed)
+            if isinstance(allowed, OneOf) and trimmed not in allowed.values:
+                return _bad(name, trimmed, f"String must be one of: {', '.join(allowed.values)}")
+            return trimmed
 
 
 def canonical_text(name: str, kind: ConfigType, allowed: Allowed, text: str) -> str:
@@ -206,11 +210,6 @@ def _decimal(trimmed: str) -> float | None:
         return -math.inf if trimmed.startswith("-") else math.inf
 
 
-def _limited(name: str, kind: ConfigType, allowed: Allowed, number: float) -> Value | Bad:
-    why = _beyond(allowed, number)
-    return number if why is None else _bad(name, value_text(number), f"{why}; allowed: {allowed_text(kind, allowed)}")
-
-
 def _beyond(allowed: Allowed, number: float) -> str | None:
     match allowed:
         case AtLeast(low) | Between(low, _) if number < low:
@@ -223,14 +222,6 @@ def _beyond(allowed: Allowed, number: float) -> str | None:
             return f"Value must be at least {low} or equal to {other}"
         case _:
             return None
-
-
-def _chosen(name: str, allowed: Allowed, trimmed: str) -> str | Bad:
-    match allowed:
-        case OneOf(values) if trimmed not in values:
-            return _bad(name, trimmed, f"String must be one of: {', '.join(values)}")
-        case _:
-            return trimmed
 
 
 def _listed(name: str, allowed: Allowed, text: str, items: tuple[str, ...]) -> tuple[str, ...] | Bad:

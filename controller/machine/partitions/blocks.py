@@ -77,7 +77,6 @@ def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
 
 
 def extended(partitions: Sequence[Partition], more: Sequence[Partition]) -> Sequence[Partition]:
-    """Appends partitions."""
     *full, last = blocks_of(partitions)
     return _kept((*full, *blocks_of((*last, *more))))
 

@@ -267,7 +267,6 @@ class _ChangeBuilder:
 
 
 def is_reassigned(partition: Partition) -> bool:
-    """True if a reassignment is in progress."""
     metadata = replica_metadata_of(partition)
     return bool(metadata.adding or metadata.removing)
 

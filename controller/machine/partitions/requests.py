@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from controller.machine import validation
 from controller.machine.commands import commands
-from controller.machine.decision import NOTHING, Answer, Decision, PartitionAnswer, topic_named
+from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions.changes import Election, Target, TopicChanges, is_reassigned, without
 from controller.machine.partitions.placement import UNASSIGNED, Ids, directories_of, is_online, replica_metadata_of
@@ -39,7 +39,6 @@ def is_stale(cluster: Cluster, broker_id: BrokerId, broker_epoch: int | None) ->
 
 
 def stale(request_id: RequestId, topic: TopicName, cluster: Cluster, broker_id: BrokerId) -> Decision:
-    """The STALE_BROKER_EPOCH decision."""
     broker = cluster.brokers.get(broker_id)
     known = "is not registered" if broker is None else f"has epoch {broker.broker_epoch} now"
     message = f"Broker {broker_id} {known}."
@@ -175,7 +174,7 @@ def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
         topic = topic_named(state, name)
         if topic is not None:
             events += balance(topic, state.cluster, command.span)
-    return Decision(tuple(events)) if events else NOTHING
+    return Decision(tuple(events))
 
 
 def elect_leaders(state: State, command: commands.ElectLeaders) -> Decision:

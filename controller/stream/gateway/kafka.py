@@ -340,8 +340,8 @@ class CommandSender:
             else:
                 self._answer_error(*owner, ErrorCode.NOT_CONTROLLER, f"{NOT_TAKEN} ({error.str()})")
 
-        key = key_of(command).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
-        value = encode_command(command)  # type: ignore[arg-type]
+        key = key_of(command).encode("utf-8", "surrogatepass")
+        value = encode_command(command)
         self._unacknowledged.add(owner)
         try:
             self._producer.produce(self._topic, number, key, value, done)

@@ -218,7 +218,7 @@ class GatewayNode:
             try:
                 self._send(command)
             except Exception as error:
-                self.replies.resolve(self._faults.record(command, error))  # type: ignore[arg-type]
+                self.replies.resolve(self._faults.record(command, error))
         if any(isinstance(command, AlterResourceConfigs) for command in commands):
             return asyncio.ensure_future(self._in_all_partitions(pending.future))
         return pending.future
@@ -253,7 +253,7 @@ class GatewayNode:
             self._sender.send(command, home)
             return
         quotas, state = self.partitions[CLUSTER_PARTITION].state.cluster.quotas, self.partitions[home].state
-        to_send, expected, is_counted = self._limits.decide(state, quotas, command, _expected)  # type: ignore[arg-type]
+        to_send, expected, is_counted = self._limits.decide(state, quotas, command, _expected)
         assert isinstance(to_send, TopicCommand), "it is the same command, perhaps with a throttle time"
         if not is_counted:
             self._sender.send(to_send, home)

@@ -21,7 +21,8 @@ commands) may be decided again, with the same reply, and the client gets the fir
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from functools import reduce
+from operator import or_
 
 import msgspec
 from msgspec.structs import replace
@@ -35,6 +36,7 @@ from controller.machine.commands.commands import (
     ExpireRequest,
     TopicCommand,
 )
+from controller.machine.decide import COMMANDS
 from controller.machine.decision import Answer
 from controller.machine.state import Topics
 from events.catalog import Recorded
@@ -61,7 +63,7 @@ CLUSTER_PARTITION = 0
 One partition gives one order, whichever gateway submits."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(AnyCommand)
+_decoder: msgspec.msgpack.Decoder[AnyCommand] = msgspec.msgpack.Decoder(reduce(or_, COMMANDS))
 
 
 TIME_END_MS = 1 << 47
@@ -152,9 +154,7 @@ RECENT_EVENTS = 20_000
 _FORGET_EVERY = 5_000  # events; the cost of looking is spread over them
 
 _Key = tuple[str, str, str]
-_OF_CLIENTS = frozenset(
-    kind.__name__ for kind in get_args(AnyCommand) if issubclass(kind, TopicCommand | ClusterCommand)
-)
+_OF_CLIENTS = frozenset(kind.__name__ for kind in COMMANDS if issubclass(kind, TopicCommand | ClusterCommand))
 """The client commands, as event causes name them."""
 
 

@@ -15,7 +15,6 @@ the client gets the answer of the first one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import msgspec
 from msgspec.structs import replace
@@ -139,7 +138,7 @@ class PartitionDecider:
             except Exception as error:
                 decided.answers.append(self._fault(command, error))
             else:
-                decided = self._decider.decide(partition, list(map(_any, approved)), self._immediate_commands)
+                decided = self._decider.decide(partition, approved, self._immediate_commands)
                 assert not decided.needs_approval, "all approvals are there"
         self._batch.records += decided.records
         is_failed = len(self._batch.faults) > faults and not decided.records
@@ -168,7 +167,7 @@ class PartitionDecider:
                 raise
             except Exception:
                 continue  # each is submitted alone in its turn, and the one at fault is skipped
-            judged |= {id(command): _any(done) for command, done in zip(group, approved_commands, strict=True)}
+            judged |= {id(command): done for command, done in zip(group, approved_commands, strict=True)}
         return judged
 
 
@@ -182,7 +181,3 @@ def _each_topic_once(commands: Sequence[TopicCommand]) -> list[list[TopicCommand
         else:
             free[command.topic] = command
     return [list(group.values()) for group in groups]
-
-
-def _any(command: TopicCommand) -> AnyCommand:
-    return cast("AnyCommand", command)  # each kind of the one is among the other

@@ -143,7 +143,7 @@ def _with(cluster: Cluster, tried: WhatIf) -> Cluster:
 def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Result]:
     settings = state.cluster.settings
     if not isinstance(command, CreateTopic):
-        events = decide_in_full(state, command).events  # type: ignore[arg-type]
+        events = decide_in_full(state, command).events
         return events, _result(events)
     if command.api == "Metadata" and not settings.auto_create_topics_enable:
         message = f"with {AUTO_CREATE}=false there would have been no request to create it"

@@ -206,7 +206,7 @@ def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]
     command = request.command
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
-    events = decide_in_full(request.state(cluster), command).events  # type: ignore[arg-type]
+    events = decide_in_full(request.state(cluster), command).events
     if any(isinstance(one.event, TopicConfigsChanged) and one.event.before is None for one in request.records):
         events = tuple(replace(one, before=None) if isinstance(one, TopicConfigsChanged) else one for one in events)
     return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)

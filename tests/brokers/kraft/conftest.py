@@ -17,7 +17,6 @@ from events.logs.rocksdb_log import RocksDbLog
 from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
-from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
 from tests.machine.walks import decisions
 from tests.support.metadata_files import read_image
@@ -48,7 +47,7 @@ def _check_history(data: Path) -> None:
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
-        assert audit(records, of=RealAuditor) == []
+        assert audit(records) == []
         state = State(DictTopics())
         for group in decisions(records):
             request: Any = recall(group)

@@ -42,7 +42,6 @@ from tests.brokers.kraft.kafka_walks import Batch, walk, walks
 from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
-from tests.machine.audit.real_auditor import RealAuditor
 from tests.projections.logs import story
 
 
@@ -117,7 +116,7 @@ def test_a_create_that_waits_for_a_topic_that_another_controller_deletes_is_answ
     assert (events[1].request_id, events[1].error_code) == ("ask", 3)
     assert follower.topics() == []
     assert follower.state.waiting == {}
-    assert audit(follower.log, of=RealAuditor) == []
+    assert audit(follower.log) == []
 
 
 def test_a_topic_that_waits_here_goes_on_waiting_when_others_change_it() -> None:
@@ -206,7 +205,7 @@ def test_a_log_of_kafka_is_imported_completely() -> None:
     assert (follower.unsupported, transactions.begun_at) == (None, None)
     assert follower.state.cluster.live == (1, 2, 3)
     assert follower.topics()
-    assert {each.check for each in audit(follower.log, of=RealAuditor)} == {"settings-first"}, "our own come first"
+    assert {each.check for each in audit(follower.log)} == {"settings-first"}, "our own come first"
     Lives().see_all(follower.log)
 
 

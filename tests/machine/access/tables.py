@@ -7,16 +7,13 @@ from typing import Any
 from controller.machine.commands import access
 from controller.machine.commands.commands import AnyCommand
 from events.access import Acl, RequestsRefused
+from tests.machine.partitions.real_tables import Fields
+from tests.machine.rig import Rig
 
 _TYPES = {"any": 1, "topic": 2, "group": 3, "cluster": 4, "unknown": 9}
 _OPERATIONS = {"any": 1, "all": 2, "read": 3, "write": 4, "create": 5, "describe": 8, "unknown": 99}
 _PERMISSIONS = {"any": 1, "deny": 2, "allow": 3}
 _NAMES = {"''": "", "*": "*"}
-
-
-def create_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
-    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a name that ends in `…` is a prefix, `-` no host."""
-    return access.CreateAcls(**stamps, principal="User:admin", client_id="table", acls=tuple(map(acl, words)))
 
 
 def acl(word: str) -> Acl:
@@ -33,11 +30,6 @@ def acl(word: str) -> Acl:
     )
 
 
-def delete_acls(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
-    """`unacls TYPE/literal|prefixed|match|any/NAME/PRINCIPAL/OPERATION …`: `-` is any."""
-    return access.DeleteAcls(**stamps, principal="User:admin", client_id="table", filters=tuple(map(acl_filter, words)))
-
-
 def acl_filter(word: str) -> access.AclFilter:
     kind, pattern, name, principal, operation = word.split("/")
     return access.AclFilter(
@@ -51,14 +43,6 @@ def acl_filter(word: str) -> access.AclFilter:
     )
 
 
-def quotas(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
-    """`quotas TYPE:NAME[+TYPE:NAME]/KEY=VALUE|KEY=-[;…] … [dry]`: `<default>` is the default of a type."""
-    alterations = tuple(_alteration(word) for word in words if word != "dry")
-    return access.AlterClientQuotas(
-        **stamps, principal="User:admin", alterations=alterations, validate_only="dry" in words
-    )
-
-
 def _alteration(word: str) -> access.QuotaAlteration:
     entity, _, ops = word.partition("/")
     parts = [part.split(":", 1) for part in entity.split("+") if part]
@@ -69,28 +53,44 @@ def _alteration(word: str) -> access.QuotaAlteration:
     )
 
 
-def credential(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+def _create_acls(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
+    """`acls PRINCIPAL/allow|deny/OPERATION/TYPE/NAME[/HOST] …`: a name that ends in `…` is a prefix, `-` no host."""
+    return {**_BY, "client_id": "table", "acls": tuple(map(acl, words))}
+
+
+def _delete_acls(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
+    """`unacls TYPE/literal|prefixed|match|any/NAME/PRINCIPAL/OPERATION …`: `-` is any."""
+    return {**_BY, "client_id": "table", "filters": tuple(map(acl_filter, words))}
+
+
+def _quotas(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
+    """`quotas TYPE:NAME[+TYPE:NAME]/KEY=VALUE|KEY=-[;…] … [dry]`: `<default>` is the default of a type."""
+    alterations = tuple(_alteration(word) for word in words if word != "dry")
+    return {**_BY, "alterations": alterations, "validate_only": "dry" in words}
+
+
+def _credential(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
     """`credential set|remove USER`."""
     verb, user = words
     if verb == "remove":
-        return access.AlterUserScramCredentials(
-            **stamps, principal="User:admin", removals=(access.ScramRemoval(user, 2),)
-        )
+        return {**_BY, "removals": (access.ScramRemoval(user, 2),)}
     secret = bytes(range(64))
-    upsert = access.ScramUpsert(user, 2, 4096, secret[:16], secret, secret)
-    return access.AlterUserScramCredentials(**stamps, principal="User:admin", upserts=(upsert,))
+    return {**_BY, "upserts": (access.ScramUpsert(user, 2, 4096, secret[:16], secret, secret),)}
 
 
-def refusals(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
+def _refusals(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
     """`refusals COUNT`."""
     (count,) = words
-    since_ms = stamps["at_ms"]
-    one = RequestsRefused(
-        *("User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t", 29, "authorizer", int(count), since_ms)
-    )
-    return access.RecordRefusals(**stamps, refusals=(one,))
+    who = "User:bob", "table", "10.0.0.7", "Metadata", "Describe", "Topic:t"
+    return {"refusals": (RequestsRefused(*who, 29, "authorizer", int(count), rig.now_ms),)}
 
 
-def secret(stamps: dict[str, Any], words: list[str]) -> AnyCommand:
-    """`secret WORD`."""
-    return access.DrawLoginSecret(**stamps, secret=words[0].encode())
+_BY = {"principal": "User:admin"}
+ACCESS_VERBS: dict[str, tuple[type[AnyCommand], Fields]] = {
+    "acls": (access.CreateAcls, _create_acls),
+    "unacls": (access.DeleteAcls, _delete_acls),
+    "quotas": (access.AlterClientQuotas, _quotas),
+    "credential": (access.AlterUserScramCredentials, _credential),
+    "refusals": (access.RecordRefusals, _refusals),
+    "secret": (access.DrawLoginSecret, lambda rig, words, options: {"secret": words[0].encode()}),
+}

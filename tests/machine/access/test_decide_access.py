@@ -184,4 +184,4 @@ def test_a_quota_refusal_is_reconstructed() -> None:
     assert (decision.refusal.code, decision.refusal.rule) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "quota")
     again = recall(rig.log[before:])
     assert again is not None
-    assert decide(fold(rig.log[:before]), again).events == decision.events  # type: ignore[arg-type]
+    assert decide(fold(rig.log[:before]), again).events == decision.events

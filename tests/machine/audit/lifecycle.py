@@ -8,157 +8,57 @@ Life cycles hold no data such as epochs, replicas and answers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from events.catalog import (
-    BrokerFenced,
-    BrokerLeaving,
-    BrokerRegistered,
-    BrokerUnfenced,
-    BrokerUnregistered,
-    ChangeCarriedOut,
-    ChangeRejected,
-    CreateAnswered,
-    CreateRejected,
-    CreateRequested,
-    CreationRefused,
-    Event,
-    FeaturesChanged,
-    HeadSigned,
-    HistorySkipped,
-    LogDirsChanged,
-    PartitionChanged,
-    PartitionsAdded,
-    ProducerIdsAllocated,
-    QuorumEpochBegun,
-    Recorded,
-    ResourceConfigsChanged,
-    SettingsChanged,
-    TopicCreated,
-    TopicDeleted,
-    TopicDiscovered,
-    TopicReady,
-    TopicVanished,
-)
+from events import catalog
 
 LEADER_ELECTED, LEADER_LOST = "LeaderElected", "LeaderLost"
 """The tables' names of a `PartitionChanged` after which another replica leads, and of one after which none does."""
 
 
-class RequestState(StrEnum):
-    """The state of a create request for one topic."""
+class State(NamedTuple):
+    """A state: its meaning, and the next state after each event that may come in it."""
 
-    UNKNOWN = "unknown"
-    REQUESTED = "requested"
-    REJECTED = "rejected"
-    CREATED = "created"
-    COMPLETE = "complete"
-    DELETED = "deleted"
-    REFUSED = "refused"
-    SUCCEEDED = "succeeded"
-    TIMED_OUT = "timed-out"
-    ABANDONED = "abandoned"
-
-
-class TopicState(StrEnum):
-    """The state of a topic."""
-
-    ABSENT = "absent"
-    INCOMPLETE = "incomplete"
-    READY = "ready"
-
-
-class PartitionState(StrEnum):
-    """The state of a partition."""
-
-    ABSENT = "absent"
-    LED = "led"
-    LEADERLESS = "leaderless"
-
-
-class BrokerState(StrEnum):
-    """The state of a broker."""
-
-    UNREGISTERED = "unregistered"
-    FENCED = "fenced"
-    LIVE = "live"
-    LEAVING = "leaving"
+    meaning: str
+    nexts: Mapping[str, str]
 
 
 class Lifecycle(msgspec.Struct, frozen=True, kw_only=True):
-    """One life cycle. `table` goes from a state to the events that may come in it, and the states they lead to."""
+    """One life cycle; its first state is that of a thing without events."""
 
     name: str
     about: str
-    start: str
-    table: Mapping[str, Mapping[str, str]]
-    meaning: Mapping[str, str]
+    states: Mapping[str, State]
+
+    @property
+    def start(self) -> str:
+        return next(iter(self.states))
 
 
 class OutOfLifecycle(AssertionError):
     """An event that may not come in this state: a bug in `decide`, or a log that is not whole."""
 
     def __init__(self, lifecycle: Lifecycle, state: str, event: str) -> None:
-        allowed = ", ".join(lifecycle.table[state]) or "nothing: it has ended"
+        allowed = ", ".join(lifecycle.states[state].nexts) or "nothing: it has ended"
         super().__init__(f"{event} may not come to a {lifecycle.name} that is {state}; allowed: {allowed}")
 
 
-def event_name(event: Event) -> str:
+def event_name(event: catalog.Event) -> str:
     """Returns the tables' name of an event: its type, with other names for changes of leaders."""
-    if isinstance(event, PartitionChanged) and event.has_new_leader:
+    if isinstance(event, catalog.PartitionChanged) and event.has_new_leader:
         return LEADER_ELECTED if event.after.leader >= 0 else LEADER_LOST
     return type(event).__name__
 
 
-def advance(lifecycle: Lifecycle, state: str, event: Event) -> str:
+def advance(lifecycle: Lifecycle, state: str, event: catalog.Event) -> str:
     """The state after an event. Raises OutOfLifecycle if the event may not come in this state."""
-    after = lifecycle.table[state].get(event_name(event))
+    after = lifecycle.states[state].nexts.get(event_name(event))
     if after is None:
         raise OutOfLifecycle(lifecycle, state, event_name(event))
     return after
 
-
-CREATE_REQUEST = Lifecycle(
-    name="create request",
-    about=(
-        "One topic of a request to create topics, from arrival to its one terminal answer. `TopicReady`, "
-        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the pending create of the topic."
-    ),
-    start=RequestState.UNKNOWN,
-    table={
-        RequestState.UNKNOWN: {"CreateRequested": RequestState.REQUESTED},
-        RequestState.REQUESTED: {"CreateRejected": RequestState.REJECTED, "TopicCreated": RequestState.CREATED},
-        RequestState.REJECTED: {"CreateAnswered": RequestState.REFUSED},
-        RequestState.CREATED: {
-            "TopicReady": RequestState.COMPLETE,
-            "TopicDeleted": RequestState.DELETED,
-            "TopicVanished": RequestState.DELETED,
-            "CreationRefused": RequestState.REJECTED,
-            "CreateAnswered": RequestState.TIMED_OUT,
-        },
-        RequestState.COMPLETE: {"CreateAnswered": RequestState.SUCCEEDED},
-        RequestState.DELETED: {"CreateAnswered": RequestState.ABANDONED},
-        RequestState.REFUSED: {},
-        RequestState.SUCCEEDED: {},
-        RequestState.TIMED_OUT: {},
-        RequestState.ABANDONED: {},
-    },
-    meaning={
-        RequestState.UNKNOWN: "there is no request",
-        RequestState.REQUESTED: "the request is recorded",
-        RequestState.REJECTED: "refused by a rule, a policy or the target cluster",
-        RequestState.CREATED: "the topic exists and is incomplete; the client waits",
-        RequestState.COMPLETE: "every partition has a leader and every live broker knows the topic",
-        RequestState.DELETED: "the topic was deleted before it was complete",
-        RequestState.REFUSED: "answered with the error of the rule",
-        RequestState.SUCCEEDED: "answered NONE",
-        RequestState.TIMED_OUT: "answered REQUEST_TIMED_OUT; the topic may become complete later",
-        RequestState.ABANDONED: "answered UNKNOWN_TOPIC_OR_PARTITION",
-    },
-)
 
 _ENDS = ("TopicDeleted", "TopicVanished", "CreationRefused")
 _WHILE_THERE = (
@@ -170,27 +70,54 @@ _WHILE_THERE = (
     "TopicDiscovered",
 )
 
+CREATE_REQUEST = Lifecycle(
+    name="create request",
+    about=(
+        "One topic of a request to create topics, from arrival to its one terminal answer. `TopicReady`, "
+        "`TopicDeleted`, `TopicVanished` and `CreationRefused` concern it while it is the pending create of the topic."
+    ),
+    states={
+        "unknown": State("there is no request", {"CreateRequested": "requested"}),
+        "requested": State("the request is recorded", {"CreateRejected": "rejected", "TopicCreated": "created"}),
+        "rejected": State("refused by a rule, a policy or the target cluster", {"CreateAnswered": "refused"}),
+        "created": State(
+            "the topic exists and is incomplete; the client waits",
+            {
+                "TopicReady": "complete",
+                "TopicDeleted": "deleted",
+                "TopicVanished": "deleted",
+                "CreationRefused": "rejected",
+                "CreateAnswered": "timed-out",
+            },
+        ),
+        "complete": State(
+            "every partition has a leader and every live broker knows the topic", {"CreateAnswered": "succeeded"}
+        ),
+        "deleted": State("the topic was deleted before it was complete", {"CreateAnswered": "abandoned"}),
+        "refused": State("answered with the error of the rule", {}),
+        "succeeded": State("answered NONE", {}),
+        "timed-out": State("answered REQUEST_TIMED_OUT; the topic may become complete later", {}),
+        "abandoned": State("answered UNKNOWN_TOPIC_OR_PARTITION", {}),
+    },
+)
+
 TOPIC = Lifecycle(
     name="topic",
     about="One life of a topic, from its creation to its deletion. After that the name may be used again.",
-    start=TopicState.ABSENT,
-    table={
-        TopicState.ABSENT: {"TopicCreated": TopicState.INCOMPLETE, "TopicDiscovered": TopicState.READY},
-        TopicState.INCOMPLETE: {
-            **dict.fromkeys((*_WHILE_THERE, "MetadataPropagated"), TopicState.INCOMPLETE),
-            "TopicReady": TopicState.READY,
-            **dict.fromkeys(_ENDS, TopicState.ABSENT),
-        },
-        TopicState.READY: {
-            **dict.fromkeys(_WHILE_THERE, TopicState.READY),
-            "TopicDeleted": TopicState.ABSENT,
-            "TopicVanished": TopicState.ABSENT,
-        },
-    },
-    meaning={
-        TopicState.ABSENT: "no topic of this name",
-        TopicState.INCOMPLETE: "created; a leader is missing, or a live broker has not applied it",
-        TopicState.READY: "was complete once; it stays ready when brokers fail or join",
+    states={
+        "absent": State("no topic of this name", {"TopicCreated": "incomplete", "TopicDiscovered": "ready"}),
+        "incomplete": State(
+            "created; a leader is missing, or a live broker has not applied it",
+            {
+                **dict.fromkeys((*_WHILE_THERE, "MetadataPropagated"), "incomplete"),
+                "TopicReady": "ready",
+                **dict.fromkeys(_ENDS, "absent"),
+            },
+        ),
+        "ready": State(
+            "was complete once; it stays ready when brokers fail or join",
+            {**dict.fromkeys(_WHILE_THERE, "ready"), "TopicDeleted": "absent", "TopicVanished": "absent"},
+        ),
     },
 )
 
@@ -198,77 +125,61 @@ PARTITION = Lifecycle(
     name="partition",
     about="One partition of a topic. Epochs rise with each event except its first. Placeholders may remain in any "
     "state. `TopicDiscovered` is not in the table: it replaces the state of all partitions.",
-    start=PartitionState.ABSENT,
-    table={
-        PartitionState.ABSENT: {"TopicCreated": PartitionState.LED, "PartitionsAdded": PartitionState.LED},
-        PartitionState.LED: {
-            LEADER_ELECTED: PartitionState.LED,
-            LEADER_LOST: PartitionState.LEADERLESS,
-            "PartitionChanged": PartitionState.LED,
-            **dict.fromkeys(_ENDS, PartitionState.ABSENT),
-        },
-        PartitionState.LEADERLESS: {
-            LEADER_ELECTED: PartitionState.LED,
-            "PartitionChanged": PartitionState.LEADERLESS,
-            **dict.fromkeys(_ENDS, PartitionState.ABSENT),
-        },
-    },
-    meaning={
-        PartitionState.ABSENT: "no such partition",
-        PartitionState.LED: "a member of the in-sync set leads, or led at the last reconciliation",
-        PartitionState.LEADERLESS: "no member of the in-sync set is live; it keeps that set until one returns",
+    states={
+        "absent": State("no such partition", {"TopicCreated": "led", "PartitionsAdded": "led"}),
+        "led": State(
+            "a member of the in-sync set leads, or led at the last reconciliation",
+            {
+                LEADER_ELECTED: "led",
+                LEADER_LOST: "leaderless",
+                "PartitionChanged": "led",
+                **dict.fromkeys(_ENDS, "absent"),
+            },
+        ),
+        "leaderless": State(
+            "no member of the in-sync set is live; it keeps that set until one returns",
+            {LEADER_ELECTED: "led", "PartitionChanged": "leaderless", **dict.fromkeys(_ENDS, "absent")},
+        ),
     },
 )
 
 BROKER = Lifecycle(
     name="broker",
     about="One broker id. A live broker that registers as a new incarnation is fenced first.",
-    start=BrokerState.UNREGISTERED,
-    table={
-        BrokerState.UNREGISTERED: {"BrokerRegistered": BrokerState.FENCED},
-        BrokerState.FENCED: {
-            "BrokerRegistered": BrokerState.FENCED,
-            "BrokerUnfenced": BrokerState.LIVE,
-            "LogDirsChanged": BrokerState.FENCED,
-            "BrokerUnregistered": BrokerState.UNREGISTERED,
-        },
-        BrokerState.LIVE: {
-            "BrokerFenced": BrokerState.FENCED,
-            "BrokerLeaving": BrokerState.LEAVING,
-            "LogDirsChanged": BrokerState.LIVE,
-            "BrokerUnregistered": BrokerState.UNREGISTERED,
-        },
-        BrokerState.LEAVING: {
-            "BrokerFenced": BrokerState.FENCED,
-            "LogDirsChanged": BrokerState.LEAVING,
-            "BrokerUnregistered": BrokerState.UNREGISTERED,
-        },
-    },
-    meaning={
-        BrokerState.UNREGISTERED: "unknown, or removed",
-        BrokerState.FENCED: "registered; it leads no partitions and gets no new replicas",
-        BrokerState.LIVE: "it leads, follows and gets new replicas",
-        BrokerState.LEAVING: "in controlled shutdown: it serves until its leaderships have moved",
+    states={
+        "unregistered": State("unknown, or removed", {"BrokerRegistered": "fenced"}),
+        "fenced": State(
+            "registered; it leads no partitions and gets no new replicas",
+            {
+                "BrokerRegistered": "fenced",
+                "BrokerUnfenced": "live",
+                "LogDirsChanged": "fenced",
+                "BrokerUnregistered": "unregistered",
+            },
+        ),
+        "live": State(
+            "it leads, follows and gets new replicas",
+            {
+                "BrokerFenced": "fenced",
+                "BrokerLeaving": "leaving",
+                "LogDirsChanged": "live",
+                "BrokerUnregistered": "unregistered",
+            },
+        ),
+        "leaving": State(
+            "in controlled shutdown: it serves until its leaderships have moved",
+            {"BrokerFenced": "fenced", "LogDirsChanged": "leaving", "BrokerUnregistered": "unregistered"},
+        ),
     },
 )
 
 LIFECYCLES = (CREATE_REQUEST, TOPIC, PARTITION, BROKER)
 
 
-REQUEST_EVENTS = CreateRequested | CreateRejected | TopicCreated | CreateAnswered
-ENDS = TopicReady | TopicDeleted | TopicVanished | CreationRefused
-BROKER_EVENTS = BrokerRegistered | BrokerFenced | BrokerUnfenced | BrokerUnregistered | BrokerLeaving | LogDirsChanged
-NO_LIFE = (
-    SettingsChanged
-    | ChangeRejected
-    | ChangeCarriedOut
-    | FeaturesChanged
-    | HeadSigned
-    | HistorySkipped
-    | ProducerIdsAllocated
-    | QuorumEpochBegun
-    | ResourceConfigsChanged
-)
+REQUEST_EVENTS = catalog.CreateRequested | catalog.CreateRejected | catalog.TopicCreated | catalog.CreateAnswered
+ENDS = catalog.TopicReady | catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
+NAMED = {event for lifecycle in LIFECYCLES for state in lifecycle.states.values() for event in state.nexts}
+"""The events that have a life cycle."""
 
 
 class Lives:
@@ -281,20 +192,20 @@ class Lives:
         self.brokers: dict[int, str] = {}
         self._waiting: dict[str, tuple[str, str]] = {}
 
-    def see_all(self, records: Iterable[Recorded]) -> Lives:
+    def see_all(self, records: Iterable[catalog.Recorded]) -> Lives:
         """Take in records; raises OutOfLifecycle for an event that a table does not have."""
         for record in records:
             self.see(record.event)
         return self
 
     def see(self, event: Any) -> None:
-        if isinstance(event, NO_LIFE) or type(event).__module__ == "events.access":
+        if event_name(event) not in NAMED:
             return
-        if isinstance(event, BROKER_EVENTS):
+        if hasattr(event, "broker_id"):
             _move(BROKER, self.brokers, event.broker_id, event)
             return
         self._see_request(event)
-        if not isinstance(event, CreateRequested | CreateRejected | CreateAnswered):
+        if not isinstance(event, catalog.CreateRequested | catalog.CreateRejected | catalog.CreateAnswered):
             self._see_partitions(event)
             _move(TOPIC, self.topics, event.topic, event)
 
@@ -302,30 +213,30 @@ class Lives:
         if isinstance(event, REQUEST_EVENTS):
             key = (event.request_id, event.topic)
             _move(CREATE_REQUEST, self.requests, key, event)
-            if isinstance(event, TopicCreated):
+            if isinstance(event, catalog.TopicCreated):
                 self._waiting[event.topic] = key
-            elif isinstance(event, CreateAnswered) and self._waiting.get(event.topic) == key:
+            elif isinstance(event, catalog.CreateAnswered) and self._waiting.get(event.topic) == key:
                 del self._waiting[event.topic]
         elif isinstance(event, ENDS) and event.topic in self._waiting:
             _move(CREATE_REQUEST, self.requests, self._waiting[event.topic], event)
 
     def _see_partitions(self, event: Any) -> None:
-        if isinstance(event, TopicCreated | PartitionsAdded):
-            first = event.first if isinstance(event, PartitionsAdded) else 0
+        if isinstance(event, catalog.TopicCreated | catalog.PartitionsAdded):
+            first = event.first if isinstance(event, catalog.PartitionsAdded) else 0
             indices = list(range(first, first + len(event.partitions)))
-        elif isinstance(event, PartitionChanged):
+        elif isinstance(event, catalog.PartitionChanged):
             indices = [event.partition]
-        elif isinstance(event, TopicDiscovered):
+        elif isinstance(event, catalog.TopicDiscovered):
             self._see_anew(event)
             return
-        elif isinstance(event, TopicDeleted | TopicVanished | CreationRefused):
+        elif isinstance(event, catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused):
             indices = [index for topic, index in self.partitions if topic == event.topic]
         else:
             return
         for index in indices:
             _move(PARTITION, self.partitions, (event.topic, index), event)
 
-    def _see_anew(self, event: TopicDiscovered) -> None:
+    def _see_anew(self, event: catalog.TopicDiscovered) -> None:
         """All partitions are as the cluster has them; the table of partitions does not speak of that."""
         for key in [key for key in self.partitions if key[0] == event.topic]:
             del self.partitions[key]

@@ -26,17 +26,17 @@ def section(lifecycle: Lifecycle) -> str:
     """One life cycle: what it is about, its diagram, its states, its transitions."""
     lines = [f"## A {lifecycle.name}", "", lifecycle.about, "", "```mermaid", *_diagram(lifecycle), "```", ""]
     lines += ["| state | means |", "|---|---|"]
-    lines += [f"| {state} | {lifecycle.meaning[state]} |" for state in lifecycle.table]
+    lines += [f"| {name} | {state.meaning} |" for name, state in lifecycle.states.items()]
     lines += ["", "| state | event | next |", "|---|---|---|"]
-    for state, nexts in lifecycle.table.items():
-        lines += [f"| {state} | `{event}` | {after} |" for event, after in nexts.items()]
+    for name, state in lifecycle.states.items():
+        lines += [f"| {name} | `{event}` | {after} |" for event, after in state.nexts.items()]
     return "\n".join([*lines, ""])
 
 
 def _diagram(lifecycle: Lifecycle) -> list[str]:
     """Mermaid's state diagram; events that lead the same way share an arrow."""
     lines = ["stateDiagram-v2", f"    [*] --> {_id(lifecycle.start)}"]
-    for state, nexts in lifecycle.table.items():
+    for state, (_, nexts) in lifecycle.states.items():
         by_target: dict[str, list[str]] = {}
         for event, after in nexts.items():
             by_target.setdefault(after, []).append(event)

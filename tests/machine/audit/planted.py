@@ -16,7 +16,8 @@ from events.names import BrokerId, Offset, RequestId
 from tests.machine.tables import command, given
 
 Log = list[catalog.Recorded]
-Fault = Callable[[Log], Log]
+Faults = dict[str, dict[str, Callable[[Log], Log]]]
+"""Faults by name, by the only check that must find them."""
 
 STEPS = """
 create a 2x3 id=q0
@@ -69,26 +70,6 @@ reconcile a a_b slow hand onfenced kept auto under
 create waits 1x1 id=q21 verdict=allowed
 """
 
-KINDS = {
-    catalog.BrokerFenced,
-    catalog.BrokerRegistered,
-    catalog.BrokerUnfenced,
-    catalog.BrokerUnregistered,
-    catalog.ChangeRejected,
-    catalog.CreateAnswered,
-    catalog.CreateRejected,
-    catalog.CreateRequested,
-    catalog.MetadataPropagated,
-    catalog.PartitionChanged,
-    catalog.PartitionsAdded,
-    catalog.SettingsChanged,
-    catalog.TopicConfigsChanged,
-    catalog.TopicCreated,
-    catalog.TopicDeleted,
-    catalog.TopicReady,
-}
-"""All types of events; the clean log has each."""
-
 
 def clean() -> Log:
     """A log without violations: brokers stop, start, register again and leave; placeholders, partitions, deletions,
@@ -97,18 +78,6 @@ def clean() -> Log:
     for line in STEPS.strip().splitlines():
         rig.put(command(rig, line))
     return rig.log
-
-
-FAULTS: list[tuple[str, Fault]] = []
-"""The check that must see it, and the fault."""
-
-
-def caught_by(check: str) -> Callable[[Fault], Fault]:
-    def plant(fault: Fault) -> Fault:
-        FAULTS.append((check, fault))
-        return fault
-
-    return plant
 
 
 # Tools.

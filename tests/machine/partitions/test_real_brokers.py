@@ -8,7 +8,7 @@ from controller.machine.partitions.reconciling import is_reconciled
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
-from tests.machine.tables import command, given
+from tests.machine.tables import command, given, play
 
 THREE = """
 quorum {elr}
@@ -305,9 +305,7 @@ def _play(elr: str, story: str) -> Rig:
     rig = given("")
     for line in THREE.format(elr=elr).strip().splitlines():
         rig.put(command(rig, line))
-    for line in story.replace("\\\n", "").strip().splitlines():
-        request, _, result = (part.strip() for part in line.partition("|"))
-        assert in_short(rig.put(command(rig, request))) == " ".join(result.split()), request
+    play(rig, story.replace("\\\n", "").strip().splitlines())
     Lives().see_all(rig.log)
     return rig
 

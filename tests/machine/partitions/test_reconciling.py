@@ -52,7 +52,7 @@ def test_isr_reports(row: str) -> None:
     rig = given("1 2! 3 4 has:t")
     rig.state.topics.put(shard_key("t"), replace(rig.topic("t"), partitions=(LED,)))
     request = command(rig, f"isr t {report}")
-    known = rig.state.cluster.brokers.get(request.broker_id)  # type: ignore[union-attr]
+    known = rig.state.cluster.brokers.get(request.broker_id)  # type: ignore[attr-defined]
     decision = decide(rig.state, replace(request, broker_epoch=known.broker_epoch if known else 0))
     (answer,) = decision.answers[0].partitions
     seen = " ".join(event_text(event) for event in decision.events) or ErrorCode(answer.code).name

@@ -258,7 +258,7 @@ def plainly(log: Sequence[Recorded], trial: WhatIf) -> Counter[tuple[str, str]]:
             state.cluster = replace(recorded, settings=settings_from_pairs(pairs), settings_pairs=pairs)
             if isinstance(command, CreateTopic) and trial.policies == "":
                 command = replace(command, verdict=None)
-            decision = decide(state, command)  # type: ignore[arg-type]
+            decision = decide(state, command)
             was, now = _refused([one.event for one in group]), _refused(decision.events)
             if decision.needs_approval:
                 counts["unjudged", command.principal] += 1

@@ -11,7 +11,6 @@ from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.redecide import differences as decided_otherwise
 from projections.replay.redecide.redecide import this_release
 from tests.brokers.kraft.logs import differences
-from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
 from tests.simulation.brokers.world import World
 from tests.simulation.checks import check_log, check_state
@@ -44,7 +43,7 @@ async def check_at_rest(world: World) -> None:
 
 def _check_log(records: list[Recorded]) -> None:
     """The log passes all checks of any log, and it is decided so again."""
-    check_log(records, of=RealAuditor)
+    check_log(records)
     of_topics = [
         (shard_key(record.event.topic), record)  # type: ignore[union-attr]
         for record in records
