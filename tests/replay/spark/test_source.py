@@ -27,6 +27,7 @@ from events.logs.log import (
     read_one,
     shard_offsets,
 )
+from events.logs.rocksdb_recovery import lock_holder
 from events.names import shard_key
 from projections.replay.errors import ReplayError, message_of
 from projections.replay.log.columns import COLUMNS
@@ -41,7 +42,7 @@ from projections.replay.log.log_ref import (
     read_through,
 )
 from projections.replay.log.ranges import ranges
-from projections.replay.log.secondary import FrozenLog, frozen_log, is_written
+from projections.replay.log.secondary import FrozenLog, frozen_log
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
 from tests.replay.written import read
@@ -209,7 +210,7 @@ async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -
     log = open_log(tmp_path / "data")
     day = await Day(log).start()
     try:
-        assert is_written(log.path)
+        assert lock_holder(log.path / "LOCK") is not None
         with frozen_log(log.path) as before:
             await day.create("a.b", num_partitions=1)
             await day.settled()
@@ -222,7 +223,7 @@ async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -
     finally:
         await day.controller.stop()
         log.close()
-    assert not is_written(log.path)
+    assert lock_holder(log.path / "LOCK") is None
 
 
 def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) -> None:
