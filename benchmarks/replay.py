@@ -30,11 +30,10 @@ from projections.replay.checks.checking import check_here, check_in_buckets
 from projections.replay.errors import ReplayError
 from projections.replay.export.export import export, exported
 from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
-from projections.replay.rebuild.folded_topics import HASHES, hash_rows
+from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.runner import Runner
 from projections.replay.shards import fold_shards
-from projections.replay.spark.on_spark import OnSpark
-from projections.replay.spark.session import check_java, spark_session
+from projections.replay.spark.session import OnSpark, check_java, spark_session
 
 EVENTS = 2_000_000
 TOPICS = 100_000

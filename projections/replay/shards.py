@@ -23,8 +23,18 @@ from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapsh
 from events.names import CLUSTER_SHARD, TopicName, shard_key
 from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, events_before, log_of, open_frozen
-from projections.replay.log.ranges import Range, ranges_of, stored_events
+from projections.replay.log.log_ref import (
+    Ends,
+    KafkaRef,
+    LogRef,
+    Range,
+    Ref,
+    events_before,
+    log_of,
+    open_frozen,
+    ranges_of,
+    stored_events,
+)
 from projections.replay.log.reading import collector_off
 from projections.replay.log.secondary import frozen_log
 from projections.replay.runner import Batches, Runner, Source

@@ -21,7 +21,7 @@ from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, o
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark import session as session_module
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
 

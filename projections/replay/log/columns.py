@@ -108,15 +108,6 @@ brokers) and the epochs are those of a partition after a change, `before` is the
 `features` are feature levels (KIP-584). `cordoned` is true if all log directories of a broker are cordoned (KIP-1066).
 """
 
-_PLAIN_TYPES = {
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.bool_(): "boolean",
-}
-
 _RESOURCES = {4: "Broker", 16: "ClientMetrics", 32: "Group"}
 """Kafka's types of resources with dynamic configs, without topics."""
 
@@ -303,22 +294,3 @@ def column_names(text: str | None) -> tuple[str, ...]:
 def arrow_schema(names: Sequence[str]) -> pa.Schema:
     """The Arrow schema of some columns."""
     return pa.schema([(name, COLUMNS[name]) for name in names])
-
-
-def ddl(schema: pa.Schema) -> str:
-    """A schema as a DDL string for Spark SQL."""
-    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
-
-
-def spark_type(kind: pa.DataType) -> str:
-    """The Spark SQL name of an Arrow type."""
-    if pa.types.is_map(kind):
-        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
-    if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return "struct<" + ",".join(f"{field.name}:{spark_type(field.type)}" for field in kind) + ">"
-    return _PLAIN_TYPES[kind]
-
-
-SCHEMA = ddl(arrow_schema(tuple(COLUMNS)))

@@ -16,8 +16,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.column_batches import Columns
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import LogRef
-from projections.replay.log.ranges import Range, open_range, stored_events
+from projections.replay.log.log_ref import LogRef, Range, open_range, stored_events
 from projections.replay.log.secondary import FrozenLog
 
 RANGE_EVENTS = 50_000

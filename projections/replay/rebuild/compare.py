@@ -28,10 +28,17 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome
-from projections.replay.rebuild.differences import Difference, cluster_difference, difference, live_hashes, outcome
+from projections.replay.rebuild.differences import (
+    Difference,
+    FirstDifference,
+    History,
+    cluster_difference,
+    difference,
+    live_hashes,
+    outcome,
+)
 from projections.replay.rebuild.explaining import Excerpt
-from projections.replay.rebuild.first_difference import FirstDifference, History
-from projections.replay.rebuild.folded_topics import HASHES, hash_rows
+from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.rebuild.rebuild import beginning, begun_at
 from projections.replay.runner import Runner
 from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows

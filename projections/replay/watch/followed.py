@@ -22,8 +22,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.column_batches import Columns
 from projections.replay.log.kafka_ref import Reading, reading
 from projections.replay.log.kafka_scan import check_begins, decoded, folded
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen
-from projections.replay.log.ranges import ranges
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.runner import Batches
 

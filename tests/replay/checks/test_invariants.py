@@ -25,7 +25,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.column_batches import Columns
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Source
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
 from tests.machine.audit.auditor import audit

@@ -17,7 +17,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.first_difference import UNEXPLAINED, History, first_difference
+from projections.replay.rebuild.differences import UNEXPLAINED, History, first_difference
 from projections.replay.runner import InProcess
 from projections.store.store import CLUSTER
 from projections.store.stored_topics import TOPIC

@@ -37,12 +37,11 @@ from projections.queries.query import Query
 from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
-from projections.replay.rebuild.folded_topics import hash_rows, state_hash
+from projections.replay.rebuild.folds import REQUESTS, hash_rows, requests_of_shard, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
-from projections.replay.rebuild.requests import REQUESTS, requests_of_shard
 from projections.replay.runner import InProcess, Runner
 from projections.replay.shards import Row, Shard, Stored, fold_shards
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
 from projections.text.names import topic_id_text
@@ -115,7 +114,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
     stored = [(int(record.offset), encode_event(7, cause, record.event)) for record in records]
-    monkeypatch.setattr("projections.replay.rebuild.folded_topics.decode_event", noted)
+    monkeypatch.setattr("projections.replay.rebuild.folds.decode_event", noted)
     assert hashes_of_shards({"t": stored}) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
     assert kinds.count(PartitionChanged) == 4, "of two partitions, before and after a third came"

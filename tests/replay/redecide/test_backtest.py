@@ -30,7 +30,7 @@ from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, chec
 from projections.replay.runner import InProcess
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
-from tests.replay.redecide.test_redecide import find, rows_of, without
+from tests.replay.redecide.test_redecide import find, shards_of, without
 from tests.replay.written import records_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
@@ -64,7 +64,7 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
     """What the changes make of every request."""
     policies = Policies(trial)
     try:
-        return list(effects(rows_of(records), Timeline(records), trial, policies))
+        return list(effects(shards_of(records), {0: Timeline(records)}, trial, policies))
     finally:
         assert policies.close() == ()
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from events.catalog import CreationRefused, Recorded, TopicVanished
 from events.codec import encode_event
 from events.names import TopicName, shard_key
-from projections.replay.rebuild.requests import requests_of_shard
+from projections.replay.rebuild.folds import requests_of_shard
 from tests.events.golden import history
 from tests.replay.checks.test_invariants import Row, checked, rows_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,15 @@ from events.catalog import (
     SettingsChanged,
     TopicCreated,
 )
+from events.codec import encode_event
 from events.names import BrokerId, Offset, shard_key
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
-from projections.replay.redecide.recorded import CLIENT_COMMANDS, OfShard, RecordedRequest, Timeline, recorded_requests
+from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Timeline, recorded_requests
 from projections.replay.redecide.redecide import Difference, differences, run_redecide
 from projections.replay.runner import InProcess
+from projections.replay.shards import Shard, Stored
 from tests.events import golden
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import story
@@ -65,15 +67,24 @@ STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", 
 """By shard, then by offset."""
 
 
-def rows_of(records: Sequence[Recorded]) -> list[OfShard]:
-    """Records with their shard keys, in the order of a replay."""
-    rows = [(shard_key(getattr(record.event, "topic", "")), record) for record in records]
-    return sorted(rows, key=lambda row: (row[0], row[1].offset))
+def shards_of(records: Sequence[Recorded]) -> Iterator[Shard]:
+    """The shards of a log, as a replay has them."""
+    shards: dict[str, list[Stored]] = {}
+    for one in records:
+        if hasattr(one.event, "topic"):
+            stored = (int(one.offset), encode_event(one.at_ms, one.cause, one.event))
+            shards.setdefault(shard_key(one.event.topic), []).append(stored)
+    return ((0, shard, iter(shards[shard])) for shard in sorted(shards))
+
+
+def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:
+    """The requests of a log."""
+    return list(recorded_requests(shards_of(records), {0: Timeline(records)}))
 
 
 def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
     """What differs when a log is decided again."""
-    found = differences(rows_of(records), Timeline(records), release)
+    found = differences(shards_of(records), {0: Timeline(records)}, release)
     return [one for one in found if one is not None]
 
 
@@ -111,8 +122,7 @@ def test_every_log_of_this_release_is_decided_again_as_it_is(walk: Walk) -> None
 @drawn(walks())
 def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
     log = walked(walk).log
-    requests = list(recorded_requests(rows_of(log), Timeline(log)))
-    found = sorted(record.offset for one in requests if isinstance(one, RecordedRequest) for record in one.records)
+    found = sorted(record.offset for one in requests_of(log) if not one.broken for record in one.records)
     expected = [one.offset for one in log if one.cause.command in ("CreateTopic", "CreatePartitions", "DeleteTopic")]
     expected += [one.offset for one in log if one.cause.command == "AlterTopicConfigs"]
     assert found == sorted(expected), "each event of a request belongs to exactly one"
@@ -120,8 +130,7 @@ def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
 
 def test_a_story_is_decided_again_as_it_is() -> None:
     log = story(STORY).log
-    requests = [one for one in recorded_requests(rows_of(log), Timeline(log)) if isinstance(one, RecordedRequest)]
-    assert [one.first.cause.request_id for one in requests] == STORY_REQUESTS
+    assert [one.first.cause.request_id for one in requests_of(log)] == STORY_REQUESTS
     assert decided_again(log) == []
 
 
@@ -323,4 +332,4 @@ def test_of_very_many_differences_all_are_counted_and_some_reported(
 def test_what_another_controller_decided_is_not_decided_again() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"PartitionsAdded", "TopicConfigsChanged"} <= {type(one.event).__name__ for one in log}
-    assert list(recorded_requests(rows_of(log), Timeline(log))) == []
+    assert requests_of(log) == []

@@ -15,8 +15,7 @@ from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.report.data import OUTCOMES, Report
-from projections.replay.report.queries import gather
-from projections.replay.report.report import run_report
+from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name
 from projections.views.requests import RequestView, request_view
 from tests.machine.rig import fold, topics_of

@@ -39,9 +39,9 @@ from projections.replay.log.log_ref import (
     open_frozen,
     open_ref,
     parse_ref,
+    ranges,
     read_through,
 )
-from projections.replay.log.ranges import ranges
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
