@@ -27,9 +27,9 @@ from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
-from projections.replay.errors import ReplayError
 from projections.replay.export.export import export, exported
 from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
+from projections.replay.outcome import ReplayError
 from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.runner import Runner
 from projections.replay.shards import fold_shards

@@ -41,7 +41,7 @@ from controller.cli.arguments import (
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.output import Style, add_output, show
-from projections.replay.errors import ReplayError, message_of
+from projections.replay.outcome import ReplayError, message_of
 
 if TYPE_CHECKING:
     from projections.replay.log.log_ref import Ref

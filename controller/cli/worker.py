@@ -175,7 +175,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from controller.stream.log.topics import RequiredTopics
     from controller.stream.log.transport import KafkaUnavailable
     from events.logs.log import LogError
-    from projections.replay.errors import ReplayError
+    from projections.replay.outcome import ReplayError
 
     try:
         topics = RequiredTopics.of(load_settings(options.config, options.set))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from projections.replay.checks.history import statements, text_of, views
-from projections.replay.errors import ReplayError
+from projections.replay.outcome import ReplayError
 
 COLUMNS = ("log_partition", "shard", "offset", "topic", "check", "seen", "expected")
 """The columns of a violation. `topic` is null if no single topic is concerned."""

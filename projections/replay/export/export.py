@@ -42,7 +42,6 @@ from pyarrow import dataset
 
 from events.files import replacing
 from events.logs.log import read_one
-from projections.replay.errors import ReplayError
 from projections.replay.log.column_batches import gathered
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
@@ -60,7 +59,7 @@ from projections.replay.log.log_ref import (
     ranges_of,
 )
 from projections.replay.log.reading import read_range
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import Batches, Runner, Source, whole
 from projections.text.wording import many
 

@@ -19,11 +19,11 @@ import msgspec
 from events.logs.archive.manifest import archive_status
 from events.logs.events_topic import START, Position
 from events.logs.log import LogError
-from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
 from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, Stretch, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
+from projections.replay.outcome import ReplayError
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 

@@ -24,10 +24,9 @@ from pathlib import Path
 from events.codec import decode_event
 from events.logs.log import EventLog, LogError
 from events.names import ShardKey
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
 from projections.replay.log.secondary import FrozenLog
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.differences import (
     Difference,
     FirstDifference,

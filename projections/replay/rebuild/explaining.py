@@ -19,9 +19,8 @@ from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries, Query
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions, open_frozen
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import events_of
 from projections.views import lines
 from projections.views.events import ExplanationView

@@ -22,9 +22,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from events.codec import decode_event
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, events_before, offsets_row
-from projections.replay.outcome import Options, Outcome, Table
+from projections.replay.outcome import Options, Outcome, ReplayError, Table
 from projections.replay.rebuild.folds import REQUESTS, TOPICS, request_rows, topic_rows
 from projections.replay.runner import Batches, Runner
 from projections.replay.shards import (

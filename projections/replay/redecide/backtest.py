@@ -29,9 +29,8 @@ from controller.machine.state import Cluster, State
 from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests, timelines_of
 from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, policy_modules, what_if
 from projections.replay.runner import Runner

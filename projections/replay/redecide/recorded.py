@@ -25,7 +25,7 @@ from events import catalog
 from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import ShardKey
-from projections.replay.errors import ReplayError
+from projections.replay.outcome import ReplayError
 from projections.replay.shards import Clusters, Shard
 
 CLIENT_COMMANDS = frozenset(

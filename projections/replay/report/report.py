@@ -15,9 +15,8 @@ from projections.replay.checks.checking import COLUMNS, check
 from projections.replay.checks.history import database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.report import data
 from projections.replay.report.data import OUTCOMES, Report
 from projections.replay.report.page import page

@@ -34,7 +34,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from projections.replay.errors import ReplayError, message_of
+from projections.replay.outcome import ReplayError, message_of
 from projections.replay.runner import Batches, Function, Source
 
 DEFAULT_MASTER = "local[*]"

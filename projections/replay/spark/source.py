@@ -35,11 +35,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from events.names import shard_key
-from projections.replay.errors import ReplayError
 from projections.replay.log.columns import arrow_schema, column_names
 from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
 from projections.replay.log.log_ref import LogRef, Range, Ref, ends_of, parse_ref, ranges_of, scanned
 from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.outcome import ReplayError
 
 FORMAT = "topicwright"
 _PROPERTY = "kafka."

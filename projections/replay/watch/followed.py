@@ -18,12 +18,12 @@ from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.replay.checks.checking import COLUMNS
-from projections.replay.errors import ReplayError
 from projections.replay.log.column_batches import Columns
 from projections.replay.log.kafka_ref import Reading, reading
 from projections.replay.log.kafka_scan import check_begins, decoded, folded
 from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches
 
 Stored = tuple[int, bytes]

@@ -10,9 +10,8 @@ import pytest
 from projections.replay.checks.history import views
 from projections.replay.checks.rules import page
 from projections.replay.checks.sql import check_sql, run_sql
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from tests.machine.audit.planted import clean
 from tests.replay.written import written
 from tests.support.tools import ROOT

@@ -9,11 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from events.logs.log import Commit, Entry, read_one
-from projections.replay.errors import ReplayError
 from projections.replay.export.export import NOTE, export, exported, noted, run_export, segment_starts
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.runner import InProcess, Source, events_of
 from tests.replay.history import open_log
 

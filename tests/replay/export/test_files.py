@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from projections.replay.errors import ReplayError, message_of
 from projections.replay.export import export as export_module
 from projections.replay.export.export import NOTE, Part, export, exported_files, parts, write_parts
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.log_ref import LogRef, Range, open_frozen
+from projections.replay.outcome import ReplayError, message_of
 from projections.replay.runner import InProcess, Source
 from tests.replay.damage import put_event
 

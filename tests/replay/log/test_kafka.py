@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.names import shard_key
 from projections.replay.checks.invariants import run_invariants
-from projections.replay.errors import ReplayError
 from projections.replay.export.export import exported, run_export
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, ends_of, scanned
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.explaining import explained
 from projections.replay.rebuild.rebuild import rebuilt, run_rebuild
 from projections.replay.redecide.backtest import run_backtest

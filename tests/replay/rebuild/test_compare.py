@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.differences import UNEXPLAINED, History, first_difference
 from projections.replay.runner import InProcess

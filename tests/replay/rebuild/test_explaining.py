@@ -13,9 +13,8 @@ from events.codec import encode_event
 from events.names import shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries, Query
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.explaining import _Row, excerpt, explained, run_explain
 from projections.views import lines
 from projections.views.events import ExplanationView

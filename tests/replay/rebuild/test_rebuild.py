@@ -34,9 +34,8 @@ from events.catalog import (
 from events.codec import IDLE, decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.folds import REQUESTS, hash_rows, requests_of_shard, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
 from projections.replay.runner import InProcess, Runner

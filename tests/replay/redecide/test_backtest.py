@@ -20,9 +20,8 @@ from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.redecide import whatif
 from projections.replay.redecide.backtest import CHANGES, Count, Effect, Tally, effects, run_backtest
 from projections.replay.redecide.recorded import Timeline

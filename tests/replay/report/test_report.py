@@ -11,9 +11,8 @@ import pytest
 from controller.machine.state import DictTopics, State
 from events.catalog import ChangeRejected, CreateRejected, Recorded, TopicCreated, TopicReady
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.report.data import OUTCOMES, Report
 from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name

@@ -29,7 +29,6 @@ from events.logs.log import (
 )
 from events.logs.rocksdb_recovery import lock_holder
 from events.names import shard_key
-from projections.replay.errors import ReplayError, message_of
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import (
     LogRef,
@@ -43,6 +42,7 @@ from projections.replay.log.log_ref import (
     read_through,
 )
 from projections.replay.log.secondary import FrozenLog, frozen_log
+from projections.replay.outcome import ReplayError, message_of
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
 from tests.replay.written import read

@@ -13,9 +13,9 @@ from events.codec import encode_event
 from events.logs.events_topic import Decided, PartitionReader, encode_record
 from events.names import CLUSTER_SHARD, Offset
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import kafka_topic, reading
 from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch
 from projections.replay.watch.watch_http import Alerts, serving

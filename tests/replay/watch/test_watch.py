@@ -26,9 +26,8 @@ from events.logs.log import Commit, Entry, read_one
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import open_ref
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
