@@ -1,7 +1,9 @@
 """Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page without outside resources.
 
-SQL on the events of a log and the views of `checks/views.sql` computes the numbers. `data` has their types, `figures`
-draws them, and `page` lays them out. Spark is not needed.
+SQL on the events of a log and the views of `checks/views.sql` computes the numbers; `data` has their types. page.html
+includes the figures (`figures`) with Plotly's library, and below each figure its numbers in a table, which need no
+script. Everything from the log is escaped, and the page's Content-Security-Policy forbids it to load anything. Spark is
+not needed.
 """
 
 from __future__ import annotations
@@ -10,6 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
 
 from projections.replay.checks.checking import COLUMNS, check
 from projections.replay.checks.history import database, load
@@ -17,11 +24,53 @@ from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.report import data
+from projections.replay.report import data, figures
 from projections.replay.report.data import OUTCOMES, Report
-from projections.replay.report.page import page
 from projections.replay.runner import events_of
+from projections.text.moments import iso
 from projections.text.names import error_name
+from projections.text.wording import many
+
+BROKERS_BESIDE_WAITS = 8
+"""With more brokers than this, their figure has the full width."""
+
+
+def page(report: Report) -> str:
+    """The report as one HTML page."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = "{:,}".format
+    return environment.get_template("page.html").render(
+        report=report,
+        outcome_rows=[(name.replace("-", " "), words, report.requests(name)) for name, words in OUTCOMES.items()],
+        wait_rows=[(figures.bin_text(one), one.count) for one in report.waits.bins],
+        broker_rows=[
+            (one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.held.brokers
+        ],
+        refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
+        brokers_beside_waits=BROKERS_BESIDE_WAITS,
+        plotly=Markup(get_plotlyjs()),
+        **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many},
+    )
+
+
+def _drawn(name: str, figure: go.Figure) -> Markup:
+    return Markup(
+        to_html(
+            figure,
+            include_plotlyjs=False,
+            full_html=False,
+            div_id=f"{name}-picture",
+            default_height=f"{figure.layout.height}px",
+            config={"displaylogo": False, "responsive": True, "displayModeBar": False},
+        )
+    )
+
 
 EXAMPLES_MAX = 3
 """The number of violations shown for each invariant."""

@@ -29,7 +29,7 @@ from projections.replay.report.data import (
     wait_bins,
 )
 from projections.replay.report.figures import OUTCOME_COLOURS, VERMILION, bin_text, span
-from projections.replay.report.page import page
+from projections.replay.report.report import page
 from tests.support.browser import chromium
 
 BORN_MS = 1_700_000_000_000
