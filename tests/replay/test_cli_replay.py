@@ -232,6 +232,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("watch", "LOG", "--http", "localhost"), "topicwright: --http localhost is not HOST:PORT"),
         (("rebuild", "LOG", "--output", "folder"), "topicwright: folder already exists: name a new folder"),
         (("report", "LOG", "--output", "no/page.html"), "no/page.html cannot be written: name a file in an "),
+        (("report", "LOG", "--output", "folder"), "folder cannot be written: name a file in an existing folder"),
         (("export", "LOG", "--output", "empty"), "topicwright: empty holds files that are not an export"),
         (("invariants", "LOG", "--export", "empty"), "topicwright: empty holds files that are not an export"),
         (("rebuild", "LOG", "--view", "wishes"), "argument --view: unknown value 'wishes'"),

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from hashlib import sha256
@@ -42,7 +42,6 @@ from pyarrow import dataset
 
 from events.files import replacing
 from events.logs.log import read_one
-from projections.replay.log.column_batches import gathered
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import event_at
@@ -110,6 +109,19 @@ def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -
             file.unlink()  # of a task that was tried again
 
 
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Groups of batches, each for a row group."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        if len(batch):
+            group.append(batch)
+        if sum(map(len, group)) >= GROUP_EVENTS or sum(one.nbytes for one in group) >= GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
 def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> dict[str, object]:
     """Write one file; returns its name and its number of events."""
     target = place / part.file
@@ -118,7 +130,7 @@ def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> dict[str, objec
     try:
         with fresh.open("xb") as file:
             with pq.ParquetWriter(file, arrow_schema(_NAMES), compression="snappy") as parquet:
-                for group in gathered(read_range(log, part.wanted, _NAMES), GROUP_EVENTS, GROUP_BYTES):
+                for group in _gathered(read_range(log, part.wanted, _NAMES)):
                     parquet.write_table(pa.Table.from_batches(group))
                     events += sum(map(len, group))
             file.flush()
@@ -152,8 +164,7 @@ class Note(msgspec.Struct, frozen=True):
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Add the new events up to `options.at` to the export in `options.output`. Raises ReplayError."""
-    if options.output is None:
-        raise ReplayError("--output FOLDER is required")
+    assert options.output is not None, "the command line requires it"
     rows, said = [], []
     for place, (added, note) in export_all(runner, ref, Path(options.output), options.at).items():
         said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
@@ -185,7 +196,6 @@ def export_all(runner: Runner, ref: Ref, folder: Path, at: str | None = None) ->
     """Add the new events of all partitions up to a point in time. Raises ReplayError, as `export`."""
     if not isinstance(ref, KafkaRef):
         return {folder: export(runner, ref, folder, at)}
-    check_export(ref, Options(output=str(folder)))
     return {
         folder / f"{PARTITION}{partition:05}": export(
             runner, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end

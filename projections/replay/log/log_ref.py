@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,11 +40,10 @@ class LogRef(msgspec.Struct, frozen=True):
 
 
 class KafkaRef(msgspec.Struct, frozen=True):
-    """An events topic as of its scan; `only` is set if it is one of its partitions."""
+    """An events topic, or some of its partitions, as of its scan."""
 
     topic: KafkaTopic
     scan: Scan
-    only: int | None = None
 
     @property
     def text(self) -> str:
@@ -54,7 +53,7 @@ class KafkaRef(msgspec.Struct, frozen=True):
     def alone(self, partition: int) -> KafkaRef:
         """A ref of one partition."""
         of_it = tuple(one for one in self.scan.partitions if one.partition == partition)
-        return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it), partition)
+        return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it))
 
 
 Ref = LogRef | KafkaRef
@@ -103,7 +102,7 @@ def _folder(text: str, partition: int = 0) -> LogRef:
 
 def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
     """Scan a topic, or one partition; tasks may begin after each `segment_events` events. Raises ReplayError."""
-    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only), only)
+    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only))
 
 
 @contextmanager
@@ -212,26 +211,23 @@ def offsets_row(ends: Ends) -> dict[str, object]:
     return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}
 
 
-class Range:
+class Range(NamedTuple):
     """Offsets from `start` up to `end` (exclusive) of a log partition.
 
     Of a log in Kafka, reading begins at the fold's `position`, and ends before the record `kafka_end`.
     """
 
-    def __init__(
-        self, start: int, end: int, partition: int = 0, position: Position = START, kafka_end: int = 0
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.partition = partition
-        self.position = position
-        self.kafka_end = kafka_end
+    start: int
+    end: int
+    partition: int = 0
+    position: Position = START
+    kafka_end: int = 0
 
 
 def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
     """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`."""
     if isinstance(ref, KafkaRef):
-        return kafka_ranges(ref.scan, start, ends, events_max)
+        return _kafka_ranges(ref.scan, start, ends, events_max)
     return ranges(start, ends[ref.partition], events_max, ref.partition)
 
 
@@ -242,7 +238,7 @@ def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Ra
     return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
 
 
-def kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
+def _kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
     """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole stretches, and
     have at most `events_max` events unless a single stretch has more."""
     made: list[Range] = []

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from events.catalog import Event
 from events.codec import EventDecodeError, decode_event
 from events.names import CLUSTER_SHARD, shard_key
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import arrow_schema
+from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef, Range, open_range, stored_events
 from projections.replay.log.secondary import FrozenLog

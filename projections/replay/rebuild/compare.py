@@ -70,9 +70,6 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker, or `http`, the
     address of a gateway. Raises ReplayError.
     """
-    if options.at is not None:
-        raise ReplayError("compare does not take --at: it compares with the current live state")
-    check_compare(ref, options)
     if isinstance(ref, LogRef):
         with open_frozen(ref) as log:
             end: Ends = {ref.partition: log.next_offset}

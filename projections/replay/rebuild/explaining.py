@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -76,10 +76,9 @@ def run_explain(_: object, ref: Ref, options: Options) -> Outcome:
 
     Raises ReplayError if there is neither, or the log cannot be read.
     """
-    if not options.subject:
-        raise ReplayError("name the topic or the request id to explain")
+    assert options.subject is not None, "the command line requires it"
     explanations = explained(ref, options.subject, options.at)
-    rows = [_as_row(partition, one) for partition, one in explanations.items()]
+    rows = [{"log_partition": number, **msgspec.to_builtins(one)} for number, one in explanations.items()]
     return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
 
 
@@ -124,10 +123,6 @@ def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[_Row], bool]) -> Iterator[_
     """The events before `ends` that `is_wanted` selects."""
     for batch in events_of(ref, ends, _Row._fields).batches():
         yield from filter(is_wanted, map(_Row._make, zip(*(one.to_pylist() for one in batch.columns), strict=True)))
-
-
-def _as_row(partition: int, explanation: ExplanationView) -> dict[str, Any]:
-    return {"log_partition": partition, **msgspec.to_builtins(explanation)}
 
 
 def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Iterator[str]:

@@ -21,8 +21,7 @@ from projections.replay.checks.checking import COLUMNS, Checked, check, check_in
 from projections.replay.checks.history import database, load
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.checks.rules import parsed, read_invariants
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import arrow_schema
+from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Source
 from projections.replay.spark.session import OnSpark

@@ -112,8 +112,6 @@ def test_a_folder_with_something_else_is_left_alone(history: LogRef, tmp_path: P
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
         run_export(InProcess(), history, Options(output=str(tmp_path)))
-    with pytest.raises(ReplayError, match="--output FOLDER is required"):
-        run_export(InProcess(), history, Options())
     with pytest.raises(ReplayError, match="holds no export"):
         exported(tmp_path / "nowhere", {0: 1}, ("offset",))
     assert noted(tmp_path / "nowhere") is None

@@ -9,11 +9,11 @@ import pytest
 from events import catalog
 from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.codec import decode_event, encode_event
-from projections.replay.log.column_batches import Columns
 from projections.replay.log.columns import (
     COLUMNS,
     FIELDS,
     LEFT_OUT,
+    Columns,
     arrow_schema,
     column_names,
 )

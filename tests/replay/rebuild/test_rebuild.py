@@ -35,7 +35,7 @@ from events.codec import IDLE, decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options, ReplayError
+from projections.replay.outcome import Options
 from projections.replay.rebuild.folds import REQUESTS, hash_rows, requests_of_shard, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
 from projections.replay.runner import InProcess, Runner
@@ -249,16 +249,6 @@ def test_a_view_is_written(
     with open_frozen(history) as log:
         expected = {row[key] for row in rows_of(history, view, log.next_offset)}
     assert {str(row[0]) for row in written([str(file) for file in out.iterdir()]).select(key).fetchall()} == expected
-
-
-def test_what_cannot_be_rebuilt(history: LogRef, tmp_path: Path) -> None:
-    for options, says in (
-        (Options(view="wishes"), "'wishes' cannot be rebuilt; allowed: topics, brokers, requests"),
-        (Options(format="csv", output=str(tmp_path / "new")), "unknown format 'csv'"),
-        (Options(output=str(tmp_path)), "already exists"),
-    ):
-        with pytest.raises(ReplayError, match=says):
-            run_rebuild(InProcess(), history, options)
 
 
 # --- folding

@@ -29,7 +29,8 @@ from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, chec
 from projections.replay.runner import InProcess
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
-from tests.replay.redecide.test_redecide import find, shards_of, without
+from tests.replay.history import shards_of
+from tests.replay.redecide.test_redecide import find, without
 from tests.replay.written import records_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"

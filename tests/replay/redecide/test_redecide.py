@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +26,17 @@ from events.catalog import (
     SettingsChanged,
     TopicCreated,
 )
-from events.codec import encode_event
-from events.names import BrokerId, Offset, shard_key
+from events.names import BrokerId, Offset
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
 from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Timeline, recorded_requests
 from projections.replay.redecide.redecide import Difference, differences, run_redecide
 from projections.replay.runner import InProcess
-from projections.replay.shards import Shard, Stored
 from tests.events import golden
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import story
+from tests.replay.history import shards_of
 from tests.replay.written import records_of, written
 
 RELEASE = "1.0"
@@ -65,16 +64,6 @@ create bad~name 1x1 id=qf
 
 STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", "qb", "qc", "qf", "qd", "qe"]
 """By shard, then by offset."""
-
-
-def shards_of(records: Sequence[Recorded]) -> Iterator[Shard]:
-    """The shards of a log, as a replay has them."""
-    shards: dict[str, list[Stored]] = {}
-    for one in records:
-        if hasattr(one.event, "topic"):
-            stored = (int(one.offset), encode_event(one.at_ms, one.cause, one.event))
-            shards.setdefault(shard_key(one.event.topic), []).append(stored)
-    return ((0, shard, iter(shards[shard])) for shard in sorted(shards))
 
 
 def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:

@@ -12,7 +12,7 @@ from controller.machine.state import DictTopics, State
 from events.catalog import ChangeRejected, CreateRejected, Recorded, TopicCreated, TopicReady
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import LogRef
-from projections.replay.outcome import Options, ReplayError
+from projections.replay.outcome import Options
 from projections.replay.report.data import OUTCOMES, Report
 from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name
@@ -123,9 +123,3 @@ def test_a_broken_log_is_shown_with_what_is_broken(records: list[Recorded], tmp_
     assert "topic-exists" in done.lines[1]
     text = output.read_text(encoding="utf-8")
     assert "while there is none; expected: the topic" in text
-
-
-def test_a_page_that_cannot_be_written_is_reported_before_any_work(history: LogRef, tmp_path: Path) -> None:
-    for output in (tmp_path / "nowhere" / "page.html", tmp_path):
-        with pytest.raises(ReplayError, match="cannot be written: name a file in an existing folder"):
-            run_report(None, history, Options(output=str(output)))

@@ -79,7 +79,7 @@ def test_events_come_once_and_a_topic_that_became_another_ends_it(
     other = kafka_topic(url(kafka44, shorter))
     with followed(ref) as log, reading(other) as kafka:
         assert list(log.new())
-        log._kafka = kafka  # type: ignore[attr-defined]
+        log._kafka = kafka  # type: ignore[union-attr]
         with pytest.raises(ReplayError, match="is not the log any more that the watch has read: partition 0 ends at"):
             list(log.new())
 

@@ -173,7 +173,7 @@ def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(t
             shorter = open_log(tmp_path / "other")
             write(shorter, clean()[:3])
             shorter.close()
-            follows._ref = open_ref(str(tmp_path / "other"))  # type: ignore[attr-defined]
+            follows._ref = open_ref(str(tmp_path / "other"))
             with pytest.raises(ReplayError, match="not the log any more that the watch has read: it ends at offset 3"):
                 new()
     finally:

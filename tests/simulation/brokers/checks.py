@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from controller.brokers.kraft.log.batches import embedded_events
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.machine.apply import concerns_topic
 from events.catalog import Recorded
-from events.names import shard_key
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.redecide import differences as decided_otherwise
 from projections.replay.redecide.redecide import this_release
@@ -16,6 +14,7 @@ from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.audit.real_auditor import RealAuditor
 from tests.machine.rig import fold
+from tests.replay.history import shards_of
 from tests.simulation.brokers.world import World
 from tests.simulation.checks import check_keys_of, check_same
 
@@ -55,14 +54,8 @@ def _check_log(records: list[Recorded]) -> None:
     Lives().see_all(records)
     times = [record.at_ms for record in records]
     assert times == sorted(times), "the log's time goes back"
-    of_topics = [
-        (shard_key(record.event.topic), record)  # type: ignore[union-attr]
-        for record in records
-        if concerns_topic(record.event)
-    ]
-    of_topics.sort(key=lambda row: (row[0], row[1].offset))
-    others = [record for record in records if not concerns_topic(record.event)]
-    found = [one for one in decided_otherwise(of_topics, Timeline(others), this_release()) if one is not None]
+    decided = decided_otherwise(shards_of(records), {0: Timeline(records)}, this_release())
+    found = [one for one in decided if one is not None]
     assert not found, f"decided otherwise: {found[:3]}"
 
 
