@@ -34,7 +34,7 @@ from tests.machine.audit.real_auditor import RealAuditor
 
 PLANTED = (planted_cluster, planted_partitions, planted_topics)
 """The modules that plant FAULTS when they are imported."""
-GOLDEN = (*golden.HISTORIES, golden.ADOPTED, golden.FOLLOWED, *(f"{name}-0.1" for name in golden.OLDER))
+GOLDEN = (*golden.HISTORIES, golden.ADOPTED, golden.FOLLOWED)
 
 
 def golden_log(name: str) -> list[Recorded]:

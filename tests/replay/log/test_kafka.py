@@ -27,7 +27,7 @@ from projections.replay.runner import InProcess
 from projections.replay.runner import events_of as columns_of
 from projections.text.moments import iso
 from tests.machine.audit.planted import at, changed, without
-from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic
+from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic, url
 from tests.replay.written import read as events_of
 from tests.replay.written import records_of, written
 from tests.support.reference_kafka import ReferenceKafka
@@ -61,7 +61,7 @@ def rows(ref: Ref, ends: Ends, view: str | None = None, *order: str) -> list[dic
 def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) -> KafkaRef:
     """A new topic with these histories, looked at."""
     name = make_topic(kafka.bootstrap, [as_records(part) for part in partitions])
-    return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{name}"))
+    return scanned(kafka_topic(url(kafka, name)))
 
 
 # --- reading

@@ -52,13 +52,6 @@ from tests.replay.history import BORN_MS
 _encode = msgspec.msgpack.encode
 
 
-@pytest.fixture(scope="module")
-def records(history: LogRef) -> list[Recorded]:
-    """All events of the history."""
-    with open_frozen(history) as log:
-        return [decode_event(offset, value) for offset, value in log.read()]
-
-
 def by_shard(ref: LogRef, end: int) -> dict[str, list[Stored]]:
     """The events of each shard before an offset, as they are stored."""
     shards: dict[str, list[Stored]] = {}

@@ -27,10 +27,10 @@ from projections.replay.redecide.backtest import CHANGES, Count, Effect, Tally, 
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
+from tests.machine.audit.planted import at, without
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
 from tests.replay.history import shards_of
-from tests.replay.redecide.test_redecide import find, without
 from tests.replay.written import records_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
@@ -240,7 +240,7 @@ def test_a_log_that_is_not_whole_is_refused() -> None:
     with pytest.raises(ReplayError, match="replay redecide"):
         tried(without(log, log[-3].offset), "")
     with pytest.raises(ReplayError, match="cannot be applied: topic 'a' does not exist"):
-        tried(without(log, find(log, TopicCreated, "a").offset), "")
+        tried(without(log, at(log, TopicCreated, topic="a")), "")
 
 
 # Counts.

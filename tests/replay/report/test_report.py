@@ -17,21 +17,15 @@ from projections.replay.report.data import OUTCOMES, Report
 from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name
 from projections.views.requests import RequestView, request_view
+from tests.machine.audit.planted import at, without
 from tests.machine.rig import fold, topics_of
-from tests.replay.redecide.test_redecide import find, without
-from tests.replay.written import records_of, written
+from tests.replay.written import written
 
 
 @pytest.fixture(scope="module")
 def report(history: LogRef) -> Report:
     """The report of the shared log."""
     return gather(history, None)
-
-
-@pytest.fixture(scope="module")
-def records(history: LogRef) -> list[Recorded]:
-    """The events of the shared log."""
-    return records_of(history)
 
 
 def test_requests_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
@@ -115,7 +109,7 @@ def test_the_page_is_written_as_of_a_moment(history: LogRef, tmp_path: Path) -> 
 
 
 def test_a_broken_log_is_shown_with_what_is_broken(records: list[Recorded], tmp_path: Path) -> None:
-    ref = written(tmp_path / "broken", without(records, find(records, TopicCreated, "pay.orders").offset))
+    ref = written(tmp_path / "broken", without(records, at(records, TopicCreated, topic="pay.orders")))
     output = tmp_path / "broken.html"
     done = run_report(None, ref, Options(output=str(output)))
     assert done.found

@@ -20,7 +20,7 @@ from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean
-from tests.replay.kafka_history import append, as_records, in_partitions, make_topic
+from tests.replay.kafka_history import append, as_records, in_partitions, make_topic, url
 from tests.replay.watch.test_watch import WITHIN_S, following, got
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -37,11 +37,6 @@ def parts() -> list[list[Recorded]]:
 def topic(kafka44: ReferenceKafka, parts: list[list[Recorded]]) -> str:
     """A topic with them."""
     return make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
-
-
-def url(kafka: ReferenceKafka, topic: str) -> str:
-    """A topic as LOG."""
-    return f"kafka://{kafka.bootstrap}/{topic}"
 
 
 def decided(record: Recorded, source: int) -> bytes:
