@@ -27,14 +27,13 @@ from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State
 from events.codec import decode_event
 from projections.replay.checks.checking import check_here, check_in_buckets
-from projections.replay.errors import ReplayError
 from projections.replay.export.export import export, exported
 from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
-from projections.replay.rebuild.folded_topics import HASHES, hash_rows
+from projections.replay.outcome import ReplayError
+from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.runner import Runner
 from projections.replay.shards import fold_shards
-from projections.replay.spark.on_spark import OnSpark
-from projections.replay.spark.session import check_java, spark_session
+from projections.replay.spark.session import OnSpark, check_java, spark_session
 
 EVENTS = 2_000_000
 TOPICS = 100_000

@@ -7,6 +7,7 @@ Events are frozen structs that encode as tagged arrays (see `events.codec`). New
 any other change needs a new event version.
 
 Times are milliseconds since the epoch. Topic ids are sixteen bytes. `events.access` has the events of access.
+This module also exports the values and events that it imports.
 """
 
 from __future__ import annotations
@@ -50,62 +51,6 @@ from events.values import (
     SupportedFeature,
     Verdict,
 )
-
-__all__ = [
-    "ADOPTED_DEADLINE_MS",
-    "EVENT_TYPES",
-    "EVENT_VERSION",
-    "Assignment",
-    "BrokerDetails",
-    "BrokerFenced",
-    "BrokerLeaving",
-    "BrokerRegistered",
-    "BrokerUnfenced",
-    "BrokerUnregistered",
-    "Cause",
-    "ChangeCarriedOut",
-    "ChangeRejected",
-    "ConfigOp",
-    "Configs",
-    "CreateAnswered",
-    "CreateRejected",
-    "CreateRequested",
-    "CreationRefused",
-    "Endpoint",
-    "Event",
-    "Fact",
-    "FeaturesChanged",
-    "HeadSigned",
-    "HistorySkipped",
-    "LogDirsChanged",
-    "MetadataAdopted",
-    "MetadataHandedBack",
-    "MetadataPropagated",
-    "Observation",
-    "Outcome",
-    "Partition",
-    "PartitionChanged",
-    "PartitionsAdded",
-    "ProducerIdsAllocated",
-    "QuorumEpochBegun",
-    "Recorded",
-    "ReplicaMetadata",
-    "RequestedChange",
-    "RequestedConfigs",
-    "RequestedDeletion",
-    "RequestedPartitions",
-    "ResourceConfigsChanged",
-    "SettingsChanged",
-    "SupportedFeature",
-    "TopicConfigsChanged",
-    "TopicCreated",
-    "TopicDeleted",
-    "TopicDiscovered",
-    "TopicReady",
-    "TopicVanished",
-    "Verdict",
-]  # fmt: skip
-
 
 ADOPTED_DEADLINE_MS = 0
 """The deadline of a topic that was adopted with its cluster: no request waits for it."""

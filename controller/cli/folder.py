@@ -176,11 +176,11 @@ def partitions_in(folder: Path) -> list[Path]:
 
 def open_log(folder: Path) -> FrozenLog:
     """Open the log in a folder for reading. Raises BackendError."""
-    from projections.replay.log.secondary import FrozenLog, is_written
+    from projections.replay.log.secondary import FrozenLog
 
-    if is_written(folder):
-        locked = LogLocked(str(folder), lock_holder(folder / "LOCK"))
-        raise BackendError(f"{locked}; or query the running service with --http HOST:PORT")
+    holder = lock_holder(folder / "LOCK")
+    if holder is not None:
+        raise BackendError(f"{LogLocked(str(folder), holder)}; or query the running service with --http HOST:PORT")
     try:
         return FrozenLog(folder)
     except LogError as error:

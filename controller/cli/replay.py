@@ -40,7 +40,7 @@ from controller.cli.arguments import (
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
 from controller.cli.commands import Parsers
 from controller.cli.output import Style, add_output, show
-from projections.replay.errors import ReplayError, message_of
+from projections.replay.outcome import ReplayError, message_of
 
 if TYPE_CHECKING:
     from projections.replay.log.log_ref import Ref
@@ -310,9 +310,8 @@ def _spark(name: str, arguments: argparse.Namespace) -> Iterator[Runner]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from projections.replay.spark.on_spark import OnSpark
         from projections.replay.spark.progress import progress
-        from projections.replay.spark.session import spark_session
+        from projections.replay.spark.session import OnSpark, spark_session
     except ImportError as error:
         raise _no_spark(error) from error
     session = spark_session(arguments.master, arguments.spark_log, dict(arguments.conf))

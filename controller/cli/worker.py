@@ -174,7 +174,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from controller.stream.log.restoring import NotRestored, restore_topic
     from controller.stream.log.transport import KafkaUnavailable
     from events.logs.log import LogError
-    from projections.replay.errors import ReplayError
+    from projections.replay.outcome import ReplayError
 
     try:
         settings = load_settings(options.config, options.set)

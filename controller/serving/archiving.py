@@ -197,8 +197,7 @@ def archiver_of(
 ) -> Archiver:
     """Archives a log with the columns of an export; without a `writer`, another process does."""
     from events.logs.archive.writing import Archiver, Packing  # imports pyarrow
-    from projections.replay.log.column_batches import Columns
-    from projections.replay.log.columns import COLUMNS
+    from projections.replay.log.columns import COLUMNS, Columns
 
     columns, requests = (lambda: Columns(tuple(COLUMNS))), partial(requests_between, log)
     packing = None if writer is None else Packing(writer, columns, requests, rest, segment_events)

@@ -55,14 +55,13 @@ class LogFromNewerVersion(LogError):
 
 
 class LogLocked(LogError):
-    """Another process has the log open; `pid` is its process id, if known."""
+    """Another process has the log open; `pid` is its process id as from `lock_holder`."""
 
     def __init__(self, path: str, pid: int | None) -> None:
-        holder = "another process" if pid is None else f"process {pid}"
+        holder = "another process" if pid is None or pid <= 0 else f"process {pid}"
         super().__init__(
             f"{path} is open in {holder}, and one process writes a log: stop that one, or choose another folder"
         )
-        self.pid = pid
 
 
 class LogCorrupted(LogError):

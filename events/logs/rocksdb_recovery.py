@@ -36,6 +36,7 @@ from pathlib import Path
 import msgspec
 from rocksdict import DbClosedError, DBRecoveryMode, WriteBatch
 
+from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.log import LogAccessDenied, LogClosed, LogCorrupted, LogDiskFull, LogError, LogLocked, check_regular
 from events.logs.rocksdb_database import Database, EventFile
@@ -78,21 +79,18 @@ def _says(text: str, any_of: tuple[str, ...]) -> bool:
 
 
 def lock_holder(lock: Path) -> int | None:
-    """The process that holds a POSIX lock on a file, from Linux's /proc/locks; None if unknown.
+    """The process that holds a POSIX lock on a file, from Linux's /proc/locks; None if it is not locked, 0 or less for
+    a process outside of this container.
 
     It does not open the file: closing it would release a lock of this process.
     """
     try:
         inode = lock.stat().st_ino
-        table = Path("/proc/locks").read_text()
+        table = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     except OSError:
         return None
-    for line in table.splitlines():
-        fields = line.split()
-        if len(fields) >= 6 and fields[1] == "POSIX" and fields[5].endswith(f":{inode}"):
-            pid = int(fields[4])
-            return pid if pid > 0 else None
-    return None
+    locks = (row for row in table if len(row) >= 6 and row[1] == "POSIX" and row[5].endswith(f":{inode}"))
+    return next((int(row[4]) for row in locks), None)
 
 
 FORMAT = 1
@@ -132,9 +130,7 @@ class DurableMark:
 
     def read(self) -> int:
         """The highest offset known to be synced; 0 if none."""
-        raw = os.pread(self._file, 8, 0)
-        offset = int.from_bytes(raw, "big") & 0xFFFF_FFFF_FFFF
-        return offset if raw == _sealed(offset) else 0
+        return marked_offset(os.pread(self._file, 8, 0))
 
     def write(self, offset: int) -> None:
         """Record that all below `offset` is synced. A failed write leaves a lower mark, which is safe."""
@@ -145,6 +141,12 @@ class DurableMark:
         with suppress(OSError):
             os.fsync(self._file)
         os.close(self._file)
+
+
+def marked_offset(mark: bytes) -> int:
+    """The offset in the bytes of a mark; 0 if they are invalid."""
+    offset = int.from_bytes(mark, "big") & 0xFFFF_FFFF_FFFF
+    return offset if mark == _sealed(offset) else 0
 
 
 def _sealed(offset: int) -> bytes:
@@ -192,9 +194,7 @@ def _open_whole(path: Path, cache_bytes: int, durable: int) -> Opened:
             raise
     readable = _readable_end(path, cache_bytes, refused)
     if readable < durable:
-        raise _lost(
-            path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})"
-        )
+        raise lost(path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})")
     database = Database(path, cache_bytes, DBRecoveryMode.point_in_time())
     return Opened(database, database.tail(), readable)
 
@@ -211,7 +211,8 @@ def _readable_end(path: Path, cache_bytes: int, refused: log.LogError) -> int:
         readable.close()
 
 
-def _lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
+def lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
+    """The error for a log that ends before what was synced; `what` says where."""
     logs = ", ".join(sorted(each.name for each in path.glob("*.log"))) or "missing"
     return log.LogCorrupted(
         f"{path} is damaged: {what}, but everything up to {durable} was synced. Its write-ahead log: {logs}. Restore "
@@ -222,13 +223,18 @@ def _lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:
 def _check(opened: Opened, durable: int) -> None:
     database, end = opened.database, opened.next_offset
     if end < durable:
-        raise _lost(database.path, end, durable, f"it ends at offset {end}")
+        raise lost(database.path, end, durable, f"it ends at offset {end}")
+    check_state(database, end)
+    _check_events(database, opened.start, end)
+
+
+def check_state(database: Database, end: int) -> None:
+    """Raise LogCorrupted unless the state ends where the events do."""
     stored = int.from_bytes(database.get_view(NEXT_KEY) or b"", "big")
     if stored != end:
         raise log.LogCorrupted(
             f"{database.path} is damaged: its events end at offset {end}, its state at {stored}; restore it from a copy"
         )
-    _check_events(database, opened.start, end)
 
 
 def _check_events(database: Database, start: int, end: int) -> None:
@@ -282,27 +288,30 @@ def identify(
 
     Raises LogOfAnotherCluster, LogFromNewerVersion, LogCorrupted.
     """
-    path = database.path
-    found = database.get_view(_CLUSTER_KEY)
-    if found is None:
+    path, name = database.path, cluster_of(database, event_version)
+    if name is None:
         if next_offset:
             raise log.LogCorrupted(f"{path} is damaged: it holds events but no cluster id; restore it from a copy")
         given = cluster_id if cluster_id is not None else new_cluster_id()
         _write_identity(database, given, event_version)
         return given
-    stored_format = int(database.get_view(_FORMAT_KEY) or b"0")
-    stored_version = int(database.get_view(_EVENTS_KEY) or b"0")
-    if stored_format > FORMAT or stored_version > event_version:
-        raise log.LogFromNewerVersion(
-            f"{path} was written by a newer release (log format {stored_format}, event version {stored_version}; this "
-            f"one reads up to format {FORMAT}, event version {event_version}): run that release, or a later one"
-        )
-    name: str = found.decode()
     if cluster_id is not None and cluster_id != name:
         raise log.LogOfAnotherCluster(str(path), cluster_id, name)
-    if stored_version < event_version:
+    if int(database.get_view(_EVENTS_KEY) or b"0") < event_version:
         _write_identity(database, name, event_version)
     return name
+
+
+def cluster_of(database: Database, event_version: int = EVENT_VERSION) -> str | None:
+    """The cluster id of a log; None for a new folder. Raises LogFromNewerVersion."""
+    layout, version = (int(database.get_view(key) or b"0") for key in (_FORMAT_KEY, _EVENTS_KEY))
+    if layout > FORMAT or version > event_version:
+        raise log.LogFromNewerVersion(
+            f"{database.path} was written by a newer release (log format {layout}, event version {version}; this one "
+            f"reads up to format {FORMAT}, event version {event_version}): run that release, or a later one"
+        )
+    name: bytes | None = database.get_view(_CLUSTER_KEY)
+    return None if name is None else name.decode()
 
 
 def _write_identity(database: Database, cluster_id: str, event_version: int) -> None:

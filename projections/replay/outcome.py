@@ -1,14 +1,44 @@
-"""The options and the result of each sub-command of `topicwright replay`.
+"""The options, the result and the error of each sub-command of `topicwright replay`.
 
-Each sub-command is a function `run_NAME(runner, ref, options) -> Outcome` in a module of its name.
+Each sub-command is a function `run_NAME(runner, ref, options) -> Outcome` in a module of its name. If an exception was
+raised in a Spark worker, Spark passes on its text among Python's and Java's stack traces. `message_of` finds the line
+that a user can act on.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+
+_OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|Bad[A-Z]\w+"
+_RAISED = re.compile(rf"^\s*(?:[\w.]+\.)?(?:{_OURS}): (.+)$", re.MULTILINE)
+_ANY_RAISED = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
+_LONGEST = 600  # characters of a message of Spark or Kafka
+
+
+class ReplayError(Exception):
+    """The replay cannot run. The message says why and what to do."""
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error in one line. For an error that came through Spark: the worker's message."""
+    text = str(error)
+    ours = _RAISED.findall(text)
+    if ours:
+        return _one_line(ours[-1])
+    raised = _ANY_RAISED.findall(text)
+    if raised:
+        kind, said = raised[-1]
+        return _one_line(f"{kind}: {said}")
+    return _one_line(text) or type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,12 +21,22 @@ from events.codec import decode_event, place_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
 from events.names import CLUSTER_SHARD, TopicName, shard_key
-from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, events_before, log_of, open_frozen
-from projections.replay.log.ranges import Range, ranges_of, stored_events
+from projections.replay.log.log_ref import (
+    Ends,
+    KafkaRef,
+    LogRef,
+    Range,
+    Ref,
+    events_before,
+    log_of,
+    open_frozen,
+    ranges_of,
+    stored_events,
+)
 from projections.replay.log.reading import collector_off
 from projections.replay.log.secondary import frozen_log
+from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches, Runner, Source
 from projections.store.snapshotting import state_keys
 from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pins import environment, others, packages
 from tests.support.processes import Process
-from tests.support.pythons import environment, others, packages
 from tests.support.tools import ROOT, cached
 
 HERE = sys.version_info.minor

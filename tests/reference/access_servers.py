@@ -3,7 +3,6 @@ and taken through it."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from argon2 import PasswordHasher
 
 from tests.reference.access_table import ADMIN, ANY_ACL, FOR_EVERYBODY, TOPICS, USERS, own_topics, requests_of
 from tests.reference.answers import code_name
+from tests.support.real_brokers import until
 from tests.support.reference_kafka import reference_kafka
 from tests.support.topicwright import topicwright
 from tests.support.wire import ConnectionClosed, Wire
@@ -123,15 +123,14 @@ def _prepare(admin: Wire) -> dict[str, str]:
 
 def _wait_for(admin: Wire, names: set[str]) -> None:
     """Until the broker that answers knows all of it: Kafka answers before."""
-    deadline = time.monotonic() + 240
-    while True:
+
+    def is_known() -> bool:
         seen = {each["name"] for each in admin.call("Metadata", 12, topics=None)["topics"]}
         acls = admin.call("DescribeAcls", 3, **ANY_ACL)
         held = sum(len(each["acls"]) for each in acls["resources"])
-        if names <= seen and held == sum(map(len, USERS.values())) + len(FOR_EVERYBODY):
-            return
-        assert time.monotonic() < deadline, "the table was never set up"
-        time.sleep(0.05)
+        return names <= seen and held == sum(map(len, USERS.values())) + len(FOR_EVERYBODY)
+
+    until(is_known, 240, "the table is set up")
 
 
 # --- answers as rows

@@ -7,7 +7,6 @@ broker knows what was done, because Kafka answers before they do.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import TypeVar
 from tests.reference import table_configs, table_create_topics, table_metadata, table_other
 from tests.reference.answers import code_name, rows_of
 from tests.reference.cases import NO_ID, Body, Case, Row, fill, slug, topic, unfill
+from tests.support.real_brokers import until
 from tests.support.wire import ConnectionClosed, Wire
 
 CASES: tuple[Case, ...] = (
@@ -148,14 +148,13 @@ def _barrier(brokers: Mapping[int, str]) -> None:
 
 
 def _await_topic(address: str, name: str) -> None:
-    deadline = time.monotonic() + 240
     with Wire(address) as wire:
-        while True:
+
+        def is_known() -> bool:
             body = wire.call("Metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
-            if body["topics"][0]["error_code"] == 0:
-                return
-            assert time.monotonic() < deadline, f"{address} never learned of {name}"
-            time.sleep(0.02)
+            return bool(body["topics"][0]["error_code"] == 0)
+
+        until(is_known, 240, f"{address} knows {name}")
 
 
 def _watch(brokers: Mapping[int, str], requests: Iterable[Request]) -> dict[tuple[str, int], tuple[Row, ...]]:

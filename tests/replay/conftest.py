@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from events.catalog import Recorded
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, scanned
 from tests.replay.history import write_history
@@ -18,6 +19,12 @@ from tests.support.reference_kafka import ReferenceKafka
 def history(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
     """The log of a day that has every type of event; its service has stopped. Not to be written to."""
     return open_folder(str(write_history(tmp_path_factory.mktemp("history") / "data")))
+
+
+@pytest.fixture(scope="session")
+def records(history: LogRef) -> list[Recorded]:
+    """The events of that log."""
+    return records_of(history)
 
 
 @pytest.fixture

@@ -13,29 +13,24 @@ from tests.replay.history import open_log
 
 def put_view(path: Path, key: bytes, value: bytes | None) -> None:
     """Put, or with None delete, a key of the views; state keys begin with `s`."""
-    log = open_log(path)
-    database: Any = log._database
-    batch = WriteBatch(raw_mode=True)
-    if value is None:
-        batch.delete(key, database.views_handle)
-    else:
-        batch.put(key, value, database.views_handle)
-    database.write(batch)
-    del batch
-    log.close()
+    _put(path, "views", key, value)
 
 
 def put_event(path: Path, offset: int, value: bytes | None) -> None:
     """Replace, or with None delete, the bytes of an event."""
+    _put(path, "default", offset.to_bytes(8, "big"), value)
+
+
+def _put(path: Path, family: str, key: bytes, value: bytes | None) -> None:
     log = open_log(path)
     database: Any = log._database
-    batch, key = WriteBatch(raw_mode=True), offset.to_bytes(8, "big")
+    batch, handle = WriteBatch(raw_mode=True), database._events.get_column_family_handle(family)
     if value is None:
-        batch.delete(key)
+        batch.delete(key, handle)
     else:
-        batch.put(key, value)
+        batch.put(key, value, handle)
     database.write(batch)
-    del batch
+    del batch, handle
     log.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,11 +18,13 @@ from controller.machine.commands import access, commands
 from controller.policy import RequestMetadata
 from events import catalog
 from events.access import Acl, RequestsRefused
-from events.catalog import EVENT_VERSION, Assignment, Observation, Verdict
+from events.catalog import EVENT_VERSION, Assignment, Observation, Recorded, Verdict
+from events.codec import encode_event
 from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, HeadSigner
 from events.names import BrokerId, TopicId, TopicName, shard_key
+from projections.replay.shards import Shard, Stored
 from projections.store.tree import head_of
 
 BORN_MS = 1_700_000_000_000
@@ -243,3 +245,13 @@ def write_history(folder: Path) -> Path:
     with patch.object(requests, "PACE", 0.0):  # however busy the machine is, the day has its own times
         asyncio.run(whole_day())
     return folder
+
+
+def shards_of(records: Iterable[Recorded]) -> Iterator[Shard]:
+    """The shards of a log, as a replay has them."""
+    shards: dict[str, list[Stored]] = {}
+    for one in records:
+        if hasattr(one.event, "topic"):
+            stored = (int(one.offset), encode_event(one.at_ms, one.cause, one.event))
+            shards.setdefault(shard_key(one.event.topic), []).append(stored)
+    return ((0, shard, iter(shards[shard])) for shard in sorted(shards))

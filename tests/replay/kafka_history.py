@@ -14,6 +14,7 @@ from events.codec import encode_event
 from events.logs.events_topic import Decided, Fence, encode_record, partition_of
 from events.names import shard_key
 from tests.machine.audit.planted import renumbered
+from tests.support.reference_kafka import ReferenceKafka
 
 WITHIN_S = 240.0
 IGNORED_IN_EACH = 4
@@ -69,6 +70,11 @@ def make_topic(bootstrap: str, partitions: Sequence[Sequence[bytes]]) -> str:
     for number, values in enumerate(partitions):
         append(bootstrap, name, number, values)
     return name
+
+
+def url(kafka: ReferenceKafka, topic: str) -> str:
+    """A topic as LOG."""
+    return f"kafka://{kafka.bootstrap}/{topic}"
 
 
 def append(bootstrap: str, topic: str, partition: int, values: Sequence[bytes]) -> None:

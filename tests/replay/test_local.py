@@ -21,7 +21,7 @@ from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, o
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark import session as session_module
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
 
@@ -106,31 +106,10 @@ def test_the_command_starts_no_spark(history: LogRef, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-MISUSE = {
-    ("rebuild", "--local", "--master", "local"): "--local goes without --master",
-    ("rebuild", "--local", "--conf", "a=b"): "--local goes without --conf",
-    ("report", "--local"): "unknown flag --local",
-}
-
-
-@pytest.mark.usefixtures("_no_spark")
-@pytest.mark.parametrize("words", MISUSE)
-def test_what_does_not_go_with_it(
-    words: tuple[str, ...],
-    history: LogRef,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    name, *more = words
-    try:
-        code: object = main.main(["replay", name, history.text, *more])
-    except SystemExit as end:
-        code = end.code
-    assert code == 2
-    assert MISUSE[words] in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_a_sub_command_without_spark_does_not_take_local(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["replay", "report", "log", "--local"])
+    assert "unknown flag --local" in capsys.readouterr().err
 
 
 def test_a_generated_log_keeps_every_invariant(tmp_path: Path) -> None:

@@ -26,10 +26,9 @@ from tempfile import TemporaryDirectory
 from tests.stream.checking import Found, check_topics, next_source
 from tests.stream.gateway.load import ClientReport, GatewayClient, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
-from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
 from tests.support.ports import free_ports
 from tests.support.processes import Process, ProcessFailure
-from tests.support.reference_kafka import ReferenceKafka
+from tests.support.reference_kafka import KafkaCluster, ReferenceKafka, kafka_cluster
 from tests.support.stream import Stream
 from tests.support.tools import ROOT
 

@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.support.real_brokers import until
+
 QUIET = {"log_level": 0}
 GROUP = "reading-along"
 LINES = 2000
@@ -47,10 +49,7 @@ class Churn:
     def goes_on(self, within_s: float = 240, records: int = 50) -> None:
         """Wait until so many more are acknowledged."""
         wanted = self.count + records
-        deadline = time.monotonic() + within_s
-        while self.count < wanted:
-            assert time.monotonic() < deadline, f"{wanted - self.count} of {records} not acknowledged in {within_s} s"
-            time.sleep(0.05)
+        until(lambda: self.count >= wanted, within_s, f"{records} more records are acknowledged")
 
     def _run(self) -> None:
         producer = Producer(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import pins, pythons
+from tests.support import pins
 from tests.support.ports import free_ports
 from tests.support.processes import Process
 from tests.support.real_brokers import RealBroker, until, write_properties
@@ -87,7 +87,7 @@ def _unpack_debian(tool: Tool, into: Path) -> None:
 
 
 def _install_packages(tool: Tool, into: Path) -> None:
-    pythons.install(int(tool.pins[0]), into)
+    pins.install(int(tool.pins[0]), into)
 
 
 def _tools() -> Sequence[Tool]:
@@ -131,7 +131,7 @@ def _tools() -> Sequence[Tool]:
         Tool("promtool", "apt-get", (), ("prometheus",), _unpack_debian),
         *(
             Tool(f"python/3.{minor}", program, (pins.CONSTRAINTS,), (str(minor),), _install_packages)
-            for minor, program in pythons.others().items()
+            for minor, program in pins.others().items()
         ),
     )
 

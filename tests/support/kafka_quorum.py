@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,14 +12,14 @@ from tests.support import tools
 from tests.support.kafka_tools import kafka_tools
 from tests.support.network import Network
 from tests.support.ports import free_ports
-from tests.support.processes import Process
+from tests.support.processes import Node, Process
 from tests.support.real_brokers import CLUSTER_ID, new_directory_id, until
 
 FIRST_ID = 3001
 
 
 @dataclass(slots=True)
-class Controller:
+class Controller(Node):
     """One of Kafka's controllers."""
 
     node_id: int
@@ -47,25 +45,11 @@ class Controller:
         """Its copy of the metadata log."""
         return self.folder / "data" / "__cluster_metadata-0"
 
-    def pid(self) -> int | None:
-        """Its process, once it was started."""
-        return None if self.process is None else self.process.pid
-
     def listens(self) -> bool:
         """Whether it takes connections."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5):
             return True
         return False
-
-    def kill(self) -> None:
-        """SIGKILL."""
-        assert self.process is not None, f"controller {self.node_id} runs"
-        self.process.kill()
-
-    def signal(self, number: signal.Signals) -> None:
-        """SIGSTOP, SIGCONT and their like."""
-        assert self.process is not None, f"controller {self.node_id} runs"
-        os.kill(self.process.pid, number)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,27 @@ class ProcessFailure(AssertionError):
     """A child process ended, or kept silent, where the test needed it; the message holds its last lines."""
 
 
+class Node:
+    """Something that runs as a process of its own, once it was started."""
+
+    __slots__ = ()
+    process: Process | None
+
+    def pid(self) -> int | None:
+        """Its process, once it was started."""
+        return None if self.process is None else self.process.pid
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.process is not None, "it runs"
+        self.process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP, SIGCONT and their like."""
+        assert self.process is not None, "it runs"
+        os.kill(self.process.pid, number)
+
+
 class Process:
     """One child process with its own process group; as a context manager it is gone at the end.
 

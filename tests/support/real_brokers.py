@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import TypeVar
 from controller.serving.process import new_cluster_id
 from tests.support import tools
 from tests.support.ports import free_ports
-from tests.support.processes import Process
+from tests.support.processes import Node, Process
 from tests.support.topicwright import COMMAND
 
 CLUSTER_ID = new_cluster_id()
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class RealBroker:
+class RealBroker(Node):
     """One broker. `settings` are its own, beside those that all have."""
 
     broker_id: int
@@ -79,20 +78,10 @@ class RealBroker:
             return False
         return True
 
-    def kill(self) -> None:
-        """SIGKILL."""
-        assert self.process is not None, f"broker {self.broker_id} runs"
-        self.process.kill()
-
     def stop(self, *, within_s: float = 240) -> int:
         """A controlled shutdown; the exit code."""
         assert self.process is not None, f"broker {self.broker_id} runs"
         return self.process.stop(within_s=within_s)
-
-    def signal(self, number: signal.Signals) -> None:
-        """SIGSTOP, SIGCONT and their like."""
-        assert self.process is not None, f"broker {self.broker_id} runs"
-        os.kill(self.process.pid, number)
 
 
 @dataclass(slots=True)

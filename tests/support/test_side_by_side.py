@@ -6,14 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.real_brokers import until
 from tests.support.side_by_side import GROUPS, command
+from tests.support.test_processes import alive
 from tests.support.tools import ROOT
 
 
@@ -79,31 +80,17 @@ def test_nothing_is_left_when_make_test_is_ended(end: Callable[[int, int], None]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     make = subprocess.Popen(argv, cwd=tmp_path, env=env, start_new_session=True)
     try:
-        _wait_until(lambda: len(list(tmp_path.glob("*.pids"))) == 2)
+        until(lambda: len(list(tmp_path.glob("*.pids"))) == 2, 60, "both run")
         pids = {int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()}
         (runner,) = {int(file.read_text().split()[0]) for file in tmp_path.glob("*.pids")}
         assert len(pids) == 5, "the runner, and two pytest with a server each"
         end(make.pid, runner)
         make.wait(60)
-        _wait_until(lambda: not any(map(_is_alive, pids)))
+        until(lambda: not any(map(alive, pids)), 60, "all have ended")
     finally:
         for pid in (int(pid) for file in tmp_path.glob("*.pids") for pid in file.read_text().split()):
-            if _is_alive(pid):
+            if alive(pid):
                 os.kill(pid, signal.SIGKILL)
         with suppress(ProcessLookupError):
             os.killpg(make.pid, signal.SIGKILL)
         make.wait()
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -10,13 +10,13 @@ from controller.brokers.kraft.quorum.folder import PARTITION
 from tests.support.kafka_quorum import KafkaQuorum
 from tests.support.network import Network
 from tests.support.ports import free_ports
-from tests.support.processes import Process
+from tests.support.processes import Node, Process
 from tests.support.topicwright import COMMAND
 
 VOTER = 3009
 
 
-class Voter:
+class Voter(Node):
     """A voter on a port and a folder that stay, reached over a `network` if there is one."""
 
     def __init__(
@@ -39,10 +39,6 @@ class Voter:
     def metadata(self) -> Path:
         """Its copy of the metadata log."""
         return self.folder / PARTITION
-
-    def pid(self) -> int | None:
-        """Its process, once it was started."""
-        return None if self.process is None else self.process.pid
 
     def start(self, node_id: int | None = None) -> Process:
         """Start it, as another node if one is named, in the place of the process that there was; it votes some time

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from itertools import pairwise
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -30,7 +30,7 @@ from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog, LogCorrupted, StateKeys, read_one
-from events.logs.tree_heads import verifies
+from events.logs.tree_heads import HeadSigner, verifies
 
 FORMAT: Final = 1
 SEGMENT: Final = 1 << 16
@@ -199,18 +199,10 @@ def read_manifest(store: ArchiveStore) -> Manifest:
     return found
 
 
-class Signer(Protocol):
-    """Signs with the log's key (`events.logs.tree_heads.HeadSigner`)."""
-
-    public_key: bytes
-
-    def sign(self, text: bytes) -> bytes: ...
-
-
 class ManifestWriter:
     """Changes the manifest of an archive until another process registers as its writer."""
 
-    def __init__(self, store: ArchiveStore, writer: Writer, signer: Signer | None = None) -> None:
+    def __init__(self, store: ArchiveStore, writer: Writer, signer: HeadSigner | None = None) -> None:
         self.store = store
         self._writer, self._signer = writer, signer
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from projections.replay.errors import ReplayError
+from projections.replay.outcome import ReplayError
 
 TABLES = frozenset(
     {"broker_spans", "cluster_spans", "offset_runs", "log_extents", "cluster_blocks", "log_ends", "topic_events",

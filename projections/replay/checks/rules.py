@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import duckdb
 
-from projections.replay.checks.history import statements, text_of
-from projections.replay.errors import ReplayError
+from projections.replay.checks.history import statements, text_of, views
+from projections.replay.outcome import ReplayError
 
 COLUMNS = ("log_partition", "shard", "offset", "topic", "check", "seen", "expected")
 """The columns of a violation. `topic` is null if no single topic is concerned."""
@@ -122,3 +123,31 @@ def together(rows: Iterable[Mapping[str, Any]], rules: Sequence[Invariant], limi
             kept = tuple({name: row[name] for name in COLUMNS} for row in first)
             found.append(Found(rule.name, sum(row["times"] for row in some), kept))
     return found
+
+
+_WIDTH = 120
+
+
+def page() -> str:
+    """The whole page."""
+    text = text_of("invariants.md")
+    return text.replace("{invariants}", "\n".join(_invariants())).replace("{views}", "\n".join(_views()))
+
+
+def _invariants() -> Iterator[str]:
+    yield "| check | what it demands |"
+    yield "|---|---|"
+    for one in invariants():
+        about = " ".join(one.about.split())
+        yield f"| `{one.name}` | {one.demand[0].upper()}{one.demand[1:]}. {about}".rstrip() + " |"
+
+
+def _views() -> Iterator[str]:
+    for view in views():
+        name, _, about = view.about.split("\n\n")[-1].partition(": ")
+        if name == view.name:
+            yield fill(f"- `{name}`: {' '.join(about.split())}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

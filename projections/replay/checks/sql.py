@@ -8,10 +8,9 @@ import duckdb
 
 from projections.replay.checks.checking import SETTLE_MS
 from projections.replay.checks.history import create_views, database, load
-from projections.replay.errors import ReplayError
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import Ref, ends_of
-from projections.replay.outcome import Options, Outcome, Table
+from projections.replay.outcome import Options, Outcome, ReplayError, Table
 from projections.replay.runner import events_of
 from projections.text.wording import many
 

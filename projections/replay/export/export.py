@@ -9,39 +9,138 @@ decoding the log, and needs no code of this project.
 
 A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
-Method. Each run adds the events that are new since the last run. Tasks write their files to a temporary folder of the
-run (`files`). Once all are complete, the segments are moved to their places, and the note is replaced in one step.
-Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the log
-is the exported one: the cluster id and the bytes of the last exported event must be the same.
+Method. Each run adds the events that are new since the last run. Each task writes its own range of offsets as a file,
+in row groups that fit memory, because passing events through Java as rows costs more than decoding them. A file gets a
+name that readers ignore, in a temporary folder of the run; it is synced and renamed. Once every task has reported its
+file and the file exists, the segments are moved to their places, and the note is replaced in one step. So files of a
+task that failed, was retried or ran twice do not count, and a task that outlives its run fails because its folder is
+gone. Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the
+log is the exported one: the cluster id and the bytes of the last exported event must be the same.
 
-Non-goals: removing exported events, and object stores. Only synced events are exported.
+Non-goals: removing exported events, object stores, and folders that this process and the workers do not share. Only
+synced events are exported.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from hashlib import sha256
+from itertools import pairwise
 from operator import or_
 from pathlib import Path
-from secrets import token_hex  # noqa: TID251 - for the name of a folder
+from secrets import token_hex  # noqa: TID251 - for the names of files
 from typing import NamedTuple
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import dataset
 
+from events.files import replacing
 from events.logs.log import read_one
-from projections.replay.errors import ReplayError
-from projections.replay.export.files import GROUP_EVENTS, parts, write_parts
 from projections.replay.log.columns import COLUMNS, arrow_schema
+from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import event_at
-from projections.replay.log.log_ref import Ends, KafkaRef, Ref, end_of, ends_of, open_frozen
-from projections.replay.outcome import Options, Outcome
-from projections.replay.runner import Batches, Runner, Source
+from projections.replay.log.log_ref import (
+    Ends,
+    KafkaRef,
+    LogRef,
+    Range,
+    Ref,
+    end_of,
+    ends_of,
+    log_of,
+    open_frozen,
+    ranges_of,
+)
+from projections.replay.log.reading import read_range
+from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.runner import Batches, Runner, Source, whole
 from projections.text.wording import many
+
+FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time
+GROUP_EVENTS = 50_000
+"""About how many events a row group has. A reader of an export has as many in memory."""
+GROUP_BYTES = 64 << 20
+"""A row group also ends at this size in memory."""
+_NAMES = tuple(COLUMNS)
+_WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64())])
+
+
+class Part(NamedTuple):
+    """A file to write: its range of events, and its path in the folder of the run."""
+
+    wanted: Range
+    file: str
+
+
+def parts(ref: Ref, starts: Sequence[int], end: int, folders: Sequence[str]) -> list[Part]:
+    """The files for the events of one log partition from the first of `starts` up to `end` (exclusive), by segment."""
+    (partition,) = [ref.partition] if isinstance(ref, LogRef) else [one.partition for one in ref.scan.partitions]
+    return [
+        Part(wanted, f"{folder}/part-{wanted.start:012}.parquet")
+        for (first, last), folder in zip(pairwise((*starts, end)), folders, strict=True)
+        for wanted in ranges_of(ref, first, {partition: last}, FILE_EVENTS)
+    ]
+
+
+def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -> None:
+    """Write files below the folder `place`, and remove all others from its folders. Raises ReplayError if the workers
+    write to a folder that this process does not see."""
+    log = log_of(ref)
+
+    def written(part: Part) -> Batches:
+        yield pa.RecordBatch.from_pylist([_write(log, part, place)], schema=_WRITTEN)
+
+    rows = runner.fold(Source(wanted, written, _WRITTEN), whole, _WRITTEN).to_pylist()
+    events = {row["file"]: row["events"] for row in rows}
+    for part in wanted:
+        assert events[part.file] == part.wanted.end - part.wanted.start, f"{part.file} has all events of its range"
+        if not (place / part.file).is_file():
+            raise ReplayError(
+                f"the workers wrote to a folder {place} of their own: name one that they share with this machine"
+            )
+    for file in place.glob("*/*"):
+        if str(file.relative_to(place)) not in events:
+            file.unlink()  # of a task that was tried again
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Groups of batches, each for a row group."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        if len(batch):
+            group.append(batch)
+        if sum(map(len, group)) >= GROUP_EVENTS or sum(one.nbytes for one in group) >= GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> dict[str, object]:
+    """Write one file; returns its name and its number of events."""
+    target = place / part.file
+    fresh = target.with_name(f".{target.name}.{token_hex(8)}")
+    events = 0
+    try:
+        with fresh.open("xb") as file:
+            with pq.ParquetWriter(file, arrow_schema(_NAMES), compression="snappy") as parquet:
+                for group in _gathered(read_range(log, part.wanted, _NAMES)):
+                    parquet.write_table(pa.Table.from_batches(group))
+                    events += sum(map(len, group))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(target)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    return {"file": part.file, "events": events}
+
 
 NOTE = "_topicwright.json"
 SEGMENT_EVENTS = 1_000_000  # a folder of an export; those that are full are never written again
@@ -65,8 +164,7 @@ class Note(msgspec.Struct, frozen=True):
 
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Add the new events up to `options.at` to the export in `options.output`. Raises ReplayError."""
-    if options.output is None:
-        raise ReplayError("--output FOLDER is required")
+    assert options.output is not None, "the command line requires it"
     rows, said = [], []
     for place, (added, note) in export_all(runner, ref, Path(options.output), options.at).items():
         said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
@@ -98,7 +196,6 @@ def export_all(runner: Runner, ref: Ref, folder: Path, at: str | None = None) ->
     """Add the new events of all partitions up to a point in time. Raises ReplayError, as `export`."""
     if not isinstance(ref, KafkaRef):
         return {folder: export(runner, ref, folder, at)}
-    check_export(ref, Options(output=str(folder)))
     return {
         folder / f"{PARTITION}{partition:05}": export(
             runner, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
@@ -133,7 +230,8 @@ def export(
     added = segment_starts(start, end, segment_events)
     _add_segments(runner, ref, folder, added, end)
     note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*kept, *added))
-    _write_note(folder, note)
+    with replacing(folder / NOTE) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
     return end - start, note
 
 
@@ -247,12 +345,3 @@ def _remove_leftovers(folder: Path, kept: tuple[int, ...]) -> None:
     for one in (*folder.glob(f"{SEGMENT}=*"), *folder.glob(f"{RUN}*")):
         if one.name not in known:
             shutil.rmtree(one)
-
-
-def _write_note(folder: Path, note: Note) -> None:
-    fresh = folder / f"{NOTE}.new"
-    with fresh.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / NOTE)

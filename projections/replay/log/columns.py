@@ -4,7 +4,7 @@ A column is null if the event has no such field. So a query needs no knowledge o
 the canonical bytes of the event.
 
 Method. FIELDS maps the fields of each event type to columns. LEFT_OUT lists the fields without a column, so that a test
-finds fields of the catalog that are in neither. `column_batches` fills the columns.
+finds fields of the catalog that are in neither. `Columns` fills the columns.
 
 Non-goal: derived values. The one exception is `shard`, the shard key of the topic ("" for events that concern every
 topic).
@@ -20,8 +20,9 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.codec import configs_without_secrets
-from events.names import BrokerId
+from events.catalog import Recorded
+from events.codec import configs_without_secrets, value_without_secrets
+from events.names import BrokerId, shard_key
 from projections.text.names import topic_id_text
 from projections.text.wording import DEFAULT_ENTITY, acl_text
 
@@ -107,15 +108,6 @@ ones. `acls` are ACLs as text, `entity` is the entity of quotas. `verdict` is th
 brokers) and the epochs are those of a partition after a change, `before` is the partition before it.
 `features` are feature levels (KIP-584). `cordoned` is true if all log directories of a broker are cordoned (KIP-1066).
 """
-
-_PLAIN_TYPES = {
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.bool_(): "boolean",
-}
 
 _RESOURCES = {4: "Broker", 16: "ClientMetrics", 32: "Group"}
 """Kafka's types of resources with dynamic configs, without topics."""
@@ -305,20 +297,70 @@ def arrow_schema(names: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, COLUMNS[name]) for name in names])
 
 
-def ddl(schema: pa.Schema) -> str:
-    """A schema as a DDL string for Spark SQL."""
-    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
+_Rows = Sequence[tuple[Recorded, bytes]]
 
 
-def spark_type(kind: pa.DataType) -> str:
-    """The Spark SQL name of an Arrow type."""
-    if pa.types.is_map(kind):
-        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
-    if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return "struct<" + ",".join(f"{field.name}:{spark_type(field.type)}" for field in kind) + ">"
-    return _PLAIN_TYPES[kind]
+class Columns:
+    """Collects events, and makes batches of them with some of the columns."""
+
+    def __init__(self, names: Sequence[str], log_partition: int = 0) -> None:
+        self._log_partition = log_partition
+        self.schema = arrow_schema(names)
+        self._getters = {
+            kind: [(name, getter) for name, getter in fields.items() if name in names and name not in _ENVELOPE]
+            for kind, fields in FIELDS.items()
+        }
+        self._rows: list[tuple[Recorded, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, recorded: Recorded, value: bytes) -> None:
+        """Add an event, with its canonical bytes."""
+        self._rows.append((recorded, value))
+
+    def batch(self) -> pa.RecordBatch:
+        """The events added since the last batch."""
+        rows, self._rows = self._rows, []
+        columns, arrays = self._columns(rows), []
+        for field in self.schema:
+            if field.name == "log_partition":
+                arrays.append(pa.repeat(pa.scalar(self._log_partition, field.type), len(rows)))
+                continue
+            envelope = _ENVELOPE.get(field.name)
+            column = columns.get(field.name) if envelope is None else envelope(rows)
+            arrays.append(pa.nulls(len(rows), field.type) if column is None else pa.array(column, field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _columns(self, rows: _Rows) -> dict[str, list[Any]]:
+        """The values of the events, by column; without those of the envelope and those that no event has."""
+        columns: dict[str, list[Any]] = {}
+        if not any(self._getters.values()):
+            return columns
+        by_kind: dict[type, list[tuple[int, Any]]] = {kind: [] for kind in self._getters}
+        for row, (recorded, _) in enumerate(rows):
+            by_kind[type(recorded.event)].append((row, recorded.event))
+        for kind, events in by_kind.items():
+            for name, getter in self._getters[kind] if events else ():
+                column = columns.get(name)
+                if column is None:
+                    column = columns[name] = [None] * len(rows)
+                for row, event in events:
+                    column[row] = getter(event)
+        return columns
 
 
-SCHEMA = ddl(arrow_schema(tuple(COLUMNS)))
+def _topics(rows: _Rows) -> list[str | None]:
+    return [getattr(recorded.event, "topic", None) for recorded, _ in rows]
+
+
+_ENVELOPE: dict[str, Callable[[_Rows], list[Any]]] = {
+    "offset": lambda rows: [recorded.offset for recorded, _ in rows],
+    "at_ms": lambda rows: [recorded.at_ms for recorded, _ in rows],
+    "shard": lambda rows: ["" if topic is None else shard_key(topic) for topic in _topics(rows)],
+    "topic": _topics,
+    "type": lambda rows: [type(recorded.event).__name__ for recorded, _ in rows],
+    "cause_command": lambda rows: [recorded.cause.command for recorded, _ in rows],
+    "cause_id": lambda rows: [recorded.cause.request_id for recorded, _ in rows],
+    "value": lambda rows: [value_without_secrets(recorded, value) for recorded, value in rows],
+}

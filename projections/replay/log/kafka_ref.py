@@ -16,7 +16,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from events.logs.events_topic import KEEP_ALL
-from projections.replay.errors import ReplayError
+from projections.replay.outcome import ReplayError
 
 KAFKA = "kafka://"
 ANSWERS_WITHIN_S = 10.0

@@ -21,8 +21,8 @@ import msgspec
 from events.codec import EventDecodeError, decode_event
 from events.logs.events_topic import KEEP_ALL, START, PartitionReader, Position, RecordError
 from events.logs.log import LogError
-from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
+from projections.replay.outcome import ReplayError
 
 STRETCH_EVENTS = 50_000  # a task's share of a partition
 Stored = tuple[int, bytes]

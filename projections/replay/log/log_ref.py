@@ -2,26 +2,28 @@
 
 A data directory is one log. An events topic has one log for each of its partitions (`log_partition`), each with its own
 offsets from 0 on; folds and checks do not mix them. `open_ref` scans a topic once, so everything read through the
-returned ref ends at the same events.
+returned ref ends at the same events. A task reads one `Range` of the offsets of a log partition.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from events.logs.archive.manifest import archive_status
+from events.logs.events_topic import START, Position
 from events.logs.log import LogError
-from projections.replay.errors import ReplayError
+from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, end_at_time, scan
+from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, Stretch, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
+from projections.replay.outcome import ReplayError
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 
 
@@ -38,11 +40,10 @@ class LogRef(msgspec.Struct, frozen=True):
 
 
 class KafkaRef(msgspec.Struct, frozen=True):
-    """An events topic as of its scan; `only` is set if it is one of its partitions."""
+    """An events topic, or some of its partitions, as of its scan."""
 
     topic: KafkaTopic
     scan: Scan
-    only: int | None = None
 
     @property
     def text(self) -> str:
@@ -52,7 +53,7 @@ class KafkaRef(msgspec.Struct, frozen=True):
     def alone(self, partition: int) -> KafkaRef:
         """A ref of one partition."""
         of_it = tuple(one for one in self.scan.partitions if one.partition == partition)
-        return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it), partition)
+        return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it))
 
 
 Ref = LogRef | KafkaRef
@@ -101,7 +102,7 @@ def _folder(text: str, partition: int = 0) -> LogRef:
 
 def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
     """Scan a topic, or one partition; tasks may begin after each `segment_events` events. Raises ReplayError."""
-    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only), only)
+    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only))
 
 
 @contextmanager
@@ -208,3 +209,79 @@ def offsets_row(ends: Ends) -> dict[str, object]:
     if list(ends) == [0]:
         return {"offset": ends[0] - 1}
     return {"offsets": {str(partition): end - 1 for partition, end in ends.items()}}
+
+
+class Range(NamedTuple):
+    """Offsets from `start` up to `end` (exclusive) of a log partition.
+
+    Of a log in Kafka, reading begins at the fold's `position`, and ends before the record `kafka_end`.
+    """
+
+    start: int
+    end: int
+    partition: int = 0
+    position: Position = START
+    kafka_end: int = 0
+
+
+def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
+    """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`."""
+    if isinstance(ref, KafkaRef):
+        return _kafka_ranges(ref.scan, start, ends, events_max)
+    return ranges(start, ends[ref.partition], events_max, ref.partition)
+
+
+def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Range]:
+    """Ranges of about equal size, of at most `events_max` events; one empty range if there are none."""
+    count = max(1, -(-(end - start) // events_max))
+    bounds = [start + (end - start) * n // count for n in range(count + 1)]
+    return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
+
+
+def _kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
+    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole stretches, and
+    have at most `events_max` events unless a single stretch has more."""
+    made: list[Range] = []
+    for one in scan.partitions:
+        end = min(ends.get(one.partition, 0), one.end)
+        wanted = [stretch for stretch in one.stretches if stretch.end > start and stretch.start.next_event < end]
+        for run in _runs(wanted, events_max):
+            first, last = run[0].start, run[-1]
+            made.append(Range(max(start, first.next_event), min(end, last.end), one.partition, first, last.kafka_end))
+    return made or [Range(0, 0)]
+
+
+def _runs(stretches: Sequence[Stretch], events_max: int) -> Iterator[list[Stretch]]:
+    run: list[Stretch] = []
+    for stretch in stretches:
+        if run and stretch.end - run[0].start.next_event > events_max:
+            yield run
+            run = []
+        run.append(stretch)
+    if run:
+        yield run
+
+
+def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:
+    """The stored events of a range. Raises LogError, LogCorrupted if one is missing, and ReplayError if the log has
+    become shorter."""
+    if wanted.start == wanted.end:
+        return
+    if isinstance(log, KafkaTopic):
+        found = kafka_scan.stored_events(log, wanted.partition, wanted.position, wanted.kafka_end, wanted.end)
+        yield from (one for one in found if one[0] >= wanted.start)
+        return
+    with open_range(log, wanted) as opened:
+        yield from opened.read(wanted.start, wanted.end)
+
+
+@contextmanager
+def open_range(log: LogRef, wanted: Range) -> Iterator[FrozenLog]:
+    """Open a data directory that must hold a range. Raises LogError, and ReplayError if the log has become shorter."""
+    with frozen_log(log.path) as opened:
+        if opened.next_offset < wanted.end:
+            end = opened.next_offset
+            raise ReplayError(
+                f"{log.path} has become shorter: it ends at offset {end}, and ended at {wanted.end} before"
+            )
+        yield opened

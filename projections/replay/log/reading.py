@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 from events.catalog import Event
 from events.codec import EventDecodeError, decode_event
 from events.names import CLUSTER_SHARD, shard_key
-from projections.replay.errors import ReplayError
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import arrow_schema
+from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import LogRef
-from projections.replay.log.ranges import Range, open_range, stored_events
+from projections.replay.log.log_ref import LogRef, Range, open_range, stored_events
 from projections.replay.log.secondary import FrozenLog
+from projections.replay.outcome import ReplayError
 
 RANGE_EVENTS = 50_000
 """How many events one task reads at most."""

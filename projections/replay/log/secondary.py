@@ -1,38 +1,142 @@
 """Reads a log folder while a service may write to it.
 
 A second writer would fail on the lock, and a read-only RocksDB fails now and then while the service moves files. A
-RocksDB *secondary* reads table files and write-ahead logs without changing any, but misses files that are moved while
-it opens.
+RocksDB *secondary* reads table files and write-ahead logs without changing any, but it opens a folder step by step:
+first the manifest, which names the table files and the oldest write-ahead log that is still needed, then those logs. If
+the service moves events from a write-ahead log to a new table file between two steps, and deletes the log, the opening
+fails or misses these events.
 
-Method. RocksDB opens the files as of one instant (see `frozen`) in a temporary folder, which is removed once all are
-open. The log then shows everything that was durable at that instant; events, indexes and state belong together.
+Method. `frozen` opens every file, so that it stays readable after it is deleted. Then it checks that CURRENT, the
+manifest and the set of write-ahead logs have not changed since. RocksDB deletes no file that a manifest needs before it
+has appended to that manifest, so unchanged files belong together. If they have changed, it tries again, which takes a
+millisecond. RocksDB then opens a temporary folder with copies of the small files and links to the open files for the
+others, which is removed once all are open. Nothing is written to the log's folder, which may be read-only or belong to
+another user. The log then shows everything that was durable at that instant; events, indexes and state belong together.
 
 Damage that RocksDB does not report: a write-ahead log that is cut or damaged seems to end there. So the end is compared
 with `DURABLE`, the offset up to which the service has synced: a log that ends before it is damaged. A missing event
 before the end is found when it is read.
 
-Non-goal: following. For later events, open the folder again.
+Non-goals: following (for later events, open the folder again), and freezing the end of the newest write-ahead log.
+RocksDB reads it up to the last complete record, which is always a prefix of what was written.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from weakref import WeakSet
 
+import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
-from events.catalog import EVENT_VERSION
-from events.logs.log import SHARD, LogCorrupted, LogError, LogFromNewerVersion, LogNotAFolder, check_regular
+from events.logs.log import SHARD, LogCorrupted, LogError, LogNotAFolder, check_regular
 from events.logs.rocksdb_database import VIEWS, Database, Readers
-from events.logs.rocksdb_keys import NEXT_KEY, run_prefix
+from events.logs.rocksdb_keys import run_prefix
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.rocksdb_recovery import FORMAT, classify, start_of
-from projections.replay.log.frozen import frozen
+from events.logs.rocksdb_recovery import check_state, classify, cluster_of, lock_holder, lost, marked_offset, start_of
+
+_TRIES = 1000  # files are made and merged by the live process meanwhile
+_MANIFEST = "MANIFEST-"
+_COPIED = ("IDENTITY", "rocksdict-config.json")
+_LINKED = (".sst", ".log")
+_OPEN_FILES = Path("/proc/self/fd")
+"""Where Linux lists the open files of a process, also deleted ones."""
+
+
+class _Moved(Exception):
+    """The writer has moved files while they were opened."""
+
+
+class _Start(msgspec.Struct, frozen=True):
+    """The files that decide which others belong to them; any move by the writer changes them."""
+
+    current: bytes
+    manifest_size: int
+    logs: frozenset[str]
+
+
+@contextmanager
+def frozen(folder: Path) -> Iterator[Path]:
+    """A temporary folder with the files of a log as of one instant; removed afterwards.
+
+    Raises LogCorrupted if CURRENT names no manifest, LogError if the files change at every try, and OSError if a file
+    cannot be read or there are more files than the process may open (`ulimit -n`).
+    """
+    with TemporaryDirectory(prefix="topicwright-look-") as temporary:
+        for _ in range(_TRIES):
+            place = Path(temporary) / "log"
+            place.mkdir()
+            with ExitStack() as opened:
+                try:
+                    _freeze(folder, place, opened)
+                except _Moved:
+                    _empty(place)
+                    continue
+                yield place
+                return
+    raise LogError(f"{folder} cannot be read: its files changed during each of {_TRIES} tries; try again")
+
+
+def _freeze(folder: Path, place: Path, opened: ExitStack) -> None:
+    """Fill `place`; files stay open as long as `opened`. Raises _Moved."""
+    before = _start(folder)
+    name = before.current.decode(errors="replace").strip()
+    for file in sorted(os.listdir(folder)):
+        if file.endswith(_LINKED):
+            _link(folder / file, place / file, opened)
+        elif file in _COPIED:
+            (place / file).write_bytes(_read(folder / file))
+    manifest = _read(folder / name)[: before.manifest_size]
+    if _start(folder) != before:
+        raise _Moved
+    (place / name).write_bytes(manifest)
+    (place / "CURRENT").write_bytes(before.current)
+
+
+def _start(folder: Path) -> _Start:
+    """The current state. Raises _Moved if it changes while it is read."""
+    current = (folder / "CURRENT").read_bytes()
+    name = current.decode(errors="replace").strip()
+    if not name.startswith(_MANIFEST) or "/" in name:
+        raise LogCorrupted(f"{folder} is damaged (CURRENT names no manifest); restore the folder from a copy")
+    try:
+        size = (folder / name).stat().st_size
+    except FileNotFoundError:
+        if (folder / "CURRENT").read_bytes() != current:
+            raise _Moved from None
+        raise LogCorrupted(f"{folder} is damaged ({name} is missing); restore the folder from a copy") from None
+    return _Start(current, size, frozenset(one for one in os.listdir(folder) if one.endswith(".log")))
+
+
+def _link(file: Path, link: Path, opened: ExitStack) -> None:
+    """Link to an open file, which stays readable when it is deleted. A file that is missing already is ignored: no
+    current manifest needs it, or the check of the manifest fails, or RocksDB reports it."""
+    try:
+        number = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    opened.callback(os.close, number)
+    by_number = _OPEN_FILES / str(number)
+    link.symlink_to(by_number if by_number.exists() else file.resolve())
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise _Moved from None
+
+
+def _empty(place: Path) -> None:
+    for one in place.iterdir():
+        one.unlink()
+    place.rmdir()
+
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
 
@@ -48,7 +152,7 @@ class FrozenLog(RocksDbLog):
         if not (path / "CURRENT").is_file():
             raise LogNotAFolder(_why_no_log(path))
         check_regular(path)
-        synced, written = _durable_mark(path), is_written(path)
+        synced, written = _durable_mark(path), lock_holder(path / "LOCK") is not None
         self._path = path
         self._flushing = threading.Lock()
         self._failure = "being opened for writing: this copy can only be read"
@@ -56,10 +160,12 @@ class FrozenLog(RocksDbLog):
         self._cut = None
         self._database = _open(path)
         try:
-            self._next_offset, self._start_offset = _end(self._database), start_of(self._database)
-            self._cluster_id = _identity(self._database)
-            if self._next_offset < synced:
-                raise _lost(path, self._next_offset, synced)
+            end = self._next_offset = self._database.tail()
+            check_state(self._database, end)
+            self._start_offset = start_of(self._database)
+            self._cluster_id = cluster_of(self._database) or ""
+            if end < synced:
+                raise lost(path, end, synced, f"it can be read only up to offset {end}")
         except Exception as error:
             self.close()
             raise classify(error, path) from error
@@ -101,16 +207,6 @@ def frozen_log(path: Path) -> Iterator[FrozenLog]:
         log.close()
 
 
-def is_written(path: Path) -> bool:
-    """True if a process holds the folder open for writing, according to /proc/locks."""
-    try:
-        inode = (path / "LOCK").stat().st_ino
-        locks = Path("/proc/locks").read_text()
-    except OSError:
-        return False
-    return any(len(words := line.split()) > 5 and words[5].endswith(f":{inode}") for line in locks.splitlines())
-
-
 class _Secondary(Database):
     """A database opened beside its writer, from the frozen files in `place`."""
 
@@ -149,44 +245,11 @@ def _open(path: Path) -> _Secondary:
         raise classify(error, path) from None
 
 
-def _end(database: Database) -> int:
-    """The next offset, which must be the same for events and state. Raises LogCorrupted."""
-    end = database.tail()
-    stored = int.from_bytes(database.get_view(NEXT_KEY) or b"", "big")
-    if stored != end:
-        raise LogCorrupted(
-            f"{database.path} is damaged: its events end at offset {end}, its state at {stored}; restore it from a copy"
-        )
-    return end
-
-
-def _identity(database: Database) -> str:
-    found: bytes | None = database.get_view(b"mcluster")
-    layout, version = (int(database.get_view(key) or b"0") for key in (b"mformat", b"mevents"))
-    if layout > FORMAT or version > EVENT_VERSION:
-        raise LogFromNewerVersion(
-            f"{database.path} was written by a newer release (log format {layout}, event version {version}; this one "
-            f"reads up to format {FORMAT}, event version {EVENT_VERSION}): replay it with that release, or a later one"
-        )
-    return found.decode() if found is not None else ""
-
-
 def _durable_mark(path: Path) -> int:
     """The offset in the file DURABLE (see `events.logs.rocksdb_recovery`); 0 if it is missing or invalid."""
-    try:
-        raw = (path / "DURABLE").read_bytes()[:8]
-    except OSError:
-        return 0
-    low = raw[2:]
-    sealed = (zlib.crc32(low) & 0xFFFF).to_bytes(2, "big") + low
-    return int.from_bytes(low, "big") if len(raw) == 8 and raw == sealed else 0
-
-
-def _lost(path: Path, end: int, synced: int) -> LogError:
-    return LogCorrupted(
-        f"{path} is damaged: it can be read only up to offset {end}, but everything up to {synced} was synced; "
-        "restore the folder from a copy"
-    )
+    with suppress(OSError):
+        return marked_offset((path / "DURABLE").read_bytes()[:8])
+    return 0
 
 
 def _why_no_log(path: Path) -> str:

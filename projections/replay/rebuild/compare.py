@@ -24,14 +24,20 @@ from pathlib import Path
 from events.codec import decode_event
 from events.logs.log import EventLog, LogError
 from events.names import ShardKey
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
 from projections.replay.log.secondary import FrozenLog
-from projections.replay.outcome import Options, Outcome
-from projections.replay.rebuild.differences import Difference, cluster_difference, difference, live_hashes, outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.rebuild.differences import (
+    Difference,
+    FirstDifference,
+    History,
+    cluster_difference,
+    difference,
+    live_hashes,
+    outcome,
+)
 from projections.replay.rebuild.explaining import Excerpt
-from projections.replay.rebuild.first_difference import FirstDifference, History
-from projections.replay.rebuild.folded_topics import HASHES, hash_rows
+from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.rebuild.rebuild import beginning, begun_at
 from projections.replay.runner import Runner
 from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows
@@ -64,9 +70,6 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker, or `http`, the
     address of a gateway. Raises ReplayError.
     """
-    if options.at is not None:
-        raise ReplayError("compare does not take --at: it compares with the current live state")
-    check_compare(ref, options)
     if isinstance(ref, LogRef):
         with open_frozen(ref) as log:
             end: Ends = {ref.partition: log.next_offset}

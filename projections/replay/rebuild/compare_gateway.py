@@ -20,13 +20,11 @@ from controller.machine.state import Topic
 from events.catalog import Partition
 from events.logs.events_topic import partition_of
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import KafkaRef, scanned
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.compare import NOT_SEARCHED, SEARCHED_MAX, excerpts
-from projections.replay.rebuild.differences import Difference, outcome
-from projections.replay.rebuild.first_difference import History, first_difference
-from projections.replay.rebuild.folded_topics import state_hash
+from projections.replay.rebuild.differences import Difference, History, first_difference, outcome
+from projections.replay.rebuild.folds import state_hash
 from projections.replay.rebuild.rebuild import rebuilt
 from projections.replay.runner import Runner
 from projections.store.stored_topics import encode_topic

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
@@ -19,9 +19,8 @@ from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries, Query
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, LogRef, Ref, ends_of, has_partitions, open_frozen
-from projections.replay.outcome import Options, Outcome
+from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import events_of
 from projections.views import lines
 from projections.views.events import ExplanationView
@@ -77,10 +76,9 @@ def run_explain(_: object, ref: Ref, options: Options) -> Outcome:
 
     Raises ReplayError if there is neither, or the log cannot be read.
     """
-    if not options.subject:
-        raise ReplayError("name the topic or the request id to explain")
+    assert options.subject is not None, "the command line requires it"
     explanations = explained(ref, options.subject, options.at)
-    rows = [_as_row(partition, one) for partition, one in explanations.items()]
+    rows = [{"log_partition": number, **msgspec.to_builtins(one)} for number, one in explanations.items()]
     return Outcome(rows=rows, found=False, lines=list(_all_lines(explanations, has_partitions(ref))))
 
 
@@ -125,10 +123,6 @@ def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[_Row], bool]) -> Iterator[_
     """The events before `ends` that `is_wanted` selects."""
     for batch in events_of(ref, ends, _Row._fields).batches():
         yield from filter(is_wanted, map(_Row._make, zip(*(one.to_pylist() for one in batch.columns), strict=True)))
-
-
-def _as_row(partition: int, explanation: ExplanationView) -> dict[str, Any]:
-    return {"log_partition": partition, **msgspec.to_builtins(explanation)}
 
 
 def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Iterator[str]:

@@ -22,11 +22,9 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from events.codec import decode_event
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, events_before, offsets_row
-from projections.replay.outcome import Options, Outcome, Table
-from projections.replay.rebuild.folded_topics import TOPICS, topic_rows
-from projections.replay.rebuild.requests import REQUESTS, request_rows
+from projections.replay.outcome import Options, Outcome, ReplayError, Table
+from projections.replay.rebuild.folds import REQUESTS, TOPICS, request_rows, topic_rows
 from projections.replay.runner import Batches, Runner
 from projections.replay.shards import (
     AT_FIRST,
@@ -62,19 +60,15 @@ BROKERS = pa.schema(
 )
 
 FROM_SCRATCH = "from_scratch"
-FORMATS = ("parquet", "json")
 _FOLDS: Mapping[str, tuple[Job, pa.Schema]] = {"topics": (topic_rows, TOPICS), "requests": (request_rows, REQUESTS)}
-VIEWS = ("topics", "brokers", "requests")
 _WRITTEN = pa.schema([("file", pa.string())])
 
 
 def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = AT_FIRST) -> pa.Table:
-    """The rows of one of VIEWS (schema TOPICS, REQUESTS or BROKERS); `begin` applies to topics only. Raises ReplayError
-    for an unknown view."""
+    """The rows of the view `topics`, `requests` or `brokers`, with the schema of this name; `begin` applies to topics
+    only."""
     if view == "brokers":
         return pa.Table.from_batches(as_batches(_broker_rows(ref, ends), BROKERS), BROKERS)
-    if view not in _FOLDS:
-        raise ReplayError(f"{view!r} cannot be rebuilt; allowed: {', '.join(VIEWS)}")
     return fold_shards(runner, ref, ends, *_FOLDS[view], begin=begin)
 
 
@@ -109,7 +103,6 @@ def check_rebuild(ref: Ref, options: Options) -> None:
 
 def run_rebuild(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay rebuild`: print a view as of a point in time, or write it to a folder."""
-    check_rebuild(ref, options)
     ends = ends_of(ref, options.at)
     begin = beginning(ref, ends, options) if options.view == "topics" else AT_FIRST
     if options.output is not None:
@@ -146,8 +139,6 @@ _ORDER = {
 
 def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Beginning) -> Outcome:
     """Write a view to a new folder; the tasks that fold it write the files. Raises ReplayError."""
-    if options.format not in FORMATS:
-        raise ReplayError(f"unknown format {options.format!r}; allowed: {' or '.join(FORMATS)}")
     folder = Path(options.output or "").absolute()
     folder.mkdir(parents=True)
     try:

@@ -15,7 +15,7 @@ unjudged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -29,18 +29,9 @@ from controller.machine.state import Cluster, State
 from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
-from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import (
-    BrokenShard,
-    OfShard,
-    RecordedRequest,
-    Timeline,
-    recorded_requests,
-    records_of,
-    timelines_of,
-)
+from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests, timelines_of
 from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, policy_modules, what_if
 from projections.replay.runner import Runner
 from projections.replay.shards import Clusters, Shard, cluster_events, fold_shards
@@ -97,17 +88,17 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
         return self.now_by or self.refused_by
 
 
-def effects(rows: Iterable[OfShard], timeline: Timeline, tried: WhatIf, policies: Policies) -> Iterator[Effect]:
-    """The effect on each request in rows of (shard key, record), sorted by shard key and offset.
+def effects(
+    shards: Iterable[Shard], timelines: Mapping[int, Timeline], tried: WhatIf, policies: Policies
+) -> Iterator[Effect]:
+    """The effect on each request of some shards.
 
     Raises ReplayError if events do not follow from each other or lack their command, and PolicyLoadError if a policy
     cannot be loaded.
     """
-    for request in recorded_requests(rows, timeline):
-        if isinstance(request, BrokenShard):
-            raise ReplayError(f"{request.why}; {MORE}")
+    for request in recorded_requests(shards, timelines):
         if request.command is None:
-            raise ReplayError(f"no request led to offset {request.first.offset}; {MORE}")
+            raise ReplayError(f"{request.broken or f'no request led to offset {request.first.offset}'}; {MORE}")
         yield effect(request, request.command, tried, policies)
 
 
@@ -119,8 +110,17 @@ def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, polic
     now_events, now = _decided(request.state(cluster), command, tried, policies)
     change = _change(was, now, events, now_events)
     now_by, message = _wording(change, was, now)
-    offset = request.first.offset
-    return Effect(change, command.principal, was.rule, now_by, command.api, command.topic, offset, message)
+    return Effect(
+        change,
+        command.principal,
+        was.rule,
+        now_by,
+        command.api,
+        command.topic,
+        request.first.offset,
+        message,
+        request.log_partition,
+    )
 
 
 def _wording(change: Change, was: Result, now: Result) -> tuple[str, str]:
@@ -322,12 +322,11 @@ _decode = msgspec.msgpack.Decoder(Backtest).decode
 
 def _of_bucket(shards: Iterable[Shard], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
     """The tally of one bucket of the shards."""
-    tally, policies, timelines = Tally(), Policies(tried), timelines_of(clusters)
+    tally, policies = Tally(), Policies(tried)
     failures: tuple[str, ...] = ()
     try:
-        for log_partition, shard, events in shards:
-            for one in effects(records_of(shard, events), timelines[log_partition], tried, policies):
-                tally.add(replace(one, log_partition=log_partition))
+        for one in effects(shards, timelines_of(clusters), tried, policies):
+            tally.add(one)
     finally:
         failures = policies.close()
     yield (_encode(Backtest(tally.requests, tuple(tally.counts()), failures)),)

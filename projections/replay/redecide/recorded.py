@@ -1,9 +1,8 @@
 """The recorded requests of a log, each with the state that it was decided on and its recorded events.
 
-One pass over the events, sorted by shard (all topics of one name, of which at most one exists at a time) and offset,
-yields every request, once for each of its topics. Topics are
-folded with the machine's `apply`. Brokers and settings come from a timeline that all shards share. Only one topic is in
-memory at a time.
+One pass over the events of some shards yields every request, once for each of its topics. Topics are folded with the
+machine's `apply`. Brokers and settings come from a timeline that all shards share. Only one topic is in memory at a
+time.
 
 The events of a decision are consecutive: the first has the request, the others have the same cause and time. In an
 altered log that may not hold; then the result is requests with too few events, or events without a request.
@@ -14,9 +13,7 @@ Observations (brokers, confirmations, deadlines) are not requests, and dry runs 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -28,8 +25,8 @@ from events import catalog
 from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import ShardKey
-from projections.replay.errors import ReplayError
-from projections.replay.shards import Clusters, Stored
+from projections.replay.outcome import ReplayError
+from projections.replay.shards import Clusters, Shard
 
 CLIENT_COMMANDS = frozenset(
     command.__name__
@@ -46,9 +43,6 @@ _OPENING = frozenset(
     )
 )
 """The first event of a request that was decided here is one of these."""
-
-OfShard = tuple[str, catalog.Recorded]
-"""A record with its shard key."""
 
 
 class Timeline:
@@ -96,11 +90,6 @@ def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
         raise ReplayError(f"the broker events of the log do not fit each other: {error}") from error
 
 
-def records_of(shard: str, events: Iterable[Stored]) -> Iterator[OfShard]:
-    """The events of a shard, decoded."""
-    return ((shard, decode_event(offset, value)) for offset, value in events)
-
-
 class OneTopic:
     """The topics of a state with a single shard."""
 
@@ -122,11 +111,14 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     `command` is None if the records do not hold the command that is their cause: a part of the log is missing.
     """
 
+    log_partition: int
     shard: ShardKey
     command: commands.TopicCommand | None
     records: tuple[catalog.Recorded, ...]
     cluster: Cluster
     topic: Topic | None
+    broken: str = ""
+    """Why the only record does not follow from the earlier ones of its shard, of which the rest is skipped."""
 
     @property
     def first(self) -> catalog.Recorded:
@@ -138,34 +130,27 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
         return State(OneTopic(self.topic), self.cluster if cluster is None else cluster)
 
 
-class BrokenShard(msgspec.Struct, frozen=True, gc=False):
-    """A record that does not follow from the earlier ones of its shard; the rest of the shard is skipped."""
-
-    shard: ShardKey
-    record: catalog.Recorded
-    why: str
+def recorded_requests(shards: Iterable[Shard], timelines: Mapping[int, Timeline]) -> Iterator[RecordedRequest]:
+    """The requests of some shards; `timelines` are those of the log partitions."""
+    for shard in shards:
+        yield from _requests_of(shard, timelines[shard[0]])
 
 
-def recorded_requests(rows: Iterable[OfShard], timeline: Timeline) -> Iterator[RecordedRequest | BrokenShard]:
-    """The requests in rows of (shard key, record), sorted by shard key and offset. Events that concern no topic are
-    skipped."""
-    for shard, shard_rows in groupby(rows, itemgetter(0)):
-        yield from _requests_of(ShardKey(shard), map(itemgetter(1), shard_rows), timeline)
-
-
-def _requests_of(
-    shard: ShardKey, records: Iterator[catalog.Recorded], timeline: Timeline
-) -> Iterator[RecordedRequest | BrokenShard]:
+def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
+    log_partition, key, events = shard
     topic: Topic | None = None
     before: Topic | None = None
     open_: list[catalog.Recorded] = []
-    for record in records:
-        if not concerns_topic(record.event):
-            continue
+
+    def request(records: list[catalog.Recorded], before: Topic | None, broken: str = "") -> RecordedRequest:
+        command, cluster = None if broken else recall(records), timeline.before(records[0].offset)
+        return RecordedRequest(log_partition, ShardKey(key), command, tuple(records), cluster, before, broken)
+
+    for offset, value in events:
+        record = decode_event(offset, value)
         opens = type(record.event) in _OPENING and record.cause.command != FOLLOW
-        if opens or (open_ and not _same_decision(open_[0], record)):
-            if open_:
-                yield _closed(shard, open_, before, timeline)
+        if open_ and (opens or not _same_decision(open_[0], record)):
+            yield request(open_, before)
             open_ = []
         if open_ or opens or record.cause.command in CLIENT_COMMANDS:
             before = before if open_ else topic
@@ -173,17 +158,11 @@ def _requests_of(
         try:
             topic = apply_topic(topic, record)
         except CannotApply as error:
-            yield BrokenShard(shard, record, str(error))
+            yield request([record], topic, str(error))
             return
     if open_:
-        yield _closed(shard, open_, before, timeline)
+        yield request(open_, before)
 
 
 def _same_decision(first: catalog.Recorded, record: catalog.Recorded) -> bool:
     return first.cause == record.cause and first.at_ms == record.at_ms
-
-
-def _closed(
-    shard: ShardKey, records: list[catalog.Recorded], before: Topic | None, timeline: Timeline
-) -> RecordedRequest:
-    return RecordedRequest(shard, recall(records), tuple(records), timeline.before(records[0].offset), before)

@@ -14,11 +14,10 @@ everything that was observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 import pyarrow as pa
-from msgspec.structs import replace
 
 from controller.machine.decide import decide_in_full
 from controller.machine.state import Cluster
@@ -29,21 +28,12 @@ from events.catalog import (
     PartitionsAdded,
     Recorded,
     SettingsChanged,
-    TopicConfigsChanged,
     TopicCreated,
 )
 from events.codec import encode_event
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import (
-    BrokenShard,
-    OfShard,
-    RecordedRequest,
-    Timeline,
-    recorded_requests,
-    records_of,
-    timelines_of,
-)
+from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests, timelines_of
 from projections.replay.runner import Runner
 from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold_shards
 from projections.text.wording import event_text, many
@@ -123,16 +113,15 @@ _SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 def _of_bucket(shards: Iterable[Shard], clusters: Clusters, release: str) -> Iterator[Row]:
     """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests."""
-    timelines, requests, causes = timelines_of(clusters), 0, Counter[str]()
-    for log_partition, shard, events in shards:
-        for found in differences(records_of(shard, events), timelines[log_partition], release):
-            requests += 1
-            if found is None:
-                continue
-            if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
-                yield (*msgspec.structs.astuple(replace(found, log_partition=log_partition)), None)
-            why = found.why if found.why in causes or len(causes) < CAUSES_PER_BUCKET_MAX else "other causes"
-            causes[why] += 1
+    requests, causes = 0, Counter[str]()
+    for found in differences(shards, timelines_of(clusters), release):
+        requests += 1
+        if found is None:
+            continue
+        if causes.total() < DIFFERENCES_PER_BUCKET_MAX:
+            yield (*msgspec.structs.astuple(found), None)
+        why = found.why if found.why in causes or len(causes) < CAUSES_PER_BUCKET_MAX else "other causes"
+        causes[why] += 1
     for why, count in causes.items():
         yield (*[None] * 6, why, None, count)
     yield (*[None] * 8, requests)
@@ -156,16 +145,20 @@ def this_release() -> str:
     return RELEASE
 
 
-def differences(rows: Iterable[OfShard], timeline: Timeline, release: str) -> Iterator[Difference | None]:
-    """For each request in rows of (shard key, record), sorted by shard key and offset: its difference, or None.
-    `release` is this one."""
-    for request in recorded_requests(rows, timeline):
-        yield _broken_shard(request) if isinstance(request, BrokenShard) else difference(request, timeline, release)
+def differences(
+    shards: Iterable[Shard], timelines: Mapping[int, Timeline], release: str
+) -> Iterator[Difference | None]:
+    """For each request of some shards: its difference, or None. `release` is this one."""
+    for request in recorded_requests(shards, timelines):
+        yield difference(request, timelines[request.log_partition], release)
 
 
 def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Difference | None:
     """The difference of one request; None if it is decided bit for bit as recorded."""
     recorded, first = _bytes(request.records), _words(request.first.event)
+    if request.broken:
+        why = f"{request.broken}; what follows in this shard was not decided again"
+        return _difference(request, first, NOTHING, why)
     if request.command is None:
         return _difference(request, first, NOTHING, "the log holds no request that led to these events")
     try:
@@ -179,23 +172,11 @@ def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Di
     return _difference(request, before, after, _why(request, recorded, timeline, release))
 
 
-def _broken_shard(unfit: BrokenShard) -> Difference:
-    record = unfit.record
-    return Difference(
-        unfit.shard,
-        record.offset,
-        getattr(record.event, "topic", ""),
-        record.cause.request_id,
-        _words(record.event),
-        NOTHING,
-        f"{unfit.why}; what follows in this shard was not decided again",
-    )
-
-
 def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> Difference:
     first = request.first
     topic = getattr(first.event, "topic", "")
-    return Difference(request.shard, first.offset, topic, first.cause.request_id, recorded, now, why)
+    request_id = first.cause.request_id
+    return Difference(request.shard, first.offset, topic, request_id, recorded, now, why, request.log_partition)
 
 
 # What is decided, and what of it differs.
@@ -207,8 +188,6 @@ def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]
     assert command is not None, "whoever decides again knows the command"
     cause = Cause(type(command).__name__, command.request_id)
     events = decide_in_full(request.state(cluster), command).events
-    if any(isinstance(one.event, TopicConfigsChanged) and one.event.before is None for one in request.records):
-        events = tuple(replace(one, before=None) if isinstance(one, TopicConfigsChanged) else one for one in events)
     return tuple(Recorded(request.first.offset, command.at_ms, cause, event) for event in events)
 
 

@@ -19,7 +19,7 @@ from controller.policy.chain import PolicyChain
 from controller.policy.loading import SETTING as POLICY_SETTING
 from controller.policy.loading import load_policies
 from events.catalog import SettingsChanged
-from projections.replay.errors import ReplayError
+from projections.replay.outcome import ReplayError
 from projections.replay.redecide.recorded import Timeline
 
 AUTO_CREATE = "auto.create.topics.enable"

@@ -1,6 +1,6 @@
 """The numbers of a report: counts over time, waits, refusals, loads of brokers, results of checks.
 
-`queries` computes them, `figures` and `page` show them.
+`report` computes and `figures` draws them.
 """
 
 from __future__ import annotations

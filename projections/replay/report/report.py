@@ -1,7 +1,9 @@
 """Writes a report: `topicwright replay report LOG --output FILE.html`, one HTML page without outside resources.
 
-`queries` computes the numbers, `data` has their types, `figures` draws them, and `page` lays them out. Spark is not
-needed.
+SQL on the events of a log and the views of `checks/views.sql` computes the numbers; `data` has their types. page.html
+includes the figures (`figures`) with Plotly's library, and below each figure its numbers in a table, which need no
+script. Everything from the log is escaped, and the page's Content-Security-Policy forbids it to load anything. Spark is
+not needed.
 """
 
 from __future__ import annotations
@@ -9,12 +11,174 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from projections.replay.errors import ReplayError
-from projections.replay.log.log_ref import Ref, as_of, offsets_row
-from projections.replay.outcome import Options, Outcome
+import duckdb
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+
+from projections.replay.checks.checking import COLUMNS, check
+from projections.replay.checks.history import database, load
+from projections.replay.checks.invariants import CHECKS, violation_line
+from projections.replay.checks.rules import Found
+from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
+from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.report import data, figures
 from projections.replay.report.data import OUTCOMES, Report
-from projections.replay.report.page import page
-from projections.replay.report.queries import gather
+from projections.replay.runner import events_of
+from projections.text.moments import iso
+from projections.text.names import error_name
+from projections.text.wording import many
+
+BROKERS_BESIDE_WAITS = 8
+"""With more brokers than this, their figure has the full width."""
+
+
+def page(report: Report) -> str:
+    """The report as one HTML page."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = "{:,}".format
+    return environment.get_template("page.html").render(
+        report=report,
+        outcome_rows=[(name.replace("-", " "), words, report.requests(name)) for name, words in OUTCOMES.items()],
+        wait_rows=[(figures.bin_text(one), one.count) for one in report.waits.bins],
+        broker_rows=[
+            (one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.held.brokers
+        ],
+        refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
+        brokers_beside_waits=BROKERS_BESIDE_WAITS,
+        plotly=Markup(get_plotlyjs()),
+        **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many},
+    )
+
+
+def _drawn(name: str, figure: go.Figure) -> Markup:
+    return Markup(
+        to_html(
+            figure,
+            include_plotlyjs=False,
+            full_html=False,
+            div_id=f"{name}-picture",
+            default_height=f"{figure.layout.height}px",
+            config={"displaylogo": False, "responsive": True, "displayModeBar": False},
+        )
+    )
+
+
+EXAMPLES_MAX = 3
+"""The number of violations shown for each invariant."""
+_COLUMNS = (*COLUMNS, "release", "rack")
+
+_OUTCOMES = """
+select at_ms // $width * $width as since_ms,
+       case when type = 'CreateRejected' then 'refused'
+            when type = 'ChangeRejected' then 'change-refused'
+            when type in ('PartitionsAdded', 'TopicDeleted', 'TopicConfigsChanged') then 'changed'
+            when type = 'CreateAnswered' and error_code = 0 then 'created'
+            when type = 'CreateAnswered' and error_code = 7 then 'timed-out'
+            when type = 'CreateAnswered' and cause_command = 'DeleteTopic' then 'failed' end as outcome,
+       count(*)
+from events group by all having outcome is not null order by all
+"""
+"""The outcomes of requests. A refusal counts when it is decided, not again when it is answered."""
+_WAITS = """
+with lives as (
+  select min(ready.at_ms) - created.at_ms as wait_ms
+  from topic_events created
+  left join topic_events ready on ready.type = 'TopicReady' and ready.log_partition = created.log_partition
+    and ready.shard = created.shard and ready.created_at = created."offset"
+  where created.type = 'TopicCreated'
+  group by created.log_partition, created."offset", created.at_ms)
+"""
+_HELD = """
+select (select count(*) from topic_lives where until = forever() and topic <> ''), count(*),
+       coalesce(sum(len(list_filter(replicas, lambda id: id < 0))), 0)::bigint,
+       count(*) filter (where leader < 0)
+from partition_steps where last_of_log
+"""
+_BROKERS = """
+with loads as (
+  select broker_id, count(*) as replicas, count(*) filter (where leader = broker_id) as leaders
+  from (select unnest(replicas) as broker_id, leader from partition_steps where last_of_log)
+  where broker_id >= 0 group by broker_id),
+brokers as (
+  select broker_id,
+         if(max_by(registered, since), if(max_by(live, since), 'live', 'fenced'), null) as status
+  from broker_spans where log_partition = (select min(log_partition) from log_extents) group by broker_id),
+racks as (
+  select broker_id, max_by(coalesce(rack, ''), "offset") as rack from events
+  where type = 'BrokerRegistered' and log_partition = (select min(log_partition) from log_extents) group by broker_id)
+select broker_id, coalesce(status, 'not registered'), if(status is null, null, nullif(rack, '')),
+       coalesce(replicas, 0), coalesce(leaders, 0)
+from brokers full join loads using (broker_id) left join racks using (broker_id)
+where status is not null or replicas is not null order by broker_id
+"""
+
+
+def gather(ref: Ref, at: str | None) -> data.Report:
+    """The report of a log as of a point in time. Raises ReplayError."""
+    ends = ends_of(ref, at)
+    source = events_of(ref, ends, _COLUMNS)
+    with database() as history:
+        load(history, source.batches(), source.schema)
+        found = {one.check: one for one in check(history, limit=EXAMPLES_MAX).found}
+        ((first_ms, last_ms),) = history.execute("select min(at_ms), max(at_ms) from events").fetchall()
+        width = data.bucket_ms(last_ms - first_ms)
+        releases = "select release from events where release is not null group by release order by min(at_ms)"
+        types = "select type, count(*) from events group by type order by count(*) desc, type"
+        refusals = "select rule, error_code, count(*) from events where type in ('CreateRejected', 'ChangeRejected')"
+        return data.Report(
+            log=ref.text,
+            ends=ends,
+            first_ms=first_ms,
+            last_ms=last_ms,
+            releases=tuple(release for (release,) in history.execute(releases).fetchall()),
+            bucket_ms=width,
+            outcomes=tuple(data.Outcomes(*row) for row in history.execute(_OUTCOMES, {"width": width}).fetchall()),
+            events_by_type=tuple(history.execute(types).fetchall()),
+            waits=_waits(history),
+            refusals=tuple(
+                data.Refusals(rule, error_name(code), count)
+                for rule, code, count in history.execute(
+                    f"{refusals} group by all order by count(*) desc, rule, error_code"
+                ).fetchall()
+            ),
+            held=_held(history),
+            checks=tuple(_result(name, demands, found.get(name), len(ends) > 1) for name, demands in CHECKS.items()),
+        )
+
+
+def _waits(history: duckdb.DuckDBPyConnection) -> data.Waits:
+    edges = list(data.WAIT_EDGES_MS)
+    place = f"len(list_filter({edges}, lambda edge: edge <= wait_ms)) - 1"
+    bins = history.execute(f"{_WAITS} select {place}, count(*) from lives where wait_ms is not null group by all")
+    by_place = dict(bins.fetchall())
+    ((complete, never, percentiles),) = history.execute(
+        f"{_WAITS} select count(wait_ms), count(*) - count(wait_ms), "
+        "quantile_disc(wait_ms, [0.5, 0.95, 0.99, 1.0]) from lives"
+    ).fetchall()
+    return data.Waits(data.wait_bins(by_place), complete, never, *(percentiles or ()))
+
+
+def _held(history: duckdb.DuckDBPyConnection) -> data.Held:
+    ((topics, partitions, placeholders, leaderless),) = history.execute(_HELD).fetchall()
+    brokers = tuple(data.BrokerLoad(*row) for row in history.execute(_BROKERS).fetchall())
+    return data.Held(topics, partitions, placeholders, leaderless, brokers)
+
+
+def _result(name: str, demands: str, broken: Found | None, several: bool) -> data.CheckResult:
+    if broken is None:
+        return data.CheckResult(name, demands, 0)
+    lines = tuple(violation_line(row, several) for row in broken.violations)
+    return data.CheckResult(name, demands, broken.times, lines)
+
 
 DEFAULT_OUTPUT = "topicwright-report.html"
 
@@ -32,8 +196,7 @@ def _place(options: Options) -> Path:
 
 def run_report(_: object, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay report`: write the report up to `options.at` to `options.output`; found if an invariant
-    is broken. Raises ReplayError, for an output that cannot be written before any work."""
-    check_report(ref, options)
+    is broken. Raises ReplayError."""
     output = _place(options)
     report = gather(ref, options.at)
     _write(output, page(report))

@@ -31,15 +31,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from events.names import shard_key
-from projections.replay.errors import ReplayError
-from projections.replay.log.columns import arrow_schema, column_names, ddl
+from projections.replay.log.columns import arrow_schema, column_names
 from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
-from projections.replay.log.log_ref import LogRef, Ref, ends_of, parse_ref, scanned
-from projections.replay.log.ranges import Range, ranges_of
+from projections.replay.log.log_ref import LogRef, Range, Ref, ends_of, parse_ref, ranges_of, scanned
 from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.outcome import ReplayError
 
 FORMAT = "topicwright"
 _PROPERTY = "kafka."
@@ -60,9 +60,9 @@ class TopicwrightSource(DataSource):
         self._names = _columns(self._options.get("columns"))
         self._plan: list[Range] | None = None
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         self._planned()  # Spark requests the schema once a frame, and uses this object for all that is made of it
-        return ddl(arrow_schema(self._names))
+        return from_arrow_schema(arrow_schema(self._names))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return EventReader(log_of_options(self._options), self._planned(), self._names, self._options)

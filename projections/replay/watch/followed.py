@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import PartitionReader
@@ -18,30 +17,17 @@ from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.replay.checks.checking import COLUMNS
-from projections.replay.errors import ReplayError
-from projections.replay.log.column_batches import Columns
+from projections.replay.log.columns import Columns
 from projections.replay.log.kafka_ref import Reading, reading
 from projections.replay.log.kafka_scan import check_begins, decoded, folded
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen
-from projections.replay.log.ranges import ranges
+from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches
 
 Stored = tuple[int, bytes]
 _EVENTS_PER_WRITE = 1000  # one batch of RocksDB
 _CACHE_BYTES = 8 << 20
-
-
-class Followed(Protocol):
-    """A log that is read as it grows, from its first event on."""
-
-    def new(self) -> Batches:
-        """The events that came since the last call, as columns. Raises ReplayError, LogError, EventDecodeError."""
-        ...
-
-    def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
-        """The events of some shards before offset `end`, those of each shard in order."""
-        ...
 
 
 class _Folder:
@@ -52,6 +38,7 @@ class _Folder:
         self._next = 0
 
     def new(self) -> Batches:
+        """The events that came since the last call, as columns. Raises ReplayError, LogError, EventDecodeError."""
         with open_frozen(self._ref) as log:
             end = log.durable_offset
         if end < self._next:
@@ -61,12 +48,13 @@ class _Folder:
         self._next = end
 
     def before(self, partition: int, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:
+        """The events of some shards before offset `end`, those of each shard in order."""
         with open_frozen(self._ref) as log:
             yield from _of_shards(log, end, shards)
 
 
 class _Topic:
-    """A topic in Kafka."""
+    """A topic in Kafka, with the methods of `_Folder`."""
 
     def __init__(self, ref: KafkaRef, kafka: Reading, folder: Path) -> None:
         self._ref = ref
@@ -106,6 +94,10 @@ class _Topic:
         if entries:
             log.write(Commit(entries))
             yield columns.batch()
+
+
+Followed = _Folder | _Topic
+"""A log that is read as it grows, from its first event on."""
 
 
 def _of_shards(log: EventLog, end: int, shards: Iterable[ShardKey]) -> Iterator[Stored]:

@@ -30,8 +30,7 @@ from events.names import CLUSTER_SHARD, ShardKey
 from projections.replay.checks.checking import COLUMNS, check, offset_runs
 from projections.replay.checks.history import database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import arrow_schema
+from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.log.log_ref import Ref, as_of, has_partitions
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import Batches

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from projections.replay.errors import ReplayError
+from projections.replay.outcome import ReplayError
 
 ALERTS_SHOWN_MAX = 1000
 """The number of alerts shown over HTTP; all are counted."""

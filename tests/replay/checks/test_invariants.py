@@ -21,18 +21,17 @@ from projections.replay.checks.checking import COLUMNS, Checked, check, check_in
 from projections.replay.checks.history import database, load
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.checks.rules import parsed, read_invariants
-from projections.replay.errors import ReplayError
-from projections.replay.log.column_batches import Columns
-from projections.replay.log.columns import arrow_schema
+from projections.replay.log.columns import Columns, arrow_schema
+from projections.replay.outcome import ReplayError
 from projections.replay.runner import Source
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.planted import clean
 from tests.machine.audit.planted_partitions import REAL_FAULTS, while_cordoned
 
-GOLDEN = (*golden.HISTORIES, golden.ADOPTED, golden.FOLLOWED, *(f"{name}-0.1" for name in golden.OLDER))
+GOLDEN = (*golden.HISTORIES, golden.ADOPTED, golden.FOLLOWED)
 
 
 def golden_log(name: str) -> list[Recorded]:

@@ -8,11 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from projections.replay.checks.history import views
-from projections.replay.checks.page import page
+from projections.replay.checks.rules import page
 from projections.replay.checks.sql import check_sql, run_sql
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from tests.machine.audit.planted import clean
 from tests.replay.written import written
 from tests.support.tools import ROOT
@@ -53,4 +52,4 @@ def test_invalid_sql_names_its_position(log: LogRef) -> None:
 
 
 def test_the_page_is_as_the_files_say() -> None:
-    assert (ROOT / "docs/invariants.md").read_text() == page(), "python -m projections.replay.checks.page > docs/…"
+    assert (ROOT / "docs/invariants.md").read_text() == page(), "python -m projections.replay.checks.rules > docs/…"

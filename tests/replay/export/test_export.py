@@ -9,11 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from events.logs.log import Commit, Entry, read_one
-from projections.replay.errors import ReplayError
 from projections.replay.export.export import NOTE, export, exported, noted, run_export, segment_starts
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.runner import InProcess, Source, events_of
 from tests.replay.history import open_log
 
@@ -113,8 +112,6 @@ def test_a_folder_with_something_else_is_left_alone(history: LogRef, tmp_path: P
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
         run_export(InProcess(), history, Options(output=str(tmp_path)))
-    with pytest.raises(ReplayError, match="--output FOLDER is required"):
-        run_export(InProcess(), history, Options())
     with pytest.raises(ReplayError, match="holds no export"):
         exported(tmp_path / "nowhere", {0: 1}, ("offset",))
     assert noted(tmp_path / "nowhere") is None

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from projections.replay.errors import ReplayError, message_of
-from projections.replay.export import files as export_files
-from projections.replay.export.export import NOTE, export, exported_files
-from projections.replay.export.files import Part, parts, write_parts
+from projections.replay.export import export as export_module
+from projections.replay.export.export import NOTE, Part, export, exported_files, parts, write_parts
 from projections.replay.log.columns import COLUMNS, arrow_schema
-from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.log.ranges import Range
+from projections.replay.log.log_ref import LogRef, Range, open_frozen
+from projections.replay.outcome import ReplayError, message_of
 from projections.replay.runner import InProcess, Source
 from tests.replay.damage import put_event
 
@@ -31,7 +29,7 @@ def offsets(file: str | Path) -> list[int]:
 def test_files_are_named_by_their_first_offset(
     history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_files, "FILE_EVENTS", 30)
+    monkeypatch.setattr(export_module, "FILE_EVENTS", 30)
     export(InProcess(), history, tmp_path / "out", at="89", segment_events=40)
     files = [str(Path(file).relative_to(tmp_path / "out")) for file in exported_files(tmp_path / "out")]
     assert files == [
@@ -46,9 +44,9 @@ def test_files_are_named_by_their_first_offset(
 
 
 def test_groups_of_rows_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_files, "GROUP_BYTES", 1)
+    monkeypatch.setattr(export_module, "GROUP_BYTES", 1)
     monkeypatch.setattr("projections.replay.log.reading._BATCH_ROWS", 16)
-    assert export_files._write(history, Part(Range(5, 55), "a.parquet"), tmp_path) == {
+    assert export_module._write(history, Part(Range(5, 55), "a.parquet"), tmp_path) == {
         "file": "a.parquet",
         "events": 50,
     }
@@ -72,9 +70,9 @@ def test_a_failed_run_leaves_nothing_that_counts(own_history: LogRef, tmp_path: 
 
 def test_a_task_that_runs_twice_writes_the_same(history: LogRef, tmp_path: Path) -> None:
     part = Part(Range(3, 60), "again.parquet")
-    export_files._write(history, part, tmp_path)
+    export_module._write(history, part, tmp_path)
     first = (tmp_path / "again.parquet").read_bytes()
-    export_files._write(history, part, tmp_path)
+    export_module._write(history, part, tmp_path)
     assert (tmp_path / "again.parquet").read_bytes() == first
     assert [one.name for one in tmp_path.iterdir()] == ["again.parquet"]
 
@@ -83,13 +81,13 @@ def test_a_task_that_fails_leaves_no_half_file(own_history: LogRef, tmp_path: Pa
     (tmp_path / "out").mkdir()
     put_event(own_history.path, 40, None)
     with pytest.raises(Exception, match="event 40 is missing"):
-        export_files._write(own_history, Part(Range(0, 60), "half.parquet"), tmp_path / "out")
+        export_module._write(own_history, Part(Range(0, 60), "half.parquet"), tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_task_that_outlives_its_run_finds_no_folder(history: LogRef, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        export_files._write(history, Part(Range(0, 9), "from_offset=0/part.parquet"), tmp_path / "_run-gone")
+        export_module._write(history, Part(Range(0, 9), "from_offset=0/part.parquet"), tmp_path / "_run-gone")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from events import catalog
 from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.codec import decode_event, encode_event
-from projections.replay.log.column_batches import Columns
 from projections.replay.log.columns import (
     COLUMNS,
     FIELDS,
     LEFT_OUT,
-    SCHEMA,
+    Columns,
     arrow_schema,
     column_names,
-    spark_type,
 )
 from projections.replay.log.log_ref import LogRef, open_frozen
 from tests.events import golden
@@ -217,9 +214,3 @@ def test_columns_are_named_in_any_order() -> None:
     assert column_names(None) == column_names(" ") == tuple(COLUMNS)
     with pytest.raises(ValueError, match="unknown column nonsense, sense; allowed: log_partition, offset"):
         column_names("sense,offset,nonsense")
-
-
-def test_columns_as_spark_declares_them() -> None:
-    assert SCHEMA.startswith("log_partition int, offset bigint, at_ms bigint, shard string")
-    assert "partitions array<struct<replicas:array<int>,isr:array<int>,leader:int," in SCHEMA
-    assert spark_type(pa.map_(pa.string(), pa.binary())) == "map<string,binary>"

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from events.logs.log import LogCorrupted, LogError
-from projections.replay.log import frozen as frozen_module
-from projections.replay.log.frozen import frozen
+from projections.replay.log import secondary
 from projections.replay.log.log_ref import LogRef
-from projections.replay.log.secondary import frozen_log
+from projections.replay.log.secondary import frozen, frozen_log
 
 Move = Callable[[Path], None]
 
@@ -59,7 +58,7 @@ def _new_log(folder: Path) -> None:
 
 @pytest.mark.parametrize("move", [_manifest, _new_manifest, _new_log], ids=lambda one: one.__name__)
 def test_when_files_move_meanwhile_all_is_done_again(folder: Path, monkeypatch: pytest.MonkeyPatch, move: Move) -> None:
-    link, moved = frozen_module._link, set[str]()
+    link, moved = secondary._link, set[str]()
 
     def moving(*given: Any) -> None:
         if not moved:
@@ -67,7 +66,7 @@ def test_when_files_move_meanwhile_all_is_done_again(folder: Path, monkeypatch: 
             move(folder)
         link(*given)
 
-    monkeypatch.setattr(frozen_module, "_link", moving)
+    monkeypatch.setattr(secondary, "_link", moving)
     with frozen(folder) as place:
         current = (folder / "CURRENT").read_text()
         assert (place / "CURRENT").read_text() == current
@@ -77,14 +76,14 @@ def test_when_files_move_meanwhile_all_is_done_again(folder: Path, monkeypatch: 
 
 
 def test_files_that_never_rest_are_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = frozen_module._link
+    link = secondary._link
 
     def moving(*given: Any) -> None:
         _manifest(folder)
         link(*given)
 
-    monkeypatch.setattr(frozen_module, "_link", moving)
-    monkeypatch.setattr(frozen_module, "_TRIES", 5)
+    monkeypatch.setattr(secondary, "_link", moving)
+    monkeypatch.setattr(secondary, "_TRIES", 5)
     with pytest.raises(LogError, match="its files changed during each of 5 tries; try again") as raised, frozen(folder):
         pass
     assert not isinstance(raised.value, LogCorrupted)

@@ -13,12 +13,11 @@ from pyspark.sql import SparkSession
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.names import shard_key
 from projections.replay.checks.invariants import run_invariants
-from projections.replay.errors import ReplayError
 from projections.replay.export.export import exported, run_export
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, ends_of, scanned
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.explaining import explained
 from projections.replay.rebuild.rebuild import rebuilt, run_rebuild
 from projections.replay.redecide.backtest import run_backtest
@@ -28,7 +27,7 @@ from projections.replay.runner import InProcess
 from projections.replay.runner import events_of as columns_of
 from projections.text.moments import iso
 from tests.machine.audit.planted import at, changed, without
-from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic
+from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic, url
 from tests.replay.written import read as events_of
 from tests.replay.written import records_of, written
 from tests.support.reference_kafka import ReferenceKafka
@@ -62,7 +61,7 @@ def rows(ref: Ref, ends: Ends, view: str | None = None, *order: str) -> list[dic
 def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) -> KafkaRef:
     """A new topic with these histories, looked at."""
     name = make_topic(kafka.bootstrap, [as_records(part) for part in partitions])
-    return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{name}"))
+    return scanned(kafka_topic(url(kafka, name)))
 
 
 # --- reading

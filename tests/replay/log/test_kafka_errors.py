@@ -13,23 +13,18 @@ from confluent_kafka.admin import AdminClient
 
 from events.catalog import EVENT_VERSION, Recorded
 from events.logs.events_topic import Decided, Fence, encode_record
-from projections.replay.errors import ReplayError
 from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.kafka_scan import stored_events
 from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.outcome import ReplayError
 from tests.machine.audit.planted import clean
-from tests.replay.kafka_history import as_records, in_partitions, make_topic
+from tests.replay.kafka_history import as_records, in_partitions, make_topic, url
 from tests.replay.test_cli_replay import Run, run, run_without_spark
 from tests.support.ports import free_ports
 from tests.support.reference_kafka import ReferenceKafka
 
 __all__ = ["run", "run_without_spark"]
-
-
-def url(kafka: ReferenceKafka, topic: str) -> str:
-    """A topic as LOG."""
-    return f"kafka://{kafka.bootstrap}/{topic}"
 
 
 def records() -> list[bytes]:

@@ -17,7 +17,7 @@ from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebuild
 from projections.replay.runner import InProcess
 from projections.replay.shards import AT_FIRST, newest_snapshot
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from projections.store.snapshotting import Refold, state_keys
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC

@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from controller.machine.state import Topic
 from events.names import BrokerId, TopicName
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
-from projections.replay.rebuild.first_difference import UNEXPLAINED, History, first_difference
+from projections.replay.rebuild.differences import UNEXPLAINED, History, first_difference
 from projections.replay.runner import InProcess
 from projections.store.store import CLUSTER
 from projections.store.stored_topics import TOPIC
@@ -177,8 +176,3 @@ def test_brokers_and_settings_are_compared_too(own_history: LogRef) -> None:
     assert outcome.found
     assert "  release: rebuilt 1.0, live another release" in outcome.lines
     assert [row["shard"] for row in outcome.rows] == [""]
-
-
-def test_there_is_no_past_of_the_live_side(history: LogRef) -> None:
-    with pytest.raises(ReplayError, match="compare does not take --at"):
-        run_compare(InProcess(), history, Options(at="3"))

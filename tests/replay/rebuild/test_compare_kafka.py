@@ -15,10 +15,9 @@ from controller.machine.apply import apply
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
-from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import kafka_topic
 from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, open_frozen, scanned
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.compare_gateway import GatewayTopics
 from projections.replay.runner import InProcess

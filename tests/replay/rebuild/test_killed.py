@@ -9,8 +9,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from events.logs.rocksdb_recovery import lock_holder
 from projections.replay.log.log_ref import open_ref
-from projections.replay.log.secondary import is_written
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.runner import InProcess
@@ -52,7 +52,7 @@ def test_rebuilt_and_live_state_are_the_same_after_each_kill(tmp_path: Path) -> 
             time.sleep(rng.uniform(0.2, 1.0))
             service.kill()
             client.join()
-        assert not is_written(data)
+        assert lock_holder(data / "LOCK") is None
         outcome = run_compare(InProcess(), open_ref(str(data)), Options())
         assert not outcome.found, "\n".join(outcome.lines)
         assert int(outcome.lines[0].split()[4]) >= len(answered), "who was answered is there"

@@ -34,15 +34,13 @@ from events.catalog import (
 from events.codec import IDLE, decode_event, encode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
-from projections.replay.rebuild.folded_topics import hash_rows, state_hash
+from projections.replay.rebuild.folds import REQUESTS, hash_rows, requests_of_shard, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
-from projections.replay.rebuild.requests import REQUESTS, requests_of_shard
 from projections.replay.runner import InProcess, Runner
 from projections.replay.shards import Row, Shard, Stored, fold_shards
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from projections.store.store import TopicStore
 from projections.store.stored_topics import TOPIC
 from projections.text.names import topic_id_text
@@ -52,13 +50,6 @@ from tests.machine.rig import fold
 from tests.replay.history import BORN_MS
 
 _encode = msgspec.msgpack.encode
-
-
-@pytest.fixture(scope="module")
-def records(history: LogRef) -> list[Recorded]:
-    """All events of the history."""
-    with open_frozen(history) as log:
-        return [decode_event(offset, value) for offset, value in log.read()]
 
 
 def by_shard(ref: LogRef, end: int) -> dict[str, list[Stored]]:
@@ -115,7 +106,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
     stored = [(int(record.offset), encode_event(7, cause, record.event)) for record in records]
-    monkeypatch.setattr("projections.replay.rebuild.folded_topics.decode_event", noted)
+    monkeypatch.setattr("projections.replay.rebuild.folds.decode_event", noted)
     assert hashes_of_shards({"t": stored}) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
     assert kinds.count(PartitionChanged) == 4, "of two partitions, before and after a third came"
@@ -251,16 +242,6 @@ def test_a_view_is_written(
     with open_frozen(history) as log:
         expected = {row[key] for row in rows_of(history, view, log.next_offset)}
     assert {str(row[0]) for row in written([str(file) for file in out.iterdir()]).select(key).fetchall()} == expected
-
-
-def test_what_cannot_be_rebuilt(history: LogRef, tmp_path: Path) -> None:
-    for options, says in (
-        (Options(view="wishes"), "'wishes' cannot be rebuilt; allowed: topics, brokers, requests"),
-        (Options(format="csv", output=str(tmp_path / "new")), "unknown format 'csv'"),
-        (Options(output=str(tmp_path)), "already exists"),
-    ):
-        with pytest.raises(ReplayError, match=says):
-            run_rebuild(InProcess(), history, options)
 
 
 # --- folding

@@ -20,17 +20,17 @@ from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State, settings_from_pairs
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Recorded, TopicCreated
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.redecide import whatif
 from projections.replay.redecide.backtest import CHANGES, Count, Effect, Tally, effects, run_backtest
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import BadChange, Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
+from tests.machine.audit.planted import at, without
 from tests.machine.walks import Walk, decisions, walked, walks
 from tests.projections.logs import story
-from tests.replay.redecide.test_redecide import find, rows_of, without
+from tests.replay.history import shards_of
 from tests.replay.written import records_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "backtest.md"
@@ -64,7 +64,7 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
     """What the changes make of every request."""
     policies = Policies(trial)
     try:
-        return list(effects(rows_of(records), Timeline(records), trial, policies))
+        return list(effects(shards_of(records), {0: Timeline(records)}, trial, policies))
     finally:
         assert policies.close() == ()
 
@@ -240,7 +240,7 @@ def test_a_log_that_is_not_whole_is_refused() -> None:
     with pytest.raises(ReplayError, match="replay redecide"):
         tried(without(log, log[-3].offset), "")
     with pytest.raises(ReplayError, match="cannot be applied: topic 'a' does not exist"):
-        tried(without(log, find(log, TopicCreated, "a").offset), "")
+        tried(without(log, at(log, TopicCreated, topic="a")), "")
 
 
 # Counts.

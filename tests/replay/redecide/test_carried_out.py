@@ -10,27 +10,17 @@ from msgspec.structs import replace
 from events.catalog import CreationRefused, Recorded, TopicVanished
 from events.codec import encode_event
 from events.names import TopicName, shard_key
-from projections.replay.rebuild.requests import requests_of_shard
+from projections.replay.rebuild.folds import requests_of_shard
 from tests.events.golden import history
+from tests.machine.audit.planted import at, changed
 from tests.replay.checks.test_invariants import Row, checked, rows_of
 
 Log = list[Recorded]
 
 
-def of(log: Log, kind: type, number: int = 0) -> int:
-    """Where the event of a kind stands."""
-    return [index for index, record in enumerate(log) if isinstance(record.event, kind)][number]
-
-
-def changed(log: Log, index: int, **fields: object) -> Log:
-    """The log with fields of one event changed."""
-    event = replace(log[index].event, **fields)
-    return [*log[:index], replace(log[index], event=event), *log[index + 1 :]]
-
-
 FAULTS: tuple[tuple[str, Callable[[Log], Log]], ...] = (
-    ("topic-exists", lambda log: changed(log, of(log, TopicVanished), topic=TopicName("never"))),
-    ("cause-exists", lambda log: _caused_by(log, of(log, CreationRefused), "DeleteTopic")),
+    ("topic-exists", lambda log: changed(log, at(log, TopicVanished), topic=TopicName("never"))),
+    ("cause-exists", lambda log: _caused_by(log, at(log, CreationRefused), "DeleteTopic")),
 )
 
 

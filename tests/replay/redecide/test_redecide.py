@@ -26,16 +26,18 @@ from events.catalog import (
     SettingsChanged,
     TopicCreated,
 )
-from events.names import BrokerId, Offset, shard_key
+from events.names import BrokerId
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import redecide
-from projections.replay.redecide.recorded import CLIENT_COMMANDS, OfShard, RecordedRequest, Timeline, recorded_requests
+from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest, Timeline, recorded_requests
 from projections.replay.redecide.redecide import Difference, differences, run_redecide
 from projections.replay.runner import InProcess
 from tests.events import golden
+from tests.machine.audit.planted import at, changed, without
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import story
+from tests.replay.history import shards_of
 from tests.replay.written import records_of, written
 
 RELEASE = "1.0"
@@ -65,36 +67,15 @@ STORY_REQUESTS = ["qa", "again", "more", "less", "conf", "bad", "end", "twice", 
 """By shard, then by offset."""
 
 
-def rows_of(records: Sequence[Recorded]) -> list[OfShard]:
-    """Records with their shard keys, in the order of a replay."""
-    rows = [(shard_key(getattr(record.event, "topic", "")), record) for record in records]
-    return sorted(rows, key=lambda row: (row[0], row[1].offset))
+def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:
+    """The requests of a log."""
+    return list(recorded_requests(shards_of(records), {0: Timeline(records)}))
 
 
 def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
     """What differs when a log is decided again."""
-    found = differences(rows_of(records), Timeline(records), release)
+    found = differences(shards_of(records), {0: Timeline(records)}, release)
     return [one for one in found if one is not None]
-
-
-def changed(records: Sequence[Recorded], offset: int, **fields: Any) -> list[Recorded]:
-    """The log with other fields in the event at an offset."""
-    return [replace(one, event=replace(one.event, **fields)) if one.offset == offset else one for one in records]
-
-
-def without(records: Sequence[Recorded], offset: int) -> list[Recorded]:
-    """The log with the event at an offset left out, and no gap."""
-    kept = [one for one in records if one.offset != offset]
-    return [replace(one, offset=Offset(at)) for at, one in enumerate(kept)]
-
-
-def find(records: Sequence[Recorded], kind: type[Event], name: str = "") -> Recorded:
-    """The first event of a type, about a topic."""
-    for record in records:
-        event = record.event
-        if isinstance(event, kind) and getattr(event, "topic", "") == name:
-            return record
-    raise AssertionError(f"no {kind.__name__} of {name!r}")
 
 
 often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -111,8 +92,7 @@ def test_every_log_of_this_release_is_decided_again_as_it_is(walk: Walk) -> None
 @drawn(walks())
 def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
     log = walked(walk).log
-    requests = list(recorded_requests(rows_of(log), Timeline(log)))
-    found = sorted(record.offset for one in requests if isinstance(one, RecordedRequest) for record in one.records)
+    found = sorted(record.offset for one in requests_of(log) if not one.broken for record in one.records)
     expected = [one.offset for one in log if one.cause.command in ("CreateTopic", "CreatePartitions", "DeleteTopic")]
     expected += [one.offset for one in log if one.cause.command == "AlterTopicConfigs"]
     assert found == sorted(expected), "each event of a request belongs to exactly one"
@@ -120,8 +100,7 @@ def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
 
 def test_a_story_is_decided_again_as_it_is() -> None:
     log = story(STORY).log
-    requests = [one for one in recorded_requests(rows_of(log), Timeline(log)) if isinstance(one, RecordedRequest)]
-    assert [one.first.cause.request_id for one in requests] == STORY_REQUESTS
+    assert [one.first.cause.request_id for one in requests_of(log)] == STORY_REQUESTS
     assert decided_again(log) == []
 
 
@@ -138,8 +117,7 @@ def test_a_changed_placement_is_found_wherever_it_shows(monkeypatch: pytest.Monk
     monkeypatch.setattr(placement, "place", backwards)
     found = decided_again(log, "2.0")
     assert [one.request_id for one in found] == ["qa", "more", "qb", "qd"], found
-    created = find(log, TopicCreated, "a")
-    assert found[0].offset == created.offset - 1
+    assert found[0].offset == at(log, TopicCreated, topic="a") - 1
     assert found[0].recorded.startswith("TopicCreated.partitions = [[["), found[0]
     assert found[0].recorded != found[0].now
     assert found[0].why == (
@@ -191,32 +169,30 @@ def _brokers(log: list[Recorded]) -> list[Recorded]:
 
 
 def _replicas(log: list[Recorded]) -> list[Recorded]:
-    created = find(log, TopicCreated, "a")
     one = Partition((BrokerId(3), BrokerId(1)), (BrokerId(3), BrokerId(1)), BrokerId(3))
-    return changed(log, created.offset, partitions=(one,))
+    return changed(log, at(log, TopicCreated, topic="a"), partitions=(one,))
 
 
 def _request(log: list[Recorded]) -> list[Recorded]:
-    return changed(log, find(log, CreateRequested, "e").offset, num_partitions=9)
+    return changed(log, at(log, CreateRequested, topic="e"), num_partitions=9)
 
 
 def _no_request(log: list[Recorded]) -> list[Recorded]:
-    return without(log, find(log, CreateRequested, "e").offset)
+    return without(log, at(log, CreateRequested, topic="e"))
 
 
 def _no_answer(log: list[Recorded]) -> list[Recorded]:
-    return without(log, find(log, CreateAnswered, "d").offset)
+    return without(log, at(log, CreateAnswered, topic="d"))
 
 
 def _no_creation(log: list[Recorded]) -> list[Recorded]:
-    return without(log, find(log, TopicCreated, "a").offset)
+    return without(log, at(log, TopicCreated, topic="a"))
 
 
 def _cause(log: list[Recorded]) -> list[Recorded]:
-    at = find(log, CreateRequested, "e").offset
-    return [
-        replace(one, cause=replace(one.cause, request_id="other")) if one.offset in (at, at + 1) else one for one in log
-    ]
+    first = at(log, CreateRequested, topic="e")
+    changes = (first, first + 1)
+    return [replace(one, cause=replace(one.cause, request_id="other")) if one.offset in changes else one for one in log]
 
 
 PLANTED = [
@@ -284,9 +260,7 @@ def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_
     done = run_redecide(InProcess(), ref, Options())
     assert done.found
     assert [row["request_id"] for row in done.rows] == ["qa", "qb", "qd"]
-    assert [row["offset"] for row in done.rows] == [
-        find(log, CreateRequested, name).offset for name in ("a", "b.c", "d")
-    ]
+    assert [row["offset"] for row in done.rows] == [at(log, CreateRequested, topic=name) for name in ("a", "b.c", "d")]
     why = f"release 0.0.9 (in force since offset 0) decided it; the rules of this release, {THIS_RELEASE}, are others"
     assert [row["why"] for row in done.rows] == [why] * 3
     assert done.lines[:2] == [
@@ -323,4 +297,4 @@ def test_of_very_many_differences_all_are_counted_and_some_reported(
 def test_what_another_controller_decided_is_not_decided_again() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"PartitionsAdded", "TopicConfigsChanged"} <= {type(one.event).__name__ for one in log}
-    assert list(recorded_requests(rows_of(log), Timeline(log))) == []
+    assert requests_of(log) == []

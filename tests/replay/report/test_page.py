@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +27,7 @@ from projections.replay.report.data import (
     wait_bins,
 )
 from projections.replay.report.figures import OUTCOME_COLOURS, VERMILION, bin_text, span
-from projections.replay.report.page import page
+from projections.replay.report.report import page
 from tests.support.browser import chromium
 
 BORN_MS = 1_700_000_000_000
@@ -229,51 +227,25 @@ def test_many_brokers_take_the_whole_width(browser: Chrome, tmp_path: Path) -> N
 # Numbers.
 
 
+COLOURS = """
+const [png, done] = arguments, image = new Image();
+image.onload = () => {
+  const canvas = new OffscreenCanvas(image.width, image.height).getContext("2d"), counts = {};
+  canvas.drawImage(image, 0, 0);
+  for (const pixel of new Uint32Array(canvas.getImageData(0, 0, image.width, image.height).data.buffer)) {
+    counts[pixel & 0xffffff] = (counts[pixel & 0xffffff] || 0) + 1;
+  }
+  done(counts);
+};
+image.src = `data:image/png;base64,${png}`;
+"""
+
+
 def painted(browser: Chrome, element: str) -> Counter[str]:
-    """How many pixels of an element have which colour."""
-    return colours(browser.find_element(By.ID, element).screenshot_as_png)
-
-
-def colours(png: bytes) -> Counter[str]:
-    """The colours of a PNG of 8 bits a channel without interlace, with the number of their pixels."""
-    width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
-    assert (depth, png[28]) == (8, 0), "a screenshot has 8 bits a channel and is not interlaced"
-    channels = {2: 3, 6: 4}[kind]
-    raw = zlib.decompress(b"".join(data for name, data in _chunks(png) if name == b"IDAT"))
-    counts: Counter[tuple[int, int, int]] = Counter()
-    above = bytes(width * channels)
-    for row in range(height):
-        start = row * (width * channels + 1)
-        above = _unfiltered(raw[start], raw[start + 1 : start + 1 + width * channels], above, channels)
-        pixels = zip(above[0::channels], above[1::channels], above[2::channels], strict=True)
-        counts.update(pixels)
-    return Counter({"#{:02x}{:02x}{:02x}".format(*pixel): count for pixel, count in counts.items()})
-
-
-def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = 8
-    while at < len(png):
-        (length,) = struct.unpack(">I", png[at : at + 4])
-        yield png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
-        at += length + 12
-
-
-def _unfiltered(kind: int, line: bytes, above: bytes, channels: int) -> bytes:
-    if kind == 0:
-        return line
-    out = bytearray(line)
-    for n in range(len(out)):
-        left = out[n - channels] if n >= channels else 0
-        corner = above[n - channels] if n >= channels else 0
-        out[n] = (out[n] + _predicted(kind, left, above[n], corner)) & 255
-    return bytes(out)
-
-
-def _predicted(kind: int, left: int, up: int, corner: int) -> int:
-    if kind < 4:
-        return (0, left, up, (left + up) // 2)[kind]
-    guess = left + up - corner
-    return min((left, up, corner), key=lambda one: abs(guess - one))
+    """The colours of an element, with the number of their pixels; the browser decodes its own screenshot."""
+    png = browser.find_element(By.ID, element).screenshot_as_base64
+    counts = browser.execute_async_script(COLOURS, png).items()
+    return Counter({f"#{int(pixel).to_bytes(3, 'little').hex()}": count for pixel, count in counts})
 
 
 @pytest.mark.parametrize(

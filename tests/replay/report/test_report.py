@@ -11,29 +11,21 @@ import pytest
 from controller.machine.state import DictTopics, State
 from events.catalog import ChangeRejected, CreateRejected, Recorded, TopicCreated, TopicReady
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.report.data import OUTCOMES, Report
-from projections.replay.report.queries import gather
-from projections.replay.report.report import run_report
+from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name
 from projections.views.requests import RequestView, request_view
+from tests.machine.audit.planted import at, without
 from tests.machine.rig import fold, topics_of
-from tests.replay.redecide.test_redecide import find, without
-from tests.replay.written import records_of, written
+from tests.replay.written import written
 
 
 @pytest.fixture(scope="module")
 def report(history: LogRef) -> Report:
     """The report of the shared log."""
     return gather(history, None)
-
-
-@pytest.fixture(scope="module")
-def records(history: LogRef) -> list[Recorded]:
-    """The events of the shared log."""
-    return records_of(history)
 
 
 def test_requests_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
@@ -117,7 +109,7 @@ def test_the_page_is_written_as_of_a_moment(history: LogRef, tmp_path: Path) -> 
 
 
 def test_a_broken_log_is_shown_with_what_is_broken(records: list[Recorded], tmp_path: Path) -> None:
-    ref = written(tmp_path / "broken", without(records, find(records, TopicCreated, "pay.orders").offset))
+    ref = written(tmp_path / "broken", without(records, at(records, TopicCreated, topic="pay.orders")))
     output = tmp_path / "broken.html"
     done = run_report(None, ref, Options(output=str(output)))
     assert done.found
@@ -125,9 +117,3 @@ def test_a_broken_log_is_shown_with_what_is_broken(records: list[Recorded], tmp_
     assert "topic-exists" in done.lines[1]
     text = output.read_text(encoding="utf-8")
     assert "while there is none; expected: the topic" in text
-
-
-def test_a_page_that_cannot_be_written_is_reported_before_any_work(history: LogRef, tmp_path: Path) -> None:
-    for output in (tmp_path / "nowhere" / "page.html", tmp_path):
-        with pytest.raises(ReplayError, match="cannot be written: name a file in an existing folder"):
-            run_report(None, history, Options(output=str(output)))

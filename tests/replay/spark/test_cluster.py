@@ -66,7 +66,7 @@ from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import Options
 from projections.replay.rebuild.rebuild import run_rebuild
 from projections.replay.redecide.redecide import run_redecide
-from projections.replay.spark.on_spark import OnSpark
+from projections.replay.spark.session import OnSpark
 from projections.replay.spark.session import spark_session
 
 def where(_):

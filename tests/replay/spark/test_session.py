@@ -13,7 +13,7 @@ from subprocess import Popen
 import pytest
 from pyspark.sql import SparkSession
 
-from projections.replay.errors import ReplayError, message_of
+from projections.replay.outcome import ReplayError, message_of
 from projections.replay.spark.session import (
     _CODE,
     _remove_stale_code,

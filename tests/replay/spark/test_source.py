@@ -27,8 +27,8 @@ from events.logs.log import (
     read_one,
     shard_offsets,
 )
+from events.logs.rocksdb_recovery import lock_holder
 from events.names import shard_key
-from projections.replay.errors import ReplayError, message_of
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import (
     LogRef,
@@ -38,13 +38,15 @@ from projections.replay.log.log_ref import (
     open_frozen,
     open_ref,
     parse_ref,
+    ranges,
     read_through,
 )
-from projections.replay.log.ranges import ranges
-from projections.replay.log.secondary import FrozenLog, frozen_log, is_written
+from projections.replay.log.secondary import FrozenLog, frozen_log
+from projections.replay.outcome import ReplayError, message_of
+from tests.events.logs.rocksdb_folders import cut, flip, largest
 from tests.replay.damage import event_bytes, put_event, put_view
 from tests.replay.history import BORN_MS, Day, open_log
-from tests.replay.written import read
+from tests.replay.written import read, records_of
 
 END = 1 << 20
 """Past the end of any log here."""
@@ -54,12 +56,6 @@ Damage = Callable[[Path], None]
 def frame_of(spark: SparkSession, ref: LogRef, **options: str) -> DataFrame:
     """A log as a frame."""
     return spark.read.format("topicwright").options(**options).load(str(ref.path))
-
-
-def records(ref: LogRef) -> list[Recorded]:
-    """All events, read without Spark."""
-    with open_frozen(ref) as log:
-        return [decode_event(offset, value) for offset, value in log.read()]
 
 
 @pytest.fixture
@@ -82,13 +78,13 @@ def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) 
     with open_frozen(history) as log:
         whole = [(offset, value_without_secrets(decode_event(offset, value), value)) for offset, value in log.read()]
     assert [(row.offset, bytes(row.value)) for row in rows] == whole
-    assert [row.type for row in rows] == [type(one.event).__name__ for one in records(history)]
+    assert [row.type for row in rows] == [type(one.event).__name__ for one in records_of(history)]
 
 
 def test_small_ranges_give_the_same(spark: SparkSession, history: LogRef) -> None:
     reader = spark.read.format("topicwright").option("rangeevents", 7).option("columns", "offset")
     frame = reader.load(str(history.path))
-    count = len(records(history))
+    count = len(records_of(history))
     assert frame.rdd.getNumPartitions() == -(-count // 7)
     assert sorted(row.offset for row in frame.collect()) == list(range(count))
 
@@ -106,7 +102,7 @@ def test_small_ranges_give_the_same(spark: SparkSession, history: LogRef) -> Non
     ids=str,
 )
 def test_from_and_to(history: LogRef, options: dict[str, str], offsets: range | None) -> None:
-    known = records(history)
+    known = records_of(history)
     early = [record.offset for record in known if record.at_ms <= BORN_MS + 60]
     expected = early if offsets is None else [one for one in offsets if one < len(known)]
     assert [row["offset"] for row in read(str(history.path), columns="offset", **options)] == expected
@@ -116,13 +112,13 @@ def test_shards(spark: SparkSession, history: LogRef) -> None:
     rows = frame_of(spark, history, columns="shard,type", shards="pay.orders,-").collect()
     shards = [row.shard for row in rows]
     assert set(shards) == {"pay_orders", ""}
-    assert shards.count("") == sum(1 for one in records(history) if not hasattr(one.event, "topic"))
+    assert shards.count("") == sum(1 for one in records_of(history) if not hasattr(one.event, "topic"))
 
 
 def test_sql_on_the_columns(spark: SparkSession, history: LogRef) -> None:
     frame_of(spark, history).createOrReplaceTempView("events")
     rows = spark.sql("select topic, size(partitions[0].replicas) as factor from events where type = 'TopicCreated'")
-    expected = {one.event.topic: one.event.replication_factor for one in records(history) if _created(one)}  # type: ignore[union-attr]
+    expected = {one.event.topic: one.event.replication_factor for one in records_of(history) if _created(one)}  # type: ignore[union-attr]
     assert {row.topic: row.factor for row in rows.collect()} == expected
 
 
@@ -132,7 +128,7 @@ def _created(one: Recorded) -> bool:
 
 def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSession, own_history: LogRef) -> None:
     frame = spark.read.format("topicwright").option("columns", "offset").load(str(own_history.path))
-    count = len(records(own_history))
+    count = len(records_of(own_history))
     log = open_log(own_history.path)
     first = read_one(log, 0)
     log.write(Commit((Entry(first),)))
@@ -199,7 +195,7 @@ def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
 def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(history.path.parent)
     assert open_folder("data").path == open_folder(f"file://{history.path}").path == history.path
-    assert ends_of(history) == {0: len(records(history))}
+    assert ends_of(history) == {0: len(records_of(history))}
 
 
 # --- looking beside a service
@@ -209,7 +205,7 @@ async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -
     log = open_log(tmp_path / "data")
     day = await Day(log).start()
     try:
-        assert is_written(log.path)
+        assert lock_holder(log.path / "LOCK") is not None
         with frozen_log(log.path) as before:
             await day.create("a.b", num_partitions=1)
             await day.settled()
@@ -222,7 +218,7 @@ async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -
     finally:
         await day.controller.stop()
         log.close()
-    assert not is_written(log.path)
+    assert lock_holder(log.path / "LOCK") is None
 
 
 def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) -> None:
@@ -274,16 +270,16 @@ def test_a_look_beside_a_busy_writer_is_whole(tmp_path: Path, empty_temp: Path) 
 
 
 def test_a_copy_without_its_mark_is_read_to_its_end(own_history: LogRef) -> None:
-    expected = len(records(own_history))
+    expected = len(records_of(own_history))
     (own_history.path / "DURABLE").unlink()
-    assert len(records(own_history)) == expected
+    assert len(records_of(own_history)) == expected
 
 
 def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
     log = open_log(own_history.path)
     log.checkpoint(tmp_path / "copy")
     log.close()
-    assert records(open_folder(str(tmp_path / "copy"))) == records(own_history)
+    assert records_of(open_folder(str(tmp_path / "copy"))) == records_of(own_history)
 
 
 def test_a_look_rejects_writes(own_history: LogRef) -> None:
@@ -353,30 +349,22 @@ def _unclean(source: Path, target: Path) -> Path:
     return target
 
 
-def _wal(path: Path) -> Path:
-    return max(path.glob("*.log"), key=lambda file: file.stat().st_size)
-
-
 def cut_wal(path: Path) -> None:
     """The write-ahead log ends in the middle of a record."""
-    wal = _wal(path)
-    wal.write_bytes(wal.read_bytes()[: wal.stat().st_size // 2 + 3])
+    wal = largest(path, ".log")
+    cut(wal, wal.stat().st_size // 2 - 3)
 
 
 def flipped_wal(path: Path) -> None:
-    """One byte of the write-ahead log turned."""
-    wal = _wal(path)
-    data = bytearray(wal.read_bytes())
-    data[len(data) // 2] ^= 0x40
-    wal.write_bytes(data)
+    """One bit of the write-ahead log turned."""
+    wal = largest(path, ".log")
+    flip(wal, wal.stat().st_size // 2, 0x40)
 
 
 def flipped_table(path: Path) -> None:
-    """One byte of the largest table file turned, where its data is."""
-    table = max(path.glob("*.sst"), key=lambda file: file.stat().st_size)
-    data = bytearray(table.read_bytes())
-    data[len(data) // 4] ^= 0x40
-    table.write_bytes(data)
+    """One bit of the largest table file turned, where its data is."""
+    table = largest(path, ".sst")
+    flip(table, table.stat().st_size // 4, 0x40)
 
 
 def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
@@ -384,9 +372,7 @@ def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
         database: Any = log._database
         name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
     views = own_history.path / name.lstrip("/")
-    data = bytearray(views.read_bytes())
-    data[len(data) // 4] ^= 0x40
-    views.write_bytes(data)
+    flip(views, views.stat().st_size // 4, 0x40)
     with pytest.raises(ReplayError, match=rf"is damaged \(Corruption: .*{views}.*\); restore the folder"):
         read_through(own_history)
 
@@ -402,9 +388,9 @@ def test_damaged_files_do_not_pass(own_history: LogRef, tmp_path: Path, damage: 
 
 
 def test_a_log_that_lost_its_files_is_reported(own_history: LogRef) -> None:
-    max(own_history.path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
+    largest(own_history.path, ".sst").unlink()
     with pytest.raises(ReplayError, match="damaged"):
-        records(own_history)
+        records_of(own_history)
 
 
 def test_parsing_a_log_looks_at_nothing() -> None:

@@ -13,14 +13,14 @@ from events.codec import encode_event
 from events.logs.events_topic import Decided, PartitionReader, encode_record
 from events.names import CLUSTER_SHARD, Offset
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.errors import ReplayError
 from projections.replay.log.kafka_ref import kafka_topic, reading
 from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean
-from tests.replay.kafka_history import append, as_records, in_partitions, make_topic
+from tests.replay.kafka_history import append, as_records, in_partitions, make_topic, url
 from tests.replay.watch.test_watch import WITHIN_S, following, got
 from tests.support.reference_kafka import ReferenceKafka
 
@@ -37,11 +37,6 @@ def parts() -> list[list[Recorded]]:
 def topic(kafka44: ReferenceKafka, parts: list[list[Recorded]]) -> str:
     """A topic with them."""
     return make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
-
-
-def url(kafka: ReferenceKafka, topic: str) -> str:
-    """A topic as LOG."""
-    return f"kafka://{kafka.bootstrap}/{topic}"
 
 
 def decided(record: Recorded, source: int) -> bytes:
@@ -79,7 +74,7 @@ def test_events_come_once_and_a_topic_that_became_another_ends_it(
     other = kafka_topic(url(kafka44, shorter))
     with followed(ref) as log, reading(other) as kafka:
         assert list(log.new())
-        log._kafka = kafka  # type: ignore[attr-defined]
+        log._kafka = kafka  # type: ignore[union-attr]
         with pytest.raises(ReplayError, match="is not the log any more that the watch has read: partition 0 ends at"):
             list(log.new())
 

@@ -26,9 +26,8 @@ from events.logs.log import Commit, Entry, read_one
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
-from projections.replay.errors import ReplayError
 from projections.replay.log.log_ref import open_ref
-from projections.replay.outcome import Options
+from projections.replay.outcome import Options, ReplayError
 from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
@@ -174,7 +173,7 @@ def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(t
             shorter = open_log(tmp_path / "other")
             write(shorter, clean()[:3])
             shorter.close()
-            follows._ref = open_ref(str(tmp_path / "other"))  # type: ignore[attr-defined]
+            follows._ref = open_ref(str(tmp_path / "other"))
             with pytest.raises(ReplayError, match="not the log any more that the watch has read: it ends at offset 3"):
                 new()
     finally:

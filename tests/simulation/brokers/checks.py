@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from controller.brokers.kraft.log.batches import embedded_events
 from controller.brokers.kraft.log.image import MetadataImage
-from controller.machine.apply import concerns_topic
 from events.catalog import Recorded
-from events.names import shard_key
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.redecide import differences as decided_otherwise
 from projections.replay.redecide.redecide import this_release
 from tests.brokers.kraft.logs import differences
 from tests.machine.rig import fold
+from tests.replay.history import shards_of
 from tests.simulation.brokers.world import World
 from tests.simulation.checks import check_log, check_state
 
@@ -44,14 +43,8 @@ async def check_at_rest(world: World) -> None:
 def _check_log(records: list[Recorded]) -> None:
     """The log passes all checks of any log, and it is decided so again."""
     check_log(records)
-    of_topics = [
-        (shard_key(record.event.topic), record)  # type: ignore[union-attr]
-        for record in records
-        if concerns_topic(record.event)
-    ]
-    of_topics.sort(key=lambda row: (row[0], row[1].offset))
-    others = [record for record in records if not concerns_topic(record.event)]
-    found = [one for one in decided_otherwise(of_topics, Timeline(others), this_release()) if one is not None]
+    decided = decided_otherwise(shards_of(records), {0: Timeline(records)}, this_release())
+    found = [one for one in decided if one is not None]
     assert not found, f"decided otherwise: {found[:3]}"
 
 

@@ -24,10 +24,9 @@ from tests.stream.checking import check_topics, next_source
 from tests.stream.load import POISON, read_topic
 from tests.stream.log.records import create
 from tests.stream.requests import fetch, until
-from tests.support.kafka_cluster import kafka_cluster
 from tests.support.ports import free_ports
 from tests.support.processes import Process
-from tests.support.reference_kafka import ReferenceKafka
+from tests.support.reference_kafka import ReferenceKafka, kafka_cluster
 from tests.support.stream import Stream
 from tests.support.tools import ROOT
 from tests.support.topicwright import command
