@@ -35,11 +35,11 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.decide import decide
 from controller.machine.state import Topic
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
 from events.catalog import EVENT_VERSION, Cause, ConfigOp, Endpoint, Event, Verdict
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
 
 BORN_MS = 1_700_000_000_000
 BROKERS = 6

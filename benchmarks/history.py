@@ -27,6 +27,8 @@ from benchmarks.generate import Generator
 from benchmarks.usage import MIB
 from controller.machine.state import Topic
 from controller.settings.load import load_settings
+from controller.store.snapshotting import Snapshotting
+from controller.store.store import TopicStore
 from events.catalog import EVENT_VERSION, Cause, PartitionChanged, Recorded
 from events.codec import encode_event
 from events.logs.rocksdb_log import RocksDbLog
@@ -35,8 +37,6 @@ from events.names import Offset, RequestId
 from projections.queries import overviews
 from projections.queries.query import Queries, Query
 from projections.queries.topics import topics_at
-from projections.store.snapshotting import Snapshotting
-from projections.store.store import TopicStore
 
 SIZES = (1_000_000, 10_000_000)
 TOPICS = 100_000

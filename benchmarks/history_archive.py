@@ -22,6 +22,11 @@ from benchmarks.figures import Figure, show
 from benchmarks.history import TOPICS, Growing, Timing, past_of
 from benchmarks.usage import MIB
 from controller.serving.archiving import archiver_of
+from controller.store.archived import retention
+from controller.store.archived.bases import check_tree
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
+from controller.store.tree import range_root
 from events.catalog import EVENT_VERSION
 from events.logs.archive.base import download_base, write_base
 from events.logs.archive.manifest import (
@@ -36,11 +41,6 @@ from events.logs.archive.manifest import (
 from events.logs.archive.store import Folder
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store.archived import retention
-from projections.store.archived.bases import check_tree
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
-from projections.store.tree import range_root
 
 EVENTS = 1_000_000
 _FAR_MS = 10**15

@@ -28,11 +28,11 @@ from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.machine.commands.commands import ClientCommand
 from controller.serving.process import SWITCH_S, settle
+from controller.store.store import TopicStore
 from events.catalog import EVENT_VERSION, Endpoint
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.queries.query import Queries, Query
-from projections.store.store import TopicStore
 
 TIMES = 8
 ASLEEP_S = 0.001

@@ -20,11 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.batches import encode_batch
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.quorum.files import QuorumFiles
+from controller.quorum.files import QuorumFiles
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import encode_batch
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.metadata_records import MetadataRecord
 from tests.support import tools
 from tests.support.kafka_quorum import FIRST_ID, Controller, KafkaQuorum
 from tests.support.ports import free_ports

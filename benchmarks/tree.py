@@ -22,7 +22,7 @@ from benchmarks.usage import cpu_seconds
 WITHOUT = """\
 import sys
 from controller.cli.main import main
-from projections.store.tree import LogTree
+from controller.store.tree import LogTree
 LogTree.changes = lambda self, values: {}
 sys.exit(main())
 """

@@ -25,9 +25,9 @@ from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
 from controller.policy.interface import PolicyInForce
+from controller.store.store import TopicReader
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
-from projections.store.store import TopicReader
 from projections.views.overviews import QuorumView
 
 TOPIC_ID_BYTES = 16

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from controller.brokers.kraft.features import FeatureRange
-from controller.brokers.kraft.quorum.raft.consensus import Consensus
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
@@ -31,6 +29,8 @@ from controller.kafka.messages.message import OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
 from controller.machine.truncation import cut
+from controller.quorum.features import FeatureRange
+from controller.quorum.raft.consensus import Consensus
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Allowed names and versions of client software (KIP-511)."""

@@ -18,14 +18,14 @@ from controller.access.authorizer import Operation
 from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.forwarding import PassOn
 from controller.apis.limits import slices
-from controller.brokers.cluster.connections import CLIENT_ID, Address, ClusterUnreachable
-from controller.brokers.cluster.security import NotAuthenticated
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.codec.primitives import MalformedRequest
+from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable
 from controller.kafka.handling import Answer, ApiHandler, RequestContext
 from controller.kafka.messages import ApiKey, Message, configs
 from controller.kafka.messages.cluster import ApiVersion
+from controller.kafka.security import NotAuthenticated
 from controller.machine.errors import ErrorCode
 from events.names import BrokerId
 

@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.brokers.cluster.connections import Address, ClusterUnreachable
-from controller.brokers.cluster.security import NotAuthenticated
 from controller.controller_api import ControllerApi
+from controller.kafka.connections import Address, ClusterUnreachable
 from controller.kafka.handling import (
     JAVA,
     LIBRDKAFKA,
@@ -33,6 +32,7 @@ from controller.kafka.handling import (
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
+from controller.kafka.security import NotAuthenticated
 from events.names import BrokerId
 
 PassOn = Callable[[bytes, float, Address | None], Awaitable[bytes]]

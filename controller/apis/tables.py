@@ -18,7 +18,6 @@ from controller.apis.forwarding import closing_after_addresses, closing_produce,
 from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import MetadataHandler
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.kraft.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
@@ -32,6 +31,7 @@ from controller.kafka.messages.access import (
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
+from controller.quorum.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from events.names import BrokerId
 
 

@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypedDict
 
 from controller.machine.commands.commands import AnyCommand
 from controller.machine.state import Topic
+from controller.store.recorder import Recorder
+from controller.store.store import Part, TopicStore, parts_of, topic_slices
 from events.catalog import Fact, Recorded
 from events.logs.log import Commit
 from events.names import Offset, RequestId
-from projections.store.recorder import Recorder
-from projections.store.store import Part, TopicStore, parts_of, topic_slices
 
 
 class Stamp(TypedDict):
@@ -33,7 +33,7 @@ class Stamper(Protocol):
 
 
 Slices = Callable[[Callable[[], TopicStore]], Iterator[list[Topic]]]
-"""Durable topics in slices: `projections.store.store.topic_slices` or `unhealthy_slices`."""
+"""Durable topics in slices: `controller.store.store.topic_slices` or `unhealthy_slices`."""
 
 
 def stamp(controller: Stamper, origin: str) -> Stamp:

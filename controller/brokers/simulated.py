@@ -16,10 +16,10 @@ from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
+from controller.store.store import unhealthy_slices
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName, shard_key
-from projections.store.store import unhealthy_slices
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")

@@ -27,6 +27,8 @@ from controller.http.query_threads import ARCHIVE, Reading
 from controller.machine.commands.commands import ClientCommand, CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
+from controller.store.partitioned_store import PartitionedStore
+from controller.store.store import TopicReader, TopicStore
 from events.catalog import Endpoint, Verdict
 from events.logs import events_topic
 from events.logs.log import LogError, LogLocked
@@ -35,8 +37,6 @@ from events.logs.tree_heads import Head
 from events.names import RequestId
 from projections.queries.proving import head_of, last_signed
 from projections.queries.query import Queries, Query
-from projections.store.partitioned_store import PartitionedStore
-from projections.store.store import TopicReader, TopicStore
 
 if TYPE_CHECKING:
     from projections.replay.log.secondary import FrozenLog

@@ -77,7 +77,7 @@ def _brokers(text: str) -> int | str:
 
 
 def _metadata_version(text: str) -> int:
-    from controller.brokers.kraft.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
+    from controller.quorum.features import METADATA_VERSION_MAX, METADATA_VERSION_MIN
 
     if not text.isdigit() or not METADATA_VERSION_MIN <= int(text) <= METADATA_VERSION_MAX:
         raise argparse.ArgumentTypeError(
@@ -163,11 +163,11 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     import uvloop
 
     from controller.access.users_file import UsersFileError
-    from controller.brokers.cluster.connections import ClusterUnreachable
-    from controller.brokers.kraft.quorum.client import QuorumError
-    from controller.brokers.kraft.quorum.files import LogCorrupted
-    from controller.brokers.kraft.quorum.folder import FolderError
+    from controller.kafka.connections import ClusterUnreachable
     from controller.policy.loading import PolicyLoadError
+    from controller.quorum.client import QuorumError
+    from controller.quorum.files import LogCorrupted
+    from controller.quorum.folder import FolderError
     from controller.serving.log_lines import configure_logs
     from controller.serving.process import warn_of_ignored, warn_of_readers
     from controller.settings.load import SettingsError, load_settings

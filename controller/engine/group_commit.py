@@ -45,11 +45,11 @@ from controller.machine.commands.commands import (
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
+from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
+from controller.store.store import TopicStore
 from events.catalog import Configs, Recorded
 from events.logs.log import EventLog, LogError
 from events.names import Offset
-from projections.store.recorder import EVENTS_ALONE, Projector
-from projections.store.store import TopicStore
 
 COMMANDS_PER_COMMIT_MAX = 512
 """Bounds how long one slice of deciding keeps the loop."""
@@ -76,7 +76,7 @@ class Controller:
         cluster: DryRunner | None = None,
         partitions_cached: int = 100_000,
         quotas: MutationQuotas | None = None,
-        projector: Projector = EVENTS_ALONE,
+        projector: Projector = WITHOUT_METADATA_LOG,
         replication: Replication | None = None,
         clock_s: Callable[[], float] | None = None,
     ) -> None:

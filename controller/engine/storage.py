@@ -18,11 +18,11 @@ from typing import Final
 
 from controller.brokers.port import Replication
 from controller.machine.state import State
+from controller.store.recorder import Projector, Recorder
+from controller.store.store import TopicStore
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, LogClosed, LogCorrupted, LogError
-from projections.store.recorder import Projector, Recorder
-from projections.store.store import TopicStore
 
 RECOVER_AFTER_S = 1.0
 """Pause between attempts to recover the log."""

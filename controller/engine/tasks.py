@@ -25,11 +25,11 @@ from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEA
 from controller.machine.partitions.reconciling import is_reconciled
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
+from controller.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices, unhealthy_slices
 from events import catalog
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
-from projections.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices, unhealthy_slices
 
 
 class Deadlines:

@@ -23,9 +23,9 @@ from controller.http.query_threads import Reading
 from controller.http.requests import Caller, caller_of
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import NAME_LENGTH_MAX
+from controller.store.request_index import IndexedRequest
 from projections.queries.events import BadPlace
 from projections.queries.query import Queries
-from projections.store.request_index import IndexedRequest
 
 _P = ParamSpec("_P")
 

@@ -5,7 +5,7 @@ folder. If another process archives the same log, only dropping is done here. Re
 thread of their own, with pauses. The log's own records of it are written on the loop, in slices of some milliseconds. A
 failure is shown in a log line, a metric and the health response, and retried; deciding continues.
 
-Snapshots are taken as `projections.store.snapshotting` says, in a thread of their own. A log without a Merkle tree gets
+Snapshots are taken as `controller.store.snapshotting` says, in a thread of their own. A log without a Merkle tree gets
 one in the background. With a signing key, a signed tree head is recorded at intervals.
 """
 
@@ -25,6 +25,10 @@ from msgspec.structs import replace
 from controller.brokers.port import CommandSink, stamp
 from controller.machine.commands.commands import RecordHead
 from controller.settings.load import ServeSettings, SettingsError
+from controller.store.request_index import requests_between
+from controller.store.snapshotting import Snapshotting
+from controller.store.store import TopicStore
+from controller.store.tree import range_root
 from events.codec import EventDecodeError
 from events.logs.archive.manifest import (
     SEGMENT,
@@ -43,10 +47,6 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import BadKey, HeadSigner
 from projections.queries.proving import head_of
 from projections.queries.query import Query
-from projections.store.request_index import requests_between
-from projections.store.snapshotting import Snapshotting
-from projections.store.store import TopicStore
-from projections.store.tree import range_root
 
 if TYPE_CHECKING:
     from events.logs.archive.writing import Archiver
@@ -158,7 +158,7 @@ class Archiving:
             self._lines.info("archived", events=f"{segment.start} to {segment.end - 1}", bytes=segment.events.size)
 
     async def _drop(self) -> None:
-        from projections.store.archived.retention import IndexCleanup, drop  # imports pyarrow
+        from controller.store.archived.retention import IndexCleanup, drop  # imports pyarrow
 
         log, settings = self._log, self._settings
         old = [one for one in self._segments if one.end <= log.durable_offset - self._retained_events]

@@ -10,15 +10,15 @@ from controller.apis.cluster import with_api_versions
 from controller.apis.kraft.features import finalized_features, supported_features
 from controller.apis.kraft.listener import kraft_listener
 from controller.brokers.kraft.kraft_brokers import KraftBrokers, KraftOptions
-from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import ApiKey
 from controller.machine.state import QuorumLeader
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.serving.quorum_member import Member
 from controller.settings.load import ServeSettings, SettingsError
+from controller.store.store import TopicStore
 from events.logs.log import EventLog
-from projections.store.store import TopicStore
 
 NOT_FOR_CLIENTS: Final = frozenset(
     {

@@ -12,11 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controller.access.users import SALT_BYTES
-from controller.brokers.kraft.log.batches import embedded_events, encode_batch
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
-from controller.brokers.kraft.quorum.raft.voters import VoterHistory
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.kafka.sasl.scram import keys_of, salted_password
 from controller.machine.access.credentials import MECHANISMS
 from controller.machine.commands.access import AlterUserScramCredentials, ScramRemoval, ScramUpsert
@@ -24,12 +20,16 @@ from controller.machine.commands.commands import AnyCommand, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
 from controller.machine.state import Cluster
+from controller.quorum.files import QuorumFiles
+from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
+from controller.quorum.log.batches import embedded_events, encode_batch
+from controller.quorum.raft.voters import VoterHistory
 from controller.serving.process import new_cluster_id
 from controller.settings.load import ServeSettings
+from controller.store.recorder import WITHOUT_METADATA_LOG, Recorder
+from controller.store.store import TopicStore
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-from projections.store.recorder import EVENTS_ALONE, Recorder
-from projections.store.store import TopicStore
 
 PRINCIPAL = "User:CLI"
 """The principal of changes without the service; whoever can write the data folder can make them."""
@@ -45,7 +45,7 @@ class OfflineUsers:
         self._projector = MetadataProjector(log)
         if files is not None:
             self._projector.log_end = lambda: files.end
-        self._recorder = Recorder(log, TopicStore(log), EVENTS_ALONE if files is None else self._projector)
+        self._recorder = Recorder(log, TopicStore(log), WITHOUT_METADATA_LOG if files is None else self._projector)
         self._at_ms = max(time.time_ns() // 1_000_000, self._recorder.last_ms)
         self._request_id = RequestId(f"users-{os.urandom(5).hex()}")
         if not log.next_offset:  # the first event of every log has the settings

@@ -19,26 +19,27 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.brokers.cluster.security import Security
+from controller.apis.kraft.quorum import quorum_view
 from controller.brokers.kraft.applier import ReplicatedLog
-from controller.brokers.kraft.features import Features, unsupported_feature
-from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, BrokenBatch
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.client import QuorumClient, QuorumError
-from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
-from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
-from controller.brokers.kraft.quorum.node import QuorumNode, quorum_view
-from controller.brokers.kraft.quorum.raft.consensus import Consensus
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options, RoleChanged
-from controller.brokers.kraft.quorum.raft.voters import Address, Voter
-from controller.brokers.kraft.quorum.registered import without_limits
-from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.cluster import ControllerRegistrationRequest
 from controller.kafka.messages.message import Listener
+from controller.kafka.security import Security
+from controller.quorum.client import QuorumClient, QuorumError
+from controller.quorum.features import Features, unsupported_feature
+from controller.quorum.files import LogCorrupted, QuorumFiles
+from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder, read_properties, uuid_text
+from controller.quorum.log.batches import CONTROLLER_LISTENER, BrokenBatch
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.node import QuorumNode
+from controller.quorum.raft.consensus import Consensus
+from controller.quorum.raft.effects import NotLeader, Options, RoleChanged
+from controller.quorum.raft.voters import Address, Voter
+from controller.quorum.registered import without_limits
+from controller.quorum.snapshotting import Snapshotting
 from controller.release import RELEASE
 from controller.serving.process import wall_ms
 from controller.settings.load import ServeSettings

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
-from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS, History, WatchTimes
+from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded

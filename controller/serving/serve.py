@@ -21,13 +21,13 @@ import structlog
 from controller.access.mutation_quotas import MutationQuotas
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
-from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
+from controller.quorum.log.batches import CONTROLLER_LISTENER
 from controller.release import RELEASE
 from controller.serving import process
 from controller.serving.archiving import LogSnapshots, archiving, head_signer, sign_heads
@@ -43,9 +43,9 @@ from controller.serving.reach_cluster import (
     watch_times,
 )
 from controller.settings.load import ServeSettings
+from controller.store.recorder import WITHOUT_METADATA_LOG
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Queries, Query
-from projections.store.recorder import EVENTS_ALONE
 
 DEFAULT_HTTP_PORT = 8080
 
@@ -135,7 +135,7 @@ class Service:
             cluster=self.brokers if isinstance(self.brokers, TargetCluster) else None,
             partitions_cached=settings.store_cache_bytes // 2 // process.PARTITION_BYTES,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
-            projector=EVENTS_ALONE if member is None else member.projector,
+            projector=WITHOUT_METADATA_LOG if member is None else member.projector,
             replication=None if member is None else member.replication,
             clock_s=time.perf_counter,
         )

@@ -15,7 +15,7 @@ topics reads some blocks, however many there are.
 A snapshot only repeats what the events say: any of them may be deleted at any time. A damaged snapshot, one of another
 log, or one of events that the log lacks (it was restored from an older copy, or a torn tail was cut off) is ignored.
 
-Non-goals: when to take a snapshot, and what its keys mean; see `projections.store.snapshotting`.
+Non-goals: when to take a snapshot, and what its keys mean; see `controller.store.snapshotting`.
 """
 
 from __future__ import annotations

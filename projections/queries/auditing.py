@@ -23,6 +23,8 @@ from itertools import islice, zip_longest
 
 import msgspec
 
+from controller.store.snapshotting import StateRebuild
+from controller.store.tree import STORED_LEVEL, TreeReader, stored_head, stored_subtree
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
@@ -33,8 +35,6 @@ from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_offse
 from events.logs.tree_heads import Head
 from projections.queries.proving import name_of, signed_head
 from projections.queries.query import Query
-from projections.store.snapshotting import Refold
-from projections.store.tree import STORED_LEVEL, TreeReader, stored_head, stored_subtree
 
 FINDINGS_MAX = 100
 NONE_SIGNED = "no signed tree head is in the log, so the public key checks nothing (see log.signing.key.location)"
@@ -228,7 +228,7 @@ class _Auditor:
         return int.from_bytes(digest, "big")
 
 
-def wrong_snapshots(log: EventLog, part: Query, refold: Refold) -> Iterator[str]:
+def wrong_snapshots(log: EventLog, part: Query, refold: StateRebuild) -> Iterator[str]:
     """Findings about snapshots. `refold` starts at the first event. Raises LogError."""
     for offset in snapshot_offsets(log):
         try:

@@ -15,13 +15,13 @@ from itertools import islice, pairwise, repeat
 
 import msgspec
 
+from controller.store.topic_indexes import CREATION_TYPES, creation_offsets
 from events.catalog import Event, Recorded, TopicCreated, TopicReady
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import BYTES_PER_PAGE, Ends, Queries, Query
-from projections.store.topic_indexes import CREATION_TYPES, creation_offsets
 from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_moment, time_at
 from projections.text.wording import event_text
 from projections.views.events import (

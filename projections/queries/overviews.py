@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from controller.policy.interface import PolicyInForce
+from controller.store.request_index import RULE, values_of
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
 from projections.queries.query import Ends, NotFound, Queries
 from projections.queries.requests import RequestFilter, scan_requests, summary_of
 from projections.queries.topics import Counted, counted_at
-from projections.store.request_index import RULE, values_of
 from projections.views.brokers import BrokersView
 from projections.views.events import event_view
 from projections.views.overviews import (

@@ -3,7 +3,7 @@
 Method. A snapshot (`events.logs.snapshots`) and a page of a list both have topics in the order of their shard keys. A
 page reads the snapshot blocks that it needs, finds the later events of these keys in the index of shards, a few hundred
 keys at once, and folds them. So a page costs its own topics and their events since the snapshot, whatever the
-size of the log. The creation index (`projections.store.topic_indexes`) names the keys that may have got a topic since.
+size of the log. The creation index (`controller.store.topic_indexes`) names the keys that may have got a topic since.
 Without a snapshot the same steps begin at the first event.
 
 Tail. Listing all topics through the index would read every later event in a block of its own. Reading them in their
@@ -26,13 +26,13 @@ from typing import TypeVar
 import msgspec
 
 from controller.machine.state import Topic
+from controller.store.topic_indexes import created_keys
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
 from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
-from projections.store.topic_indexes import created_keys
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.rows import NO_PAST, TopicPast, TopicRow, fold_topics
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from controller.store.tree import TreeReader
 from events.catalog import HeadSigned, Recorded
 from events.codec import decode_event, without_secrets
 from events.logs import merkle
@@ -19,7 +20,6 @@ from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
 from projections.queries.events import BadPlace, EventFilter, listing
 from projections.queries.query import NotFound, Queries, Query
-from projections.store.tree import TreeReader
 
 LEAVES_MAX = 1000
 HEADS_SCANNED_MAX = 100_000

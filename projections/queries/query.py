@@ -25,6 +25,9 @@ from itertools import chain
 import msgspec
 
 from controller.machine.state import Topic
+from controller.store.partitioned_store import PartitionOf
+from controller.store.store import TopicStore, slice_of
+from controller.store.topic_indexes import CREATION_KINDS
 from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
@@ -32,9 +35,6 @@ from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
 from projections.queries.snapshot_rows import Pair, with_rows
-from projections.store.partitioned_store import PartitionOf
-from projections.store.store import TopicStore, slice_of
-from projections.store.topic_indexes import CREATION_KINDS
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestView, request_view

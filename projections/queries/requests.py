@@ -13,11 +13,7 @@ from heapq import merge
 import msgspec
 from msgspec.structs import replace
 
-from events.logs.log import request_offsets
-from projections.queries.events import Place, Window, next_cursor, starts
-from projections.queries.past import EVENTS_PER_REST
-from projections.queries.query import Ends, Queries, Query
-from projections.store.request_index import (
+from controller.store.request_index import (
     API,
     NAMED_MAX,
     OUTCOME,
@@ -28,6 +24,10 @@ from projections.store.request_index import (
     newest_requests,
     request_until,
 )
+from events.logs.log import request_offsets
+from projections.queries.events import Place, Window, next_cursor, starts
+from projections.queries.past import EVENTS_PER_REST
+from projections.queries.query import Ends, Queries, Query
 from projections.views.requests import RequestSummary, RequestsView, RequestView
 from projections.views.view import view_of
 

@@ -1,6 +1,6 @@
 """Rows of topics in snapshots: the machine's state, and the fields that only the creation events hold.
 
-    t SHARD_KEY             the topic's state keys (`projections.store.stored_topics`)
+    t SHARD_KEY             the topic's state keys (`controller.store.stored_topics`)
     t SHARD_KEY NUL FF      after them: MessagePack of `Creation`
     v                       MessagePack of `ClusterRow`, brokers and settings
 
@@ -15,12 +15,12 @@ from itertools import chain, islice
 
 import msgspec
 
+from controller.store.stored_topics import EXTRA, TOPIC, decode_topic, is_extra, stored_values
 from events.catalog import Verdict
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshots import Snapshot
 from events.names import BrokerId, Offset, ShardKey
-from projections.store.stored_topics import EXTRA, TOPIC, decode_topic, is_extra, stored_values
 from projections.views.brokers import ClusterRow
 from projections.views.rows import CreatedBy, TopicRow, row_of, topic_row
 

@@ -1,7 +1,7 @@
 """Topics, now and at any point in time: lists, one topic, its configs, and counts.
 
 Current topics are read on the writing thread. Indexes list the unhealthy topics and the newest; any other filter scans
-all topics by name. The store keeps the current counts (`projections.store.topic_indexes`). Counts of the past are
+all topics by name. The store keeps the current counts (`controller.store.topic_indexes`). Counts of the past are
 computed topic by topic, and only if there are few enough topics, and events since the nearest snapshot, to take some
 tenths of a second.
 """
@@ -17,6 +17,8 @@ import msgspec
 from controller.machine.configs.views import described_configs
 from controller.machine.state import BROKERS, Settings, Topic, settings_from_pairs
 from controller.patterns import Pattern
+from controller.store.store import slice_of
+from controller.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied
 from events.catalog import Configs, ResourceConfigsChanged
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot
 from events.names import Offset, shard_key
@@ -24,8 +26,6 @@ from projections.queries.events import EventFilter, Listing, Place, newest_of_cl
 from projections.queries.past import KEYS_AT_ONCE, SCANNED_MAX, MayShow, TopicPage, everything
 from projections.queries.query import PARTITIONS_PER_SLICE, Ends, Queries, Query
 from projections.queries.snapshot_rows import has_more_topics
-from projections.store.store import slice_of
-from projections.store.topic_indexes import CREATION_KINDS, CREATION_TYPES, Tallies, tallied
 from projections.text.names import WantedStatus
 from projections.views.rows import TopicRow
 from projections.views.topics import (

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from controller.store.snapshotting import state_keys
+from controller.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from events.codec import decode_event, place_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
@@ -38,8 +40,6 @@ from projections.replay.log.reading import collector_off
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches, Runner, Source
-from projections.store.snapshotting import state_keys
-from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 
 Stored = tuple[int, bytes]
 """An event as it is stored: its offset and its canonical bytes."""

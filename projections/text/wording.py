@@ -19,7 +19,7 @@ PARTITIONS_SHOWN_MAX = 6
 _SENTENCES: dict[type[Event], str] = {
     catalog.CreateRejected: "{e.topic} is refused with {error} by {e.rule}: {e.message}",
     catalog.TopicReady: "{e.topic} is ready: every partition has a leader and every live broker knows it",
-    catalog.TopicVanished: "{e.topic} is gone from the cluster ({e.reason})",
+    catalog.TopicVanished: "{e.topic} no longer exists in the cluster ({e.reason})",
     catalog.CreationRefused: "the cluster refuses to create {e.topic} with {error}: {e.message}",
     catalog.TopicDeleted: "{who} deletes {e.topic}",
     catalog.TopicConfigsChanged: "{who} changes the configs of {e.topic}; now set: {configs}",
@@ -208,7 +208,7 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
     elif after.leader_epoch != before.leader_epoch:
         parts.append(f"broker {after.leader} leads in epoch {after.leader_epoch}")
     if after.isr != before.isr:
-        parts.append(f"in sync are {_ids(after.isr)}")
+        parts.append(f"the ISR is {_ids(after.isr)}")
     fills = [pair for pair in zip(before.replicas, after.replicas, strict=False) if pair[1] in e.filled]
     parts += [f"broker {broker} replaces placeholder {placeholder}" for placeholder, broker in fills]
     if after.replicas != before.replicas and not fills:
@@ -219,7 +219,7 @@ def _partition_changed(e: catalog.PartitionChanged) -> str:
         if new.adding or new.removing:
             parts.append(f"adding replicas are {_ids(new.adding)}, removing replicas are {_ids(new.removing)}")
         else:
-            parts.append("the reassignment is over")
+            parts.append("the reassignment is complete")
     if new.directories != old.directories:
         parts.append("replicas are in other directories")
     if new.recovering != old.recovering:

@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.apply import CannotApply
+from controller.store.request_index import BEGINS, CHANGES, answer_outcome
 from events import catalog
 from events.catalog import Recorded
 from events.external_decision import FOLLOW, external_decision
 from events.names import TopicName
-from projections.store.request_index import BEGINS, CHANGES, answer_outcome
 from projections.text.moments import iso
 from projections.text.names import RequestStatus, error_word, topic_id_text
 from projections.text.wording import change_text, create_text

@@ -10,8 +10,8 @@ import pytest
 
 from controller.apis.broker_table import BROKER_CONFIGS
 from controller.apis.cluster_configs import RESOURCES_PER_REQUEST, to_brokers
-from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.kafka.codec.codec import encode_response, parse_header, read_request
+from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion

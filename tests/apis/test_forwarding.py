@@ -19,7 +19,7 @@ from controller.apis.forwarding import (
 )
 from controller.apis.metadata import MetadataHandler
 from controller.apis.records import produce_row
-from controller.brokers.cluster.connections import ClusterUnreachable
+from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import (
     NO_RESPONSE,
     ApiHandler,

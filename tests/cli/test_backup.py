@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from controller.cli.main import main
+from controller.store.tree import head_of
 from events.codec import decode_event
 from events.logs.archive import parquet
 from events.logs.archive.manifest import ARCHIVE_KEY, MANIFEST, archive_status, history_of
 from events.logs.archive.parquet import GROUP
 from events.logs.log import Commit, Entry, read_one, request_offsets, shard_offsets
 from events.logs.snapshots import SnapshotInfo, open_snapshot, snapshot_offsets, store_snapshot, write_snapshot
-from projections.store.tree import head_of
-from tests.projections.archive.archives import archive_all, take_snapshot, write_a_day
 from tests.replay.history import CLUSTER_ID, open_log
+from tests.store.archive.archives import archive_all, take_snapshot, write_a_day
 
 EVENTS = 320
 Printed = Callable[..., str]

@@ -21,8 +21,8 @@ from controller.stream.log.folder import lock_folder
 from events.catalog import EVENT_VERSION
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
-from tests.projections.archive.archives import write_a_day
 from tests.replay.history import open_log
+from tests.store.archive.archives import write_a_day
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND

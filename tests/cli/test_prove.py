@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
+from controller.store.tree import HEAD, head_of
 from events.logs.log import Commit
 from events.logs.merkle import Frontier
 from events.logs.tree_heads import FILE_BYTES_MAX, Head, HeadSigner
-from projections.store.tree import HEAD, head_of
 from tests.cli.commands import CLUSTER_ID, Run, open_log
 from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import service

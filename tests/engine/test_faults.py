@@ -16,10 +16,10 @@ from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, ClusterCommand, QuotaAlteration, RecordRefusals
 from controller.machine.commands.commands import BeginQuorumEpoch, ChangeSettings, TopicCommand
 from controller.machine.state import State
+from controller.store.recorder import EventsAlone
 from events.access import RequestsRefused
 from events.catalog import Recorded, TopicCreated
 from events.names import RequestId, TopicName
-from projections.store.recorder import EventsAlone
 from tests.engine.stage import Stage, codes, on_stage
 from tests.simulation.virtual_time import on_virtual_time
 

@@ -16,10 +16,10 @@ from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
 from controller.machine.partitions.reconciling import is_reconciled
 from controller.machine.state import Topic
+from controller.store import stored_topics
+from controller.store.store import PARTITIONS_PER_SLICE, TopicStore
 from events.catalog import ConfigOp, Partition, PartitionChanged
 from events.names import RequestId, TopicName
-from projections.store import stored_topics
-from projections.store.store import PARTITIONS_PER_SLICE, TopicStore
 from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.simulation.virtual_time import on_virtual_time

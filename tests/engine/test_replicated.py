@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import Reply
@@ -24,9 +24,9 @@ from events.logs.log import LogDiskFull
 from events.logs.memory_log import InMemoryLog
 from events.names import TopicName
 from tests.brokers.kraft.desks import FIRST
-from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, led, quorum
 from tests.engine.stage import Heard, codes, topic_id
 from tests.kafka.server.listener import until
+from tests.quorum.seats import PATIENCE_S, Seat, led, quorum
 
 
 class Process:

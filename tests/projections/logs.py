@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.memory_log import InMemoryLog
 from projections.queries.query import Queries, Query
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
 from projections.views.rows import TopicRow
 from tests.machine.rig import Rig
 from tests.machine.tables import command, given

@@ -15,6 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rocksdict import DBRecoveryMode, WriteBatch
 
 from controller.machine.commands.commands import RecordHead
+from controller.store import tree
+from controller.store.store import TopicStore
+from controller.store.tree import LogTree
 from events.catalog import Cause, HeadSigned, TopicReady
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry, LogCorrupted
@@ -24,9 +27,6 @@ from events.logs.tree_heads import Head, HeadSigner
 from events.names import RequestId, TopicName, shard_key
 from projections.queries.auditing import FINDINGS_MAX, Audit, audit
 from projections.queries.query import Query
-from projections.store import tree
-from projections.store.store import TopicStore
-from projections.store.tree import LogTree
 from tests.replay.history import CLUSTER_ID, SIGNER, Day, live_a_day, open_log, signed_head
 
 HALF = 300

@@ -66,9 +66,9 @@ It was created at 2023-11-14T22:13:20.008Z and is ready.
 It was created at 2023-11-14T22:13:20.008Z and is ready.
 17 +5 ReconcileTopics q: partition 0: broker 4 replaces placeholder -1 (live brokers changed) \
 <= broker 4 is live (why) at offset 16
-18 +6 AlterPartition q: partition 0: in sync are [3,1,2,4] (reported by broker 3) \
+18 +6 AlterPartition q: partition 0: the ISR is [3,1,2,4] (reported by broker 3) \
 <= broker 4 is live (why) at offset 16
-20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, in sync are [1,2,4] (live brokers changed) \
+20 +8 ReconcileTopics q: partition 0: broker 1 leads in epoch 1, the ISR is [1,2,4] (live brokers changed) \
 <= broker 3 is fenced (why) at offset 19
 21 +9 CreatePartitions more: User:alice (table) raises t from 1 to 3 partitions; replicas 1: [1,4,2,-1], 2: [4,2,1,-1]
 22 +10 AlterTopicConfigs conf: User:alice (table) changes the configs of t; now set: \

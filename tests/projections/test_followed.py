@@ -27,7 +27,7 @@ from tests.events.golden import FOLLOWED, history
 from tests.machine.walks import Walk, walked, walks
 from tests.projections.logs import kept as in_memory
 from tests.projections.logs import listed
-from tests.projections.test_snapshotting import commits_of, kept, story
+from tests.store.test_snapshotting import commits_of, kept, story
 
 
 def questions() -> Queries:
@@ -43,8 +43,8 @@ topic orders: offline, 4 partitions, created 1970-01-01T00:00:01.009Z
 
 OFFSET  TIME                         AFTER  WHAT
      8  1970-01-01T00:00:01.009Z      0 ms  the cluster has orders with 2 partitions, replicas 0: [1,2,3], 1: [2,3,1], retention.ms=60000 (decided by Kafka's controller 3002, which led epoch 7)
-    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: in sync are [2,3], eligible leader replicas are [1] (decided by Kafka's controller 3002, which led epoch 7)
-    12  1970-01-01T00:00:01.015Z      6 ms  partition 0: broker 2 leads in epoch 1, in sync are [2,3] (decided by Kafka's controller 3002, which led epoch 7)
+    10  1970-01-01T00:00:01.014Z      5 ms  partition 1: the ISR is [2,3], eligible leader replicas are [1] (decided by Kafka's controller 3002, which led epoch 7)
+    12  1970-01-01T00:00:01.015Z      6 ms  partition 0: broker 2 leads in epoch 1, the ISR is [2,3] (decided by Kafka's controller 3002, which led epoch 7)
     15  1970-01-01T00:00:01.018Z      9 ms  Kafka's controller 3002 changes the configs of orders; now set: none (decided by Kafka's controller 3002, which led epoch 7)
     19  1970-01-01T00:00:01.023Z     14 ms  Kafka's controller 3002 raises orders from 2 to 4 partitions; replicas 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
     26  1970-01-01T00:00:01.032Z     23 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (decided by Kafka's controller 3002, which led epoch 7)
@@ -54,7 +54,7 @@ OFFSET  TIME                         AFTER  WHAT
 controller-3002-epoch-7-offset-27: decided by Kafka's controller 3002, which led epoch 7, from offset 27 of the metadata log, at 1970-01-01T00:00:01.027Z
 
 OFFSET  TIME                         AFTER  WHAT
-    21  1970-01-01T00:00:01.027Z      0 ms  pay.eu is gone from the cluster (decided by Kafka's controller 3002, which led epoch 7)
+    21  1970-01-01T00:00:01.027Z      0 ms  pay.eu no longer exists in the cluster (decided by Kafka's controller 3002, which led epoch 7)
     22  1970-01-01T00:00:01.027Z      0 ms  the cluster has pay_eu with 1 partition, replicas 0: [2] (decided by Kafka's controller 3002, which led epoch 7)
 """,  # noqa: E501
     "snapshot-epoch-8-offset-137": """
@@ -65,7 +65,7 @@ OFFSET  TIME                         AFTER  WHAT
     32  1970-01-01T00:00:09.000Z      0 ms  broker 1 gets the producer ids 4000 to 4999 (as in a snapshot of epoch 8)
     33  1970-01-01T00:00:09.000Z      0 ms  the cluster changes the configs of all brokers; now set: none (as in a snapshot of epoch 8)
     34  1970-01-01T00:00:09.000Z      0 ms  the cluster has orders with 4 partitions, replicas 0: [1,2,3], 1: [2,3,1], 2: [3,2,1], 3: [2,3,1] (as in a snapshot of epoch 8)
-    35  1970-01-01T00:00:09.000Z      0 ms  pay_eu is gone from the cluster (as in a snapshot of epoch 8)
+    35  1970-01-01T00:00:09.000Z      0 ms  pay_eu no longer exists in the cluster (as in a snapshot of epoch 8)
     36  1970-01-01T00:00:09.000Z      0 ms  the cluster has audit with 1 partition, replicas 0: [2,1] (as in a snapshot of epoch 8)
 """,  # noqa: E501
 }

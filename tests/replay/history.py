@@ -16,6 +16,7 @@ from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands import access, commands
 from controller.policy import RequestMetadata
+from controller.store.tree import head_of
 from events import catalog
 from events.access import Acl, RequestsRefused
 from events.catalog import EVENT_VERSION, Assignment, Observation, Recorded, Verdict
@@ -25,7 +26,6 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, HeadSigner
 from events.names import BrokerId, TopicId, TopicName, shard_key
 from projections.replay.shards import Shard, Stored
-from projections.store.tree import head_of
 
 BORN_MS = 1_700_000_000_000
 CLUSTER_ID = "replayed-cluster"

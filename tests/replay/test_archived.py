@@ -13,14 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli.main import main
+from controller.store.archived import retention
 from events.logs.archive.manifest import segments_of
 from events.logs.archive.segment import SegmentFile
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.log_ref import LogRef, Range
 from projections.replay.log.reading import read_range
-from projections.store.archived import retention
-from tests.projections.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 from tests.replay.history import open_log
+from tests.store.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 
 EVENTS = 400
 

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from controller.cli import main, replay
+from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.spark import session as session_module
-from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
 from tests.replay.history import open_log
 

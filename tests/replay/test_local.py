@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 from benchmarks.generate import Generator
 from controller.cli import main, replay
 from controller.cli.replay import COMMANDS
+from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
 from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, open_ref
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark import session as session_module
 from projections.replay.spark.session import OnSpark
-from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_event, put_view
 
 WAYS: list[tuple[str, Options]] = [

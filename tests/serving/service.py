@@ -17,10 +17,10 @@ from controller.kafka.codec.codec import decode_response, encode_request
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages import topics as topics_messages
 from controller.machine.state import DictTopics, State
+from controller.store.store import TopicStore
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store.store import TopicStore
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
 from tests.support.processes import Process

@@ -13,14 +13,14 @@ import pytest
 
 from controller.cli.folder import FolderBackend
 from controller.cli.main import main
+from controller.store.archived.recovering import archived
 from events.logs.archive.manifest import read_manifest, segments_of
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER
-from projections.store.archived.recovering import archived
 from projections.views.topics import TopicsView
-from tests.projections.archive.archives import open_any
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
+from tests.store.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server
 
 SETTINGS = {"log.archive.interval.events": "256", "log.snapshot.interval.events": "200", "log.events.retention.ms": "0"}

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, embed_events, embedded_events, encode_batch
-from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
-from controller.brokers.kraft.log.metadata_records import NoOpRecord, UserScramCredentialRecord
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.folder import PARTITION, FolderError
-from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.cli.main import main
 from controller.kafka.messages.message import Listener
+from controller.quorum.files import QuorumFiles
+from controller.quorum.folder import PARTITION, FolderError
+from controller.quorum.log.batches import Pair, RecordBatch, embed_events, embedded_events, encode_batch
+from controller.quorum.log.metadata_codec import decode_record, encode_record
+from controller.quorum.log.metadata_records import NoOpRecord, UserScramCredentialRecord
+from controller.quorum.raft.voters import Voter, VoterSet, kraft_version_record, voters_record
 from controller.release import RELEASE
 from controller.serving.offline_users import mechanisms, offline_users
 from controller.settings.load import load_settings

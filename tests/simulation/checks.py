@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from controller.engine.group_commit import Controller
 from controller.machine.state import DictTopics, State, Topic
+from controller.store.store import TOPIC_ID, WAITING, Counts, TopicStore
+from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
 from events.logs.memory_log import InMemoryLog
 from events.names import shard_key
-from projections.store.store import TOPIC_ID, WAITING, Counts, TopicStore
-from projections.store.stored_topics import TOPIC
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold, topics_of

@@ -5,10 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from controller.brokers.kraft.log.batches import METADATA_TOPIC_ID, decode_batches
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.folder import PARTITION
 from controller.kafka.messages.quorum import (
     FetchPartition,
     FetchPartitionData,
@@ -17,6 +13,10 @@ from controller.kafka.messages.quorum import (
     FetchTopic,
     ReplicaState,
 )
+from controller.quorum.files import QuorumFiles
+from controller.quorum.folder import PARTITION
+from controller.quorum.log.batches import METADATA_TOPIC_ID, decode_batches
+from controller.quorum.log.image import MetadataImage
 
 
 def read_image(data: Path) -> MetadataImage:

@@ -8,18 +8,18 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.brokers.kraft.kafka_folder import KafkaFolder, read_folder
-from controller.brokers.kraft.log.batches import decode_batches
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
-from controller.brokers.kraft.log.metadata_records import (
+from controller.quorum.log.batches import decode_batches
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record, encode_record
+from controller.quorum.log.metadata_records import (
     ConfigRecord,
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
 )
-from controller.brokers.kraft.log.record_kinds import TOPICS
-from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
+from controller.quorum.log.record_kinds import TOPICS
+from controller.quorum.snapshot_files import CHECKPOINT
 from events.catalog import EVENT_VERSION
 from events.logs.rocksdb_log import RocksDbLog
 

@@ -37,7 +37,7 @@ GROUPS: Mapping[str, tuple[Path, ...]] = {
     "simulators": (ALL / "simulation",),
     "workers and gateways": (ALL / "stream",),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
-    "real brokers": (ALL / "brokers/kraft",),
+    "real brokers": (ALL / "brokers/kraft", ALL / "quorum"),
     "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),
     "soak": (ALL / "soak",),
     "Spark": (ALL / "replay",),

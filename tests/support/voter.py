@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from controller.brokers.kraft.quorum.folder import PARTITION
+from controller.quorum.folder import PARTITION
 from tests.support.kafka_quorum import KafkaQuorum
 from tests.support.network import Network
 from tests.support.ports import free_ports

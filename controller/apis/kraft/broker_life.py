@@ -10,9 +10,8 @@ import structlog
 
 from controller.apis.kraft.broker_reports import broker_error
 from controller.brokers.kraft import registration
-from controller.brokers.kraft.log.projection import CORDONED_SINCE, details_of, endpoints_of
-from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
+from controller.brokers.kraft.projection import details_of, endpoints_of
 from controller.brokers.kraft.readiness import Confirmations
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
@@ -28,6 +27,7 @@ from controller.kafka.messages.cluster import (
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker
+from controller.quorum.log.record_kinds import CORDONED_SINCE, METADATA_VERSION_FEATURE
 from events.names import BrokerId
 
 logger = structlog.get_logger("topicwright.kraft")

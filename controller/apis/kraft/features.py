@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from controller.apis import cluster
 from controller.apis.kraft.broker_reports import broker_error
-from controller.brokers.kraft.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
-from controller.brokers.kraft.log.batches import KRAFT_VERSION_MAX, BrokenBatch
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Refused
-from controller.brokers.kraft.quorum.registered import Registered, RegisteredControllers, why_unsupported
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -25,6 +18,13 @@ from controller.kafka.messages.cluster import (
 )
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
+from controller.quorum.features import KRAFT_VERSION, PRIORITY, SUPPORTED, FeatureRange
+from controller.quorum.log.batches import KRAFT_VERSION_MAX, BrokenBatch
+from controller.quorum.log.metadata_codec import MalformedRecord
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.quorum.node import QuorumNode
+from controller.quorum.raft.effects import NotLeader, Refused
+from controller.quorum.registered import Registered, RegisteredControllers, why_unsupported
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types."""

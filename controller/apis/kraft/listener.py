@@ -18,7 +18,6 @@ from controller.apis.kraft.partitions import alter_partition_reassignments, elec
 from controller.apis.kraft.quorum import UnregisterControllerHandler, quorum_handler, register_controller
 from controller.apis.tables import UNEXPECTED_SASL, administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
-from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
@@ -28,6 +27,7 @@ from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
 
 WAIT_MS_MAX = 25_000
 """The longest timeout of CreateTopics: a broker forwards one request at a time, and gives up after 30 s."""

@@ -27,8 +27,8 @@ from controller.machine.errors import ErrorCode
 from controller.machine.partitions.changes import is_reassigned
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Topic
+from controller.store.store import topic_slices
 from events.names import BrokerId, TopicName
-from projections.store.store import topic_slices
 
 UNCLEAN = 1
 PREFERRED = 0
@@ -108,7 +108,7 @@ async def alter_partition_reassignments(
                 **origin,
                 topic=TopicName(name),
                 reassignments=tuple(reassignments),
-                other_factors=allowed,
+                allow_factor_change=allowed,
                 api="AlterPartitionReassignments",
                 api_version=context.api_version,
             )

@@ -10,12 +10,6 @@ from typing import Any, Final
 import structlog
 
 from controller.brokers.kraft.catch_up import EventPages
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.batches import METADATA_TOPIC, BrokenBatch
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord, encode_record
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.effects import NotLeader
-from controller.brokers.kraft.quorum.registered import RegisteredControllers
 from controller.brokers.kraft.registration import NAMED_MAX, controller_record
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
@@ -29,6 +23,15 @@ from controller.kafka.messages.cluster import (
 )
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.errors import ErrorCode
+from controller.quorum.files import QuorumFiles
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import METADATA_TOPIC, BrokenBatch
+from controller.quorum.log.metadata_codec import MalformedRecord, encode_record
+from controller.quorum.node import QuorumNode
+from controller.quorum.raft.effects import NotLeader
+from controller.quorum.registered import RegisteredControllers
+from projections.text.moments import iso
+from projections.views.overviews import QuorumView, VoterView
 
 LOGGED_EVERY_S: Final = 30.0
 """The interval between log lines of the same rejection: rejected nodes retry every few milliseconds."""
@@ -178,3 +181,38 @@ class UnregisterControllerHandler:
 
 def _not_unregistered(code: ErrorCode, message: str | None) -> UnregisterControllerResponse:
     return UnregisterControllerResponse(error_code=int(code), error_message=message)
+
+
+def quorum_view(node: QuorumNode, files: QuorumFiles, applied: int) -> QuorumView:
+    """The quorum as one of its nodes sees it now."""
+    core = node.quorum
+    beginning = files.beginning(core.epoch)
+    since_ms = None if beginning is None else beginning.timestamp_ms
+    priorities = {address: peer.priority for address, peer in core.peers.items()}
+    priorities[core.address_of(core.me)] = core.options.priority
+    voters = []
+    for voter in core.voters:
+        address, end = core.address_of(voter), None
+        if core.leading is not None:
+            end = core.log.end if voter.id == core.me.id else max(0, core.leading.progress.of(voter).end)
+        voters.append(
+            VoterView(
+                node_id=voter.id,
+                host=address[0],
+                port=address[1],
+                priority=priorities.get(address),
+                log_end=end,
+                lag=None if end is None else core.log.end - end,
+            )
+        )
+    return QuorumView(
+        node_id=core.me.id,
+        role=core.role.value,
+        epoch=core.epoch,
+        leader=core.leader_id if core.leader_id >= 0 else None,
+        leads_since=None if since_ms is None else iso(since_ms),
+        leads_since_ms=since_ms,
+        high_watermark=core.high_watermark,
+        applied=applied,
+        voters=tuple(voters),
+    )

@@ -21,11 +21,11 @@ import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import brokers_of
-from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.port import EventTypes
+from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.security import NotAuthenticated
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic

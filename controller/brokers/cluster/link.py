@@ -26,7 +26,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     NewTopic,
 )
 
-from controller.brokers.cluster.connections import (
+from controller.kafka.codec.codec import encode_request
+from controller.kafka.connections import (
     CLIENT_ID,
     CORRELATION_ID,
     Address,
@@ -35,13 +36,12 @@ from controller.brokers.cluster.connections import (
     M,
     decode_message,
 )
-from controller.brokers.cluster.security import Security
-from controller.kafka.codec.codec import encode_request
 from controller.kafka.messages import ApiKey, Message, clients, configs
 from controller.kafka.messages import topics as topics_messages
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
+from controller.kafka.security import Security
 from controller.machine.commands.cluster import ObservedPartition
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs

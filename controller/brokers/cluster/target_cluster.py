@@ -30,12 +30,12 @@ from controller.brokers.cluster.actions import (
     action_of,
     dry_run,
 )
-from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
-from controller.brokers.cluster.security import NotAuthenticated
 from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.port import CommandSink, EventTypes, stamp
+from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.security import NotAuthenticated
 from controller.machine.commands.cluster import FinishChange, RefuseCreation
 from controller.machine.commands.commands import AnyCommand, DryRunResult
 from controller.machine.state import Topic

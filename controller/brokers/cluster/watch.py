@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeVar
 
-from controller.brokers.cluster.connections import ClusterUnreachable
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
 from controller.brokers.cluster.reconciliation import differs, known
 from controller.brokers.port import CommandSink, stamp
+from controller.kafka.connections import ClusterUnreachable
 from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (
     ChangeLogDirs,

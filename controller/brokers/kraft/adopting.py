@@ -15,16 +15,16 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.features import unsupported_feature
 from controller.brokers.kraft.importing import import_all
 from controller.brokers.kraft.importing_cluster import EventCollector, Imported
 from controller.brokers.kraft.kafka_folder import KafkaFolder
-from controller.brokers.kraft.log import batches
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, encode_record
-from controller.brokers.kraft.log.projector import MARK, MetadataMark, ProtocolIds, acl_keys
-from controller.brokers.kraft.quorum.folder import FolderError
+from controller.brokers.kraft.projector import MARK, MetadataMark, ProtocolIds, acl_keys
+from controller.quorum.features import unsupported_feature
+from controller.quorum.folder import FolderError
+from controller.quorum.log import batches
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.image import MetadataImage, RecordMismatch
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_record
 from events import catalog
 from events.names import BrokerId, RequestId
 

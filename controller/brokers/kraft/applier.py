@@ -24,8 +24,12 @@ from msgspec.structs import replace
 from controller.brokers.kraft.catch_up import Page, TreeHeads, fetch_missing_events
 from controller.brokers.kraft.importing import import_batch, import_snapshot
 from controller.brokers.kraft.importing_cluster import Imported
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.batches import (
+from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
+from controller.kafka.messages import ZERO_UUID
+from controller.machine.state import Cluster, QuorumLeader
+from controller.quorum.files import QuorumFiles
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import (
     LEADER_CHANGE,
     EmbeddedEvents,
     RecordBatch,
@@ -33,23 +37,19 @@ from controller.brokers.kraft.log.batches import (
     decode_batches,
     embedded_events,
 )
-from controller.brokers.kraft.log.image import MetadataImage, Transactions
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
-from controller.brokers.kraft.log.record_kinds import acl_of
-from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.segment import FilePart
-from controller.kafka.messages import ZERO_UUID
-from controller.machine.state import Cluster, QuorumLeader
+from controller.quorum.log.image import MetadataImage, Transactions
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, decode_record, encode_record
+from controller.quorum.log.metadata_records import MetadataRecord
+from controller.quorum.log.record_kinds import acl_of
+from controller.quorum.node import QuorumNode
+from controller.quorum.segment import FilePart
+from controller.store.recorder import Recorder
+from controller.store.store import topic_slices
 from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
 from events.names import BrokerId
-from projections.store.recorder import Recorder
-from projections.store.store import topic_slices
 
 READ_BYTES: Final = 1 << 20
 _OF_CONTROLLERS: Final = (kinds.RegisterControllerRecord, kinds.UnregisterControllerRecord)

@@ -22,18 +22,18 @@ from typing import Final
 import msgspec
 import structlog
 
-from controller.brokers.cluster.connections import Address
-from controller.brokers.kraft.log.batches import BrokenBatch, embedded_events
-from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.segment import FilePart
+from controller.kafka.connections import Address
 from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
+from controller.quorum.files import QuorumFiles
+from controller.quorum.log.batches import BrokenBatch, embedded_events
+from controller.quorum.node import QuorumNode
+from controller.quorum.segment import FilePart
+from controller.store.tree import head_of, stored_head
 from events.codec import decode_event
 from events.external_decision import external_decision
 from events.logs.log import EventLog, LogError, read_one
 from events.logs.tree_heads import differing
-from projections.store.tree import head_of, stored_head
 
 EVENTS_TOPIC: Final = "__topicwright_events"
 PAGE_EVENTS: Final = 200
@@ -210,4 +210,4 @@ class TreeHeads:
         if root is not None:
             core.distrusted = others
         if self.is_minority:
-            self._node.veto(False)
+            self._node.set_can_lead(False)

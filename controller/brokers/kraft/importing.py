@@ -23,21 +23,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from controller.brokers.kraft.importing_cluster import ClusterImport, EventCollector, Imported
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
-from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionRecord
-from controller.brokers.kraft.log.projection import (
-    ELR_SINCE,
-    is_one_record,
-    partition_of,
-    partition_record,
-    partitions_of,
-)
-from controller.brokers.kraft.log.projector import ProtocolIds
-from controller.brokers.kraft.log.record_kinds import CONFIGS, TOPICS, key_records
+from controller.brokers.kraft.projection import is_one_record, partition_of, partition_record, partitions_of
+from controller.brokers.kraft.projector import ProtocolIds
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.target_cluster import vanish
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.image import MetadataImage, RecordMismatch
+from controller.quorum.log.metadata_records import MetadataRecord, PartitionRecord
+from controller.quorum.log.record_kinds import CONFIGS, ELR_SINCE, TOPICS, key_records
 from events import catalog
 from events.catalog import ConfigOp, Configs, Partition
 from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot

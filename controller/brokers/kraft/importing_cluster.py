@@ -10,21 +10,20 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import astuple, replace
 
-from controller.brokers.kraft.features import unsupported_feature
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_records import MetadataRecord, RegisterBrokerRecord
-from controller.brokers.kraft.log.projection import (
-    CORDONED_SINCE,
-    details_of,
-    endpoints_of,
-    is_kraft_broker,
-    registration_record,
-)
-from controller.brokers.kraft.log.projector import ProtocolIdChanges, ProtocolIds
-from controller.brokers.kraft.log.record_kinds import (
+from controller.brokers.kraft.projection import details_of, endpoints_of, is_kraft_broker, registration_record
+from controller.brokers.kraft.projector import ProtocolIdChanges, ProtocolIds
+from controller.kafka.codec.primitives import read_uvarint
+from controller.kafka.codec.reader import READ_FAILURES
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.state import Cluster
+from controller.quorum.features import unsupported_feature
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_records import MetadataRecord, RegisterBrokerRecord
+from controller.quorum.log.record_kinds import (
     ACLS,
     CONFIGS,
+    CORDONED_SINCE,
     CREDENTIALS,
     FEATURES,
     KIND_OF,
@@ -34,10 +33,6 @@ from controller.brokers.kraft.log.record_kinds import (
     by_name,
     key_records,
 )
-from controller.kafka.codec.primitives import read_uvarint
-from controller.kafka.codec.reader import READ_FAILURES
-from controller.machine.access.credentials import MECHANISMS
-from controller.machine.state import Cluster
 from events import catalog
 from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
 from events.names import BrokerId, RequestId

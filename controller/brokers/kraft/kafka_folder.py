@@ -19,18 +19,10 @@ from typing import Final
 
 import msgspec
 
-from controller.brokers.kraft.log.batches import (
-    SNAPSHOT_FOOTER,
-    BrokenBatch,
-    RecordBatch,
-    control_type,
-    decode_batches,
-    encode_batch,
-    whole_batches,
-)
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.quorum.files import SEGMENT, QuorumFiles
-from controller.brokers.kraft.quorum.folder import (
+from controller.brokers.kraft.registration import controller_record
+from controller.machine.state import QuorumLeader
+from controller.quorum.files import SEGMENT, QuorumFiles
+from controller.quorum.folder import (
     LOCK,
     META_PROPERTIES,
     PARTITION,
@@ -44,11 +36,19 @@ from controller.brokers.kraft.quorum.folder import (
     uuid_of,
     write_quorum_state,
 )
-from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.brokers.kraft.quorum.registered import limits, read_registered, without_limits
-from controller.brokers.kraft.quorum.snapshot_files import CHECKPOINT
-from controller.brokers.kraft.registration import controller_record
-from controller.machine.state import QuorumLeader
+from controller.quorum.log.batches import (
+    SNAPSHOT_FOOTER,
+    BrokenBatch,
+    RecordBatch,
+    control_type,
+    decode_batches,
+    encode_batch,
+    whole_batches,
+)
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.raft.log import QuorumState
+from controller.quorum.registered import limits, read_registered, without_limits
+from controller.quorum.snapshot_files import CHECKPOINT
 from events.catalog import QuorumEpochBegun
 from events.files import sync_folder
 
@@ -214,7 +214,7 @@ def write_folder(
     sync_folder(folder.parent)
 
 
-def free_departed(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
+def clear_removed_controllers(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
     """Clear the supported feature ranges that removed controllers registered, so that they do not block upgrades. For
     the log of the only voter. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
     registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))

@@ -18,15 +18,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from controller.brokers.kraft.features import METADATA_VERSION_SHARED, Features, features_at, shared_metadata_version
-from controller.brokers.kraft.log.batches import BrokenBatch
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.projection import is_kraft_broker
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
 from controller.brokers.kraft.membership import Membership
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.registered import why_unsupported
+from controller.brokers.kraft.projection import is_kraft_broker
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.readiness import Confirmations, Readiness
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
@@ -41,10 +35,16 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.partitions.blocks import Span, numbered
 from controller.machine.state import Topic
+from controller.quorum.features import METADATA_VERSION_SHARED, Features, features_at, shared_metadata_version
+from controller.quorum.log.batches import BrokenBatch
+from controller.quorum.log.metadata_codec import MalformedRecord
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.quorum.node import QuorumNode
+from controller.quorum.registered import why_unsupported
+from controller.store.store import topic_slices
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded
 from events.logs.log import LogClosed
 from events.names import NO_LEADER, Offset
-from projections.store.store import topic_slices
 
 
 class KraftOptions(msgspec.Struct, frozen=True, kw_only=True):

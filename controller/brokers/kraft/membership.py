@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from controller.brokers.kraft.log.projector import MetadataProjector
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.registration import RESERVED_DIRECTORIES
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.port import CommandSink

@@ -20,16 +20,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from controller.brokers.cluster import connections
-from controller.brokers.cluster.connections import ClusterUnreachable, M
-from controller.brokers.cluster.security import Security
-from controller.brokers.kraft.quorum.node import QuorumNode
 from controller.brokers.port import CommandSink, stamp
+from controller.kafka import connections
+from controller.kafka.connections import ClusterUnreachable, M
 from controller.kafka.messages import ApiKey, Message, clients
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from controller.kafka.security import Security
 from controller.machine.commands.commands import ConfirmMetadata
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
+from controller.quorum.node import QuorumNode
 from events.catalog import Endpoint, Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName

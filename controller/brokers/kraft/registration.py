@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from controller.brokers.kraft.features import SUPPORTED
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.record_kinds import METADATA_VERSION_FEATURE
-from controller.brokers.kraft.quorum.raft.voters import Voter
 from controller.kafka.messages import cluster as cluster_messages
 from controller.kafka.messages.cluster import BrokerRegistrationRequest
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
+from controller.quorum.features import SUPPORTED
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.quorum.raft.voters import Voter
 from events.names import BrokerId
 
 OLDEST_METADATA_VERSION = 1

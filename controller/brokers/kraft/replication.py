@@ -17,20 +17,20 @@ import structlog
 
 from controller.brokers.kraft.applier import BatchApplier, ReplicatedLog
 from controller.brokers.kraft.catch_up import EventPages
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.projector import MARK, MetadataProjector
-from controller.brokers.kraft.quorum.files import QuorumFiles
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.consensus import Consensus
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Role, RoleChanged
-from controller.brokers.kraft.quorum.raft.log import SnapshotId
-from controller.brokers.kraft.quorum.registered import RegisteredControllers
+from controller.brokers.kraft.projector import MARK, MetadataProjector
 from controller.brokers.port import LeadLost
 from controller.machine.state import QuorumLeader as Known
+from controller.quorum.files import QuorumFiles
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.node import QuorumNode
+from controller.quorum.raft.consensus import Consensus
+from controller.quorum.raft.effects import NotLeader, Role, RoleChanged
+from controller.quorum.raft.log import SnapshotId
+from controller.quorum.registered import RegisteredControllers
+from controller.store.recorder import Recorder
 from events.catalog import Recorded, SettingsChanged
 from events.logs.log import Commit, LogDiskFull, LogError
-from projections.store.recorder import Recorder
 
 FLUSHED_EVERY_S: Final = 0.2
 
@@ -101,7 +101,7 @@ class QuorumReplication:
         self._led_epoch = None
         self.applier.reload()
         if not self.quorum.can_lead and not self.applier.unsupported and not self.tree_heads.is_minority:
-            self._node.veto(True)
+            self._node.set_can_lead(True)
 
     async def flush_periodically(self, flush: Callable[[], Awaitable[object]]) -> None:
         """Flush new events soon, until cancelled: other processes read the data folder."""
@@ -150,7 +150,7 @@ class QuorumReplication:
             yield
         except LogError:
             if self.quorum.others:
-                self._node.veto(False)
+                self._node.set_can_lead(False)
             raise
 
     async def follow(self, recorder: Recorder, stopping: asyncio.Event) -> list[Recorded] | None:
@@ -179,7 +179,7 @@ class QuorumReplication:
             logger.error(
                 "this node follows and votes, but will not lead: unsupported records", why=self.applier.unsupported
             )
-            self._node.veto(False)
+            self._node.set_can_lead(False)
 
     def _may_lead(self, quorum: Consensus) -> bool:
         """No part of a failed commit may be in flight: it would be committed without being decided."""

@@ -15,6 +15,7 @@ import structlog
 
 from controller.brokers.port import CommandSink, EventTypes
 from controller.machine.configs.changes import TOPICS, repair, unreadable
+from controller.store.store import TopicStore, topic_slices
 from events.catalog import (
     Configs,
     Event,
@@ -26,7 +27,6 @@ from events.catalog import (
     TopicVanished,
 )
 from events.logs.log import LogClosed
-from projections.store.store import TopicStore, topic_slices
 
 NAMED_MAX: Final = 20
 """The most to log when this process becomes leader; each was logged when it was found."""

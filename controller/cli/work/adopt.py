@@ -15,30 +15,30 @@ from controller.brokers.kraft.adopting import COMMAND, Adopted, adopted
 from controller.brokers.kraft.kafka_folder import (
     HAND_BACK,
     KafkaFolder,
+    clear_removed_controllers,
     copy_metadata_log,
-    free_departed,
     read_folder,
     refuse_if_in_use,
     write_folder,
 )
-from controller.brokers.kraft.log.batches import BrokenBatch
-from controller.brokers.kraft.log.metadata_codec import MalformedRecord
-from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord, TopicRecord
-from controller.brokers.kraft.quorum.files import LogCorrupted, QuorumFiles
-from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
-from controller.brokers.kraft.quorum.raft.voters import VoterHistory
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
 from controller.cli.arguments import reporting
 from controller.cli.folder import NO_LOG
 from controller.machine.state import QuorumLeader
+from controller.quorum.files import LogCorrupted, QuorumFiles
+from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
+from controller.quorum.log.batches import BrokenBatch
+from controller.quorum.log.metadata_codec import MalformedRecord
+from controller.quorum.log.metadata_records import RegisterBrokerRecord, TopicRecord
+from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
 from controller.settings.load import load_settings
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
 from events.catalog import Cause, Event, MetadataHandedBack, SettingsChanged
 from events.logs.log import EventLog, LogError
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
 from projections.text.wording import many
 
 _reporting = reporting(FolderError, BrokenBatch, MalformedRecord, LogCorrupted, LogError, OSError)
@@ -87,7 +87,7 @@ def handback(options: argparse.Namespace) -> int:
         opened = NodeFolder.open(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
         with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
             _check_alone(options.data, files, quorum)
-            left = free_departed(files, quorum.node_id, _now_ms())
+            left = clear_removed_controllers(files, quorum.node_id, _now_ms())
             write_folder(
                 options.to,
                 node,

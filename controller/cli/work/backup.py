@@ -40,10 +40,10 @@ _reporting = reporting(ImportError, LogError, EventDecodeError, Unusable, Cannot
 def backup(options: argparse.Namespace) -> int:
     """Copy new events; returns the exit code."""
     from controller.serving.archiving import archiver_of
+    from controller.store.tree import root_over
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
     from projections.replay.log.secondary import frozen_log
-    from projections.store.tree import root_over
 
     place = open_store(options.url)
     with frozen_log(options.data) as log:
@@ -78,9 +78,9 @@ def backup(options: argparse.Namespace) -> int:
 @_reporting
 def recover(options: argparse.Namespace) -> int:
     """Create the folder; returns the exit code."""
+    from controller.store.archived.recovering import recover as recovered
     from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store
-    from projections.store.archived.recovering import recover as recovered
 
     place, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):

@@ -13,7 +13,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from typing import Any, Final
 
-from controller.brokers.kraft.quorum.client import (
+from controller.cli import serve as flags
+from controller.cli.arguments import DONE, NEGATIVE, Run, reporting
+from controller.cli.output import table
+from controller.kafka.messages.quorum import QuorumReplica
+from controller.quorum.client import (
     SILENT_MS,
     QuorumClient,
     QuorumError,
@@ -21,12 +25,8 @@ from controller.brokers.kraft.quorum.client import (
     all_limits,
     running_nodes,
 )
-from controller.brokers.kraft.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
-from controller.brokers.kraft.quorum.raft.voters import Address
-from controller.cli import serve as flags
-from controller.cli.arguments import DONE, NEGATIVE, Run, reporting
-from controller.cli.output import table
-from controller.kafka.messages.quorum import QuorumReplica
+from controller.quorum.folder import META_PROPERTIES, FolderError, read_properties, uuid_of, uuid_text
+from controller.quorum.raft.voters import Address
 from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve

@@ -21,19 +21,19 @@ from confluent_kafka import KafkaException
 
 from controller.access import users_file
 from controller.access.users_file import UsersFileError
-from controller.brokers.kraft.quorum.files import LogCorrupted
-from controller.brokers.kraft.quorum.folder import FolderError
 from controller.cli.arguments import DONE, NEGATIVE, print_error, reporting
 from controller.cli.context import BackendError
 from controller.cli.folder import open_log
 from controller.cli.output import show
 from controller.machine.decision import Detail
+from controller.quorum.files import LogCorrupted
+from controller.quorum.folder import FolderError
 from controller.release import RELEASE
 from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
 from controller.serving.reach_cluster import client_properties
 from controller.settings.load import SettingsError, load_settings
+from controller.store.store import TopicStore
 from events.logs.log import LogError
-from projections.store.store import TopicStore
 
 admin: Any = import_module("confluent_kafka.admin")  # it exports nothing by its types
 

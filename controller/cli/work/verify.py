@@ -19,6 +19,9 @@ from controller.cli.backend import Backend, HttpBackend, Refusal, http_address, 
 from controller.cli.context import BackendError
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
+from controller.store.archived.bases import wrong_state
+from controller.store.snapshotting import StateRebuild
+from controller.store.store import TopicStore
 from events.codec import EventDecodeError, decode_event
 from events.logs.archive.manifest import MANIFEST
 from events.logs.log import LogCorrupted
@@ -37,9 +40,6 @@ from events.logs.tree_heads import (
 from projections.queries.auditing import Findings, against_head, audit, wrong_snapshots
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves
 from projections.queries.query import Query
-from projections.store.archived.bases import wrong_state
-from projections.store.snapshotting import Refold
-from projections.store.store import TopicStore
 from projections.text.moments import iso
 from projections.views.events import event_view
 
@@ -164,7 +164,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
                 index_key=secrets.token_bytes(32),
                 progress=progress_to(log.durable_offset),
             )
-            refold = Refold(log, lambda: None, from_scratch=True)
+            refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
         code = max(code, report(wrong, name, found.size, found.root, heads, more))

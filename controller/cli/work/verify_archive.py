@@ -21,6 +21,10 @@ from msgspec.structs import replace
 from controller.cli.arguments import NEGATIVE, WRONG, print_error
 from controller.cli.output import progress_to
 from controller.cli.work.verify import report
+from controller.store.archived.bases import check_tree, wrong_state
+from controller.store.archived.recovering import archived, segment_files
+from controller.store.snapshotting import StateRebuild
+from controller.store.store import TopicStore
 from events.catalog import HeadSigned, Recorded
 from events.logs.archive.base import download_base, pairs_of
 from events.logs.archive.manifest import (
@@ -42,10 +46,6 @@ from events.logs.tree_heads import Head, log_name
 from projections.queries.auditing import NONE_SIGNED, Findings, against_head, audit
 from projections.queries.proving import signed_head
 from projections.queries.query import Query
-from projections.store.archived.bases import check_tree, wrong_state
-from projections.store.archived.recovering import archived, segment_files
-from projections.store.snapshotting import Refold
-from projections.store.store import TopicStore
 
 _PROGRESS_EVERY = 10_000
 
@@ -141,7 +141,7 @@ def _wrong(
             index_key=secrets.token_bytes(32),
         )
         yield from found.findings
-        yield from wrong_state(log, Refold(log, lambda: None, from_scratch=True))
+        yield from wrong_state(log, StateRebuild(log, lambda: None, from_scratch=True))
 
 
 def _each_event(

@@ -244,10 +244,10 @@ class Reassignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ReassignPartitions(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Move partitions to other replicas (KIP-455). `other_factors` allows another replication factor."""
+    """Move partitions to other replicas (KIP-455). `allow_factor_change` allows another replication factor."""
 
     reassignments: tuple[Reassignment, ...]
-    other_factors: bool = True
+    allow_factor_change: bool = True
 
 
 class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):

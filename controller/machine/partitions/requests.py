@@ -224,7 +224,7 @@ def _reassign(
     if wanted.replicas is None:
         return _cancel(changes, index, partition, command)
     rejection = validation.replica_list(index, wanted.replicas, None, changes.cluster, one_live=False)
-    if rejection is None and not command.other_factors:
+    if rejection is None and not command.allow_factor_change:
         rejection = _other_factor(partition, wanted.replicas)
     if rejection is None:
         changes.change(index, _moved(partition, wanted.replicas), f"reassignment requested by {command.principal}")

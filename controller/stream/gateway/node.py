@@ -56,6 +56,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
+from controller.store.partitioned_store import PartitionedStore
 from controller.stream.gateway.kafka import (
     NOT_TAKEN,
     CommandProducer,
@@ -65,13 +66,12 @@ from controller.stream.gateway.kafka import (
     Record,
 )
 from controller.stream.gateway.members import Members
-from controller.stream.log.codec import CLUSTER_PARTITION, home_of
+from controller.stream.log.codec import CLUSTER_PARTITION, partition_of_command
 from controller.stream.log.partition import Accepted, PartitionState
 from controller.stream.log.transport import Topics
 from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Queries
-from projections.store.partitioned_store import PartitionedStore
 
 Send = Callable[[AnyCommand, Sequence[int]], None]
 
@@ -248,7 +248,7 @@ class GatewayNode:
             self._sender.send_unanswered(command, range(len(self.partitions)))
 
     def _send(self, command: TopicCommand | ClusterCommand) -> None:
-        home = home_of(command, len(self.partitions))
+        home = partition_of_command(command, len(self.partitions))
         if isinstance(command, ClusterCommand):
             self._sender.send(command, home)
             return

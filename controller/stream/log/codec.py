@@ -100,7 +100,7 @@ def decode_command(value: bytes | None) -> AnyCommand:
     return command
 
 
-def home_of(command: TopicCommand | ClusterCommand, partitions: int) -> int:
+def partition_of_command(command: TopicCommand | ClusterCommand, partitions: int) -> int:
     """The partition that decides a client's command."""
     if isinstance(command, _OF_THE_CLUSTER):
         return CLUSTER_PARTITION

@@ -16,11 +16,11 @@ from typing import IO
 
 import structlog
 
+from controller.store.archived.bases import check_tree
 from events.logs.archive.manifest import Base
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import LogCorrupted, LogError
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store.archived.bases import check_tree
 
 LOCK = "process.lock"
 

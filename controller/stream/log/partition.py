@@ -27,6 +27,9 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.archiving import LogSnapshots
 from controller.serving.process import PARTITION_BYTES
+from controller.store.recorder import Recorder, cause_of
+from controller.store.store import TopicStore
+from controller.store.tree import LogTree
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from controller.stream.log.transport import RECORD_BYTES_MAX
@@ -41,9 +44,6 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
 from projections.queries.query import Query
 from projections.replay.log.secondary import FrozenLog
-from projections.store.recorder import Recorder, cause_of
-from projections.store.store import TopicStore
-from projections.store.tree import LogTree
 
 POSITION = b"k"
 """The state key of the position and its topic's id."""

@@ -15,7 +15,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
-from controller.brokers.cluster.security import Security
+from controller.kafka.security import Security
 
 NO_SECURITY = Security()
 RECORD_BYTES_MAX = 8 << 20

@@ -18,7 +18,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
-from controller.brokers.cluster.security import Security
+from controller.kafka.security import Security
 from controller.stream.log.transport import NO_SECURITY, aiokafka_security, close_client
 from controller.stream.worker.engine import Engine, PartitionsLost
 from controller.stream.worker.partition_decider import Sourced

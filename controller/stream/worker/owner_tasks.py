@@ -43,6 +43,8 @@ from controller.machine.errors import ErrorCode
 from controller.serving.archiving import Archiving, sign_heads
 from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
+from controller.store.snapshotting import resting, too_many
+from controller.store.store import TopicStore
 from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
@@ -53,8 +55,6 @@ from events.logs.events_topic import partition_of
 from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import HeadSigner
 from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
-from projections.store.snapshotting import resting, too_many
-from projections.store.store import TopicStore
 
 
 class PartitionHistory(Archiving):

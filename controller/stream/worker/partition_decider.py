@@ -26,7 +26,7 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
-from controller.stream.log.codec import CommandError, decode_command, home_of
+from controller.stream.log.codec import CommandError, decode_command, partition_of_command
 from controller.stream.log.partition import PartitionState
 from events.catalog import Recorded
 
@@ -117,7 +117,7 @@ class PartitionDecider:
         except CommandError as error:
             return str(error)
         if isinstance(command, _OF_CLIENTS):
-            home = home_of(command, self._partitions)
+            home = partition_of_command(command, self._partitions)
             if home != sourced.partition:
                 kind, topic = type(command).__name__, command.topic[:NAME_CHARS_MAX]
                 what = f"topic {topic!r}" if isinstance(command, TopicCommand) else kind

@@ -20,8 +20,6 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from controller.brokers.cluster.connections import ClusterUnreachable
-from controller.brokers.cluster.security import Security
 from controller.brokers.port import publish
 from controller.engine.decider import LogRateLimiter, place_of, trace_of
 from controller.engine.reports import Reports
@@ -30,6 +28,8 @@ from controller.engine.tasks import Background
 from controller.http.app import build_worker_app
 from controller.http.metrics import Metrics
 from controller.http.server import HttpListener
+from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.security import Security
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, connection_counts, hosts_of, is_open

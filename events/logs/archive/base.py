@@ -10,7 +10,7 @@ that begins with 00 is an event's offset. A snapshot has the pairs of a snapshot
 A copy is one Parquet file or several, with the columns `key` and `value`; the manifest names them.
 
 Non-goal: authenticity, unless the manifest is signed. Whoever can write to the store can change what empty folders
-start with, as whoever can write to a data folder can. `projections.store.archived.bases` checks a base against its
+start with, as whoever can write to a data folder can. `controller.store.archived.bases` checks a base against its
 archive and its events, and `open_snapshot` a snapshot against the log.
 """
 

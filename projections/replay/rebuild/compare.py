@@ -21,6 +21,8 @@ from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from controller.store.store import TopicStore
+from controller.store.stored_topics import stored_values
 from events.codec import decode_event
 from events.logs.log import EventLog, LogError
 from events.names import ShardKey
@@ -41,8 +43,6 @@ from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.rebuild.rebuild import beginning, begun_at
 from projections.replay.runner import Runner
 from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows
-from projections.store.store import TopicStore
-from projections.store.stored_topics import stored_values
 
 SEARCHED_MAX = 500
 """Of a log in Kafka: for how many topics the first event after which they differ is searched."""

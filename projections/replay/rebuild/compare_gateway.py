@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from controller.machine.state import Topic
+from controller.store.stored_topics import encode_topic
 from events.catalog import Partition
 from events.logs.events_topic import partition_of
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
@@ -27,7 +28,6 @@ from projections.replay.rebuild.differences import Difference, History, first_di
 from projections.replay.rebuild.folds import state_hash
 from projections.replay.rebuild.rebuild import rebuilt
 from projections.replay.runner import Runner
-from projections.store.stored_topics import encode_topic
 from projections.text.names import topic_id_bytes
 
 ROUNDS = 3

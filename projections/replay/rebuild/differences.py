@@ -19,6 +19,7 @@ import msgspec
 
 from controller.machine.apply import apply_cluster, apply_topic
 from controller.machine.state import Cluster, Topic
+from controller.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from events import catalog
 from events.catalog import Partition, Recorded
 from events.codec import decode_event
@@ -28,7 +29,6 @@ from projections.replay.log.log_ref import Ends, as_of, offsets_row
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome
 from projections.replay.rebuild.folds import state_hash
-from projections.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
 

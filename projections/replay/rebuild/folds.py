@@ -15,13 +15,13 @@ from msgspec.structs import astuple
 
 from controller.machine.apply import apply_topic
 from controller.machine.state import Topic
+from controller.store.stored_topics import decode_topic, encode_topic
 from events import catalog
 from events.codec import OF_NO_PARTITION, decode_event, place_of
 from events.external_decision import FOLLOW
 from events.names import TopicName
 from projections.replay.log.columns import PARTITION, TEXTS
 from projections.replay.shards import Row, Shard, Stored, begun
-from projections.store.stored_topics import decode_topic, encode_topic
 from projections.text.names import topic_id_text
 from projections.views.requests import RequestTopicView, fold_request_topic
 

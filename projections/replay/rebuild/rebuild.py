@@ -2,7 +2,7 @@
 
 Topics are folded with the machine's `apply`, so the result equals the live state byte for byte. `state_hash` is the
 SHA-256 of the topic's bytes in the live store, joined if the store has them in several blocks
-(`projections.store.stored_topics`). Requests and brokers are folded with the projections' own folds. Few events concern
+(`controller.store.stored_topics`). Requests and brokers are folded with the projections' own folds. Few events concern
 brokers, so they are folded in this process.
 
 Non-goal: the live state; `compare` reads it.

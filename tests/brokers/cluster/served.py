@@ -17,12 +17,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from controller.machine.apply import apply
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
+from controller.store.store import TopicStore
 from events.catalog import EVENT_VERSION, Cause, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.log import Commit, Entry
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset
-from projections.store.store import TopicStore
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from controller.brokers.cluster.actions import ActionRunner, AddPartitions, Create, Delete, SetConfigs
 from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
-from controller.brokers.cluster.security import Security
 from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
+from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.serving.reach_cluster import reach_as
 from events.catalog import Cause, Partition, Recorded, TopicDeleted

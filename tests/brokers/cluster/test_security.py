@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 
 from controller.brokers.cluster.link import ClusterLink
-from controller.brokers.cluster.security import BadCredentials, NotAuthenticated, security_of
+from controller.kafka.security import BadCredentials, NotAuthenticated, security_of
 from controller.serving.reach_cluster import client_properties
 from controller.settings.load import SettingsError
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka

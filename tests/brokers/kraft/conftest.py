@@ -11,10 +11,10 @@ import pytest
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
 from controller.machine.state import DictTopics, State
+from controller.store.store import TopicStore
 from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
-from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import differences
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold

@@ -9,16 +9,16 @@ from itertools import groupby
 from pathlib import Path
 
 from controller.brokers.kraft.applier import ReplicatedLog
-from controller.brokers.kraft.log.batches import RecordBatch, embedded_events
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.node import QuorumNode
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
+from controller.quorum.log.batches import RecordBatch, embedded_events
+from controller.quorum.node import QuorumNode
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
 from events.catalog import Event, Recorded, SettingsChanged
 from events.codec import decode_event
 from events.logs.memory_log import InMemoryLog
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
-from tests.brokers.kraft.quorum.seats import PATIENCE_S, Seat, led, quorum
+from tests.quorum.seats import PATIENCE_S, Seat, led, quorum
 
 FIRST = SettingsChanged((), "1.0")
 Step = tuple[Recorded, list[Event]]

@@ -10,14 +10,14 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.importing import import_batch, import_snapshot
 from controller.brokers.kraft.importing_cluster import Imported
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage, RecordMismatch
-from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record, newest_version
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projector import ProtocolIds
+from controller.brokers.kraft.projector import ProtocolIds
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.apply import apply
 from controller.machine.state import DictTopics, State, Topic
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.image import MetadataImage, RecordMismatch
+from controller.quorum.log.metadata_codec import decode_record, encode_record, newest_version
+from controller.quorum.log.metadata_records import MetadataRecord
 from events.catalog import Cause, Event, HistorySkipped, Recorded, SettingsChanged
 from events.codec import decode_event, encode_event
 from events.external_decision import ExternalDecision, skipped_snapshot

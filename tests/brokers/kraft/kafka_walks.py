@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_records import MetadataRecord, PartitionChangeRecord
-from controller.brokers.kraft.log.projection import CORDONED_SINCE
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_records import MetadataRecord, PartitionChangeRecord
+from controller.quorum.log.record_kinds import CORDONED_SINCE
 from events.names import shard_key
 from tests.brokers.kraft.follower import ENTRY, LOGIN, change, config, level, partition, registered
 

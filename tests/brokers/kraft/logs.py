@@ -12,10 +12,14 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import COMMAND, adopted
 from controller.brokers.kraft.kafka_folder import HAND_BACK, Checkpoint, KafkaFolder
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, embedded_events, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage, snapshot_batches
-from controller.brokers.kraft.log.metadata_codec import decode_record
-from controller.brokers.kraft.log.metadata_records import (
+from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
+from controller.machine.access.quotas import canonical_entity
+from controller.machine.partitions.placement import replica_metadata_of
+from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events, encode_batch
+from controller.quorum.log.image import MetadataImage, snapshot_batches
+from controller.quorum.log.metadata_codec import decode_record
+from controller.quorum.log.metadata_records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -26,11 +30,8 @@ from controller.brokers.kraft.log.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import MetadataProjector, ProtocolIds
-from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.machine.access.quotas import canonical_entity
-from controller.machine.partitions.placement import replica_metadata_of
-from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.quorum.raft.log import QuorumState
+from controller.store.tree import LogTree
 from events.access import (
     Acl,
     AclsCreated,
@@ -53,9 +54,8 @@ from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import Offset, RequestId
-from projections.store.tree import LogTree
-from tests.brokers.kraft.quorum.logs import epoch_begun
 from tests.events.golden import history
+from tests.quorum.logs import epoch_begun
 
 
 def real_history() -> list[Recorded]:

@@ -19,10 +19,17 @@ import pytest
 
 from controller.brokers.kraft.adopting import Adopted, adopted
 from controller.brokers.kraft.kafka_folder import read_folder
-from controller.brokers.kraft.log.batches import decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import (
+from controller.brokers.kraft.projector import MetadataProjector, acl_ids
+from controller.brokers.kraft.registration import controller_record, controller_registration
+from controller.cli.main import main
+from controller.kafka.messages.message import Listener
+from controller.machine.apply import apply
+from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.quorum.folder import PARTITION
+from controller.quorum.log.batches import decode_batches, encode_batch
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.metadata_records import (
     AccessControlEntryRecord,
     BeginTransactionRecord,
     ClientQuotaRecord,
@@ -31,18 +38,12 @@ from controller.brokers.kraft.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.brokers.kraft.log.projector import MetadataProjector, acl_ids
-from controller.brokers.kraft.quorum.folder import PARTITION
-from controller.brokers.kraft.quorum.raft.voters import Voter
-from controller.brokers.kraft.quorum.registered import limits, read_registered
-from controller.brokers.kraft.registration import controller_record, controller_registration
-from controller.cli.main import main
-from controller.kafka.messages.message import Listener
-from controller.machine.apply import apply
-from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.quorum.raft.voters import Voter
+from controller.quorum.registered import limits, read_registered
 from controller.serving.kraft import kraft_brokers
 from controller.serving.quorum_member import Member
 from controller.settings.load import SettingsError, load_settings
+from controller.store.store import TopicStore
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
 from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
 from events.codec import decode_event
@@ -50,9 +51,8 @@ from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
-from projections.store.store import TopicStore
 from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log, snapshot_bytes
-from tests.brokers.kraft.quorum.logs import epoch_begun, opened
+from tests.quorum.logs import epoch_begun, opened
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.brokers.kraft.log.batches import (
+from controller.kafka.codec.primitives import encode_uvarint
+from controller.quorum.log.batches import (
     TAG,
     BrokenBatch,
     EmbeddedEvents,
@@ -21,13 +22,12 @@ from controller.brokers.kraft.log.batches import (
     snapshot_header,
     whole_batches,
 )
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_record, encode_record
-from controller.brokers.kraft.log.metadata_records import FeatureLevelRecord, NoOpRecord
-from controller.kafka.codec.primitives import encode_uvarint
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record, encode_record
+from controller.quorum.log.metadata_records import FeatureLevelRecord, NoOpRecord
 from events.codec import encode_event
 from tests.brokers.kraft.logs import real_history
-from tests.brokers.kraft.quorum.logs import QUORUM, epoch_begun
+from tests.quorum.logs import QUORUM, epoch_begun
 
 RECORDS = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=300)), min_size=1, max_size=5)
 CONTROL = st.lists(st.tuples(st.just(b"\0\0\0\x63"), st.binary(max_size=300)), min_size=1, max_size=5)

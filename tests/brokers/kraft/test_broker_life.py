@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from controller.apis.kraft.broker_life import heartbeat, register_broker
 from controller.apis.kraft.broker_reports import assign_replicas_to_dirs
-from controller.brokers.kraft.features import features_at, shared_metadata_version
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.registration import refusal
 from controller.controller_api import ControllerApi
@@ -32,6 +31,7 @@ from controller.machine.decision import Answer
 from controller.machine.observing import unfence
 from controller.machine.partitions.reconciling import is_reconciled
 from controller.machine.state import Broker, Cluster, DictTopics, State, Topic
+from controller.quorum.features import features_at, shared_metadata_version
 from events.catalog import (
     BrokerDetails,
     BrokerRegistered,

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.brokers.cluster.connections import Address
-from controller.brokers.kraft import catch_up
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.quorum.snapshotting import Snapshotting
+from controller.brokers.kraft import catch_up, projector
+from controller.kafka.connections import Address
 from controller.kafka.messages import quorum
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.snapshotting import Snapshotting
+from controller.store import tree
 from events.catalog import HistorySkipped
 from events.logs.log import EventLog
-from projections.store import tree
 from tests.brokers.kraft import follower
 from tests.brokers.kraft.desks import Desk, steps, three
 from tests.brokers.kraft.logs import access_history

@@ -18,11 +18,8 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
 from controller.apis.kraft.features import UpdateFeaturesHandler
 from controller.apis.kraft.quorum import register_controller
-from controller.brokers.kraft.log import projection, projector
-from controller.brokers.kraft.log.batches import RecordBatch, decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.segment import Segment
+from controller.brokers.kraft import projection, projector
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.registration import controller_registration
 from controller.brokers.port import LeadLost
 from controller.controller_api import ControllerApi
@@ -34,19 +31,22 @@ from controller.machine.commands.access import RecordRefusals
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
+from controller.quorum.log.batches import RecordBatch, decode_batches, encode_batch
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.segment import Segment
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
 from events.codec import decode_event
 from events.logs.log import LogDiskFull, LogWriteError
 from events.logs.memory_log import InMemoryLog
 from events.names import TopicId
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
 from tests.brokers.kraft.desks import Desk, alone, steps, three
 from tests.brokers.kraft.logs import access_history, differences
-from tests.brokers.kraft.quorum.seats import led
 from tests.engine.stage import BORN_MS, Heard
 from tests.kafka.server.listener import until
 from tests.machine.rig import Rig, fold
 from tests.machine.tables import command
+from tests.quorum.seats import led
 from tests.simulation.virtual_time import on_virtual_time
 
 HISTORY = access_history()

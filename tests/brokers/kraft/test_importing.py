@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from controller.brokers.kraft import importing_cluster
 from controller.brokers.kraft.applier import first_difference, numbered
 from controller.brokers.kraft.importing import import_snapshot
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log.batches import decode_batches, encode_batch, snapshot_footer
-from controller.brokers.kraft.log.image import MetadataImage, Transactions
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import MetadataRecord
-from controller.brokers.kraft.log.projection import CORDONED_SINCE, topic_records
-from controller.brokers.kraft.log.record_kinds import ACLS, CONFIGS, CREDENTIALS, FEATURES, QUOTAS, Kind
+from controller.brokers.kraft.projection import topic_records
 from controller.machine.state import ScramCredential
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import decode_batches, encode_batch, snapshot_footer
+from controller.quorum.log.image import MetadataImage, Transactions
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.metadata_records import MetadataRecord
+from controller.quorum.log.record_kinds import ACLS, CONFIGS, CORDONED_SINCE, CREDENTIALS, FEATURES, QUOTAS, Kind
 from events.access import Acl
 from events.catalog import CreateAnswered, Event, HistorySkipped, TopicConfigsChanged, TopicDiscovered, TopicVanished
 from events.external_decision import skipped_snapshot

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from controller.brokers.kraft.log.batches import decode_batches, encode_batch
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import (
+from controller.kafka.codec.schema import Field, Layout
+from controller.kafka.messages import Message
+from controller.quorum.log.batches import decode_batches, encode_batch
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import (
     MalformedRecord,
     decode_record,
     encode_record,
     layout,
     newest_version,
 )
-from controller.brokers.kraft.log.metadata_records import (
+from controller.quorum.log.metadata_records import (
     RECORDS,
     MetadataRecord,
     RegisterBrokerRecord,
     TopicRecord,
     UnknownRecord,
 )
-from controller.kafka.codec.schema import Field, Layout
-from controller.kafka.messages import Message
 from tests.reference.golden import METADATA_LOG
 from tests.support import tools
 

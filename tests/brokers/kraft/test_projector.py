@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.batches import Pair, RecordBatch, decode_batches, embedded_events
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_record
-from controller.brokers.kraft.log.metadata_records import (
+from controller.brokers.kraft import projector
+from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record
+from controller.quorum.log.metadata_records import (
     AccessControlEntryRecord,
     FeatureLevelRecord,
     RegisterBrokerRecord,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.brokers.kraft.log.batches import decode_batches
 from controller.kafka.codec import codec
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.clients import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
+from controller.quorum.log.batches import decode_batches
 from tests.support.churn import QUIET, Churn, Reading
 from tests.support.metadata_files import fetch_of, partition_of
 from tests.support.real_brokers import RealCluster, format_directory, until

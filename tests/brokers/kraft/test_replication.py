@@ -9,19 +9,21 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from controller.brokers.kraft import projector
 from controller.brokers.kraft.applier import ReplicatedLog
-from controller.brokers.kraft.log import metadata_records as kinds
-from controller.brokers.kraft.log import projector
-from controller.brokers.kraft.log.batches import embed_events
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.metadata_records import NoOpRecord
-from controller.brokers.kraft.log.projector import ProtocolIdChanges
-from controller.brokers.kraft.quorum.raft.effects import Role
-from controller.brokers.kraft.quorum.raft.log import SnapshotId
+from controller.brokers.kraft.projector import ProtocolIdChanges
 from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
 from controller.machine.state import QuorumLeader
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import embed_events
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.metadata_records import NoOpRecord
+from controller.quorum.raft.effects import Role
+from controller.quorum.raft.log import SnapshotId
+from controller.store.recorder import Recorder
+from controller.store.store import TopicStore
 from events.access import LoginSecretDrawn
 from events.catalog import EVENT_VERSION, BrokerUnfenced, TopicDiscovered
 from events.codec import encode_event
@@ -30,14 +32,12 @@ from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId
 from projections.replay.checks.history import causes
-from projections.store.recorder import Recorder
-from projections.store.store import TopicStore
 from tests.brokers.kraft import follower
 from tests.brokers.kraft.desks import Desk, alone, steps, three
 from tests.brokers.kraft.logs import access_history, differences
-from tests.brokers.kraft.quorum.seats import PATIENCE_S, led, quorum
 from tests.kafka.server.listener import until
 from tests.machine.rig import fold
+from tests.quorum.seats import PATIENCE_S, led, quorum
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)

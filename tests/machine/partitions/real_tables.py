@@ -135,7 +135,7 @@ def _reassign(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, 
     pairs = [one.split(":") for one in words[1:] if ":" in one]
     wanted = tuple(commands.Reassignment(int(at), None if to == "cancel" else brokers(to)) for at, to in pairs)
     fields = request_fields(words, options, "AlterPartitionReassignments")
-    return {**fields, "reassignments": wanted, "other_factors": "same-factor" not in words}
+    return {**fields, "reassignments": wanted, "allow_factor_change": "same-factor" not in words}
 
 
 def _configure(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:

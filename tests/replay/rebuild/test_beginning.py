@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from controller.store.snapshotting import StateRebuild, state_keys
+from controller.store.store import TopicStore
+from controller.store.stored_topics import TOPIC
 from events.logs.log import shard_offsets
 from events.logs.snapshots import FOLDER, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 from projections.queries.query import Query
@@ -18,9 +21,6 @@ from projections.replay.rebuild.rebuild import FROM_SCRATCH, beginning, run_rebu
 from projections.replay.runner import InProcess
 from projections.replay.shards import AT_FIRST, newest_snapshot
 from projections.replay.spark.session import OnSpark
-from projections.store.snapshotting import Refold, state_keys
-from projections.store.store import TopicStore
-from projections.store.stored_topics import TOPIC
 from tests.events.logs.rocksdb_folders import flip
 from tests.replay.history import open_log
 
@@ -34,7 +34,7 @@ def kept(history: LogRef, tmp_path_factory: pytest.TempPathFactory) -> LogRef:
     shutil.copytree(history.path, folder, ignore=shutil.ignore_patterns("LOCK"))
     log = open_log(folder)
     store = TopicStore(log)
-    query, refold = Query(log, lambda: store), Refold(log, lambda: None)
+    query, refold = Query(log, lambda: store), StateRebuild(log, lambda: None)
     for offset in (log.next_offset // 3, log.next_offset * 2 // 3):
         at = refold.go_to(offset)
         store_snapshot(log, snapshot_info(log, at), query.snapshot_pairs(at, refold.pairs()))
@@ -78,7 +78,7 @@ def test_compare_trusts_a_snapshot_until_it_is_not_to(kept: LogRef, tmp_path: Pa
     newest = newest_of(ref)[-1]
     log = open_log(folder)
     store = TopicStore(log)
-    refold = Refold(log, lambda: None)
+    refold = StateRebuild(log, lambda: None)
     refold.go_to(newest)
     lost = next(
         key

@@ -12,14 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from controller.machine.state import Topic
+from controller.store.store import CLUSTER
+from controller.store.stored_topics import TOPIC
 from events.names import BrokerId, TopicName
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.differences import UNEXPLAINED, History, first_difference
 from projections.replay.runner import InProcess
-from projections.store.store import CLUSTER
-from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
 
 SHARDS = ("pay_orders", "pay_refunds", "late_one", "slow_one", "team_auto", "orders")
@@ -75,7 +75,7 @@ def renamed(topic: Topic) -> Topic:
 @pytest.mark.parametrize(
     ("change", "event"),
     [
-        (bogus_leader, "partition 1: in sync are [2,3,1]"),
+        (bogus_leader, "partition 1: the ISR is [2,3,1]"),
         (ahead, UNEXPLAINED),
         (other_configs, "pay.orders is created"),
         (never_ready, "brokers 1, 2, 3 applied the creation of pay.orders"),

@@ -12,6 +12,8 @@ import msgspec
 import pytest
 
 from controller.machine.apply import apply
+from controller.store.store import CLUSTER, TopicStore
+from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
@@ -21,8 +23,6 @@ from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.compare_gateway import GatewayTopics
 from projections.replay.runner import InProcess
-from projections.store.store import CLUSTER, TopicStore
-from projections.store.stored_topics import TOPIC
 from tests.replay.damage import put_view
 from tests.replay.history import open_log
 from tests.replay.kafka_history import as_records, in_partitions, make_topic

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from controller.store.store import TopicStore
 from projections.queries.query import Query
 from projections.replay.checks.invariants import run_invariants
 from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
@@ -15,7 +16,6 @@ from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.rebuild import run_rebuild
 from projections.replay.redecide.redecide import run_redecide
 from projections.replay.runner import InProcess, Runner
-from projections.store.store import TopicStore
 from tests.replay.history import Day, open_log
 
 Run = Callable[[Runner, LogRef, Options], Outcome]

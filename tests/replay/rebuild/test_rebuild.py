@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from controller.machine.apply import _TOPIC_EVENTS, _unchanged
 from controller.machine.state import DictTopics, State
+from controller.store.store import TopicStore
+from controller.store.stored_topics import TOPIC
 from events.catalog import (
     ADOPTED_DEADLINE_MS,
     Cause,
@@ -41,8 +43,6 @@ from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_re
 from projections.replay.runner import InProcess, Runner
 from projections.replay.shards import Row, Shard, Stored, fold_shards
 from projections.replay.spark.session import OnSpark
-from projections.store.store import TopicStore
-from projections.store.stored_topics import TOPIC
 from projections.text.names import topic_id_text
 from projections.views.requests import request_view
 from tests.events import golden

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from controller.brokers.kraft.features import SUPPORTED
-from controller.brokers.kraft.quorum.raft.role import topics_of
 from controller.kafka.messages import ApiKey, Message, cluster, quorum
 from controller.kafka.messages.message import Feature, Listener
+from controller.quorum.features import SUPPORTED
+from controller.quorum.raft.role import topics_of
 from tests.simulation.brokers.controller import CLUSTER
 from tests.simulation.brokers.door import Line
 from tests.simulation.brokers.machine import PORT, Machine, decoded

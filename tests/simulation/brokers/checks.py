@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.log.batches import embedded_events
-from controller.brokers.kraft.log.image import MetadataImage
+from controller.quorum.log.batches import embedded_events
+from controller.quorum.log.image import MetadataImage
 from events.catalog import Recorded
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.redecide import differences as decided_otherwise

@@ -7,14 +7,8 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from controller.brokers.cluster.security import Security
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
-from controller.brokers.kraft.log.batches import CONTROLLER_LISTENER, RecordBatch
-from controller.brokers.kraft.log.metadata_codec import encode_record
-from controller.brokers.kraft.log.projector import MetadataProjector
-from controller.brokers.kraft.quorum.node import QuorumNode
-from controller.brokers.kraft.quorum.raft.effects import NotLeader, Options
-from controller.brokers.kraft.quorum.raft.voters import Voter
+from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
@@ -22,6 +16,12 @@ from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.message import Listener
+from controller.kafka.security import Security
+from controller.quorum.log.batches import CONTROLLER_LISTENER, RecordBatch
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.node import QuorumNode
+from controller.quorum.raft.effects import NotLeader, Options
+from controller.quorum.raft.voters import Voter
 from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint, SettingsChanged
 from tests.simulation.brokers.door import Door

@@ -10,16 +10,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from controller.brokers.kraft.log.batches import RecordBatch, decode_batches
-from controller.brokers.kraft.log.image import MetadataImage
-from controller.brokers.kraft.log.metadata_codec import decode_record
-from controller.brokers.kraft.log.metadata_records import (
+from controller.kafka.messages import ZERO_UUID
+from controller.quorum.log.batches import RecordBatch, decode_batches
+from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.metadata_codec import decode_record
+from controller.quorum.log.metadata_records import (
     MetadataRecord,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
 )
-from controller.kafka.messages import ZERO_UUID
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker

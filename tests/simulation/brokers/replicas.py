@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controller.brokers.kraft.log.metadata_records import PartitionRecord
 from controller.kafka.messages import ApiKey, cluster
 from controller.machine.errors import ErrorCode
+from controller.quorum.log.metadata_records import PartitionRecord
 from tests.simulation.brokers.machine import Key, Replica
 from tests.simulation.virtual_time import virtual_loop
 from tests.simulation.world import ConnectionLost

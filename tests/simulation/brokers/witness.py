@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from controller.brokers.kraft.log.metadata_records import RegisterBrokerRecord
+from controller.quorum.log.metadata_records import RegisterBrokerRecord
 from events import catalog
 from events.catalog import Recorded
 from events.codec import decode_event

@@ -5,17 +5,17 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from controller.brokers.kraft.quorum.raft import effects as out
-from controller.brokers.kraft.quorum.raft.consensus import Consensus
-from controller.brokers.kraft.quorum.raft.follower import Follower
-from controller.brokers.kraft.quorum.raft.leader import Leader
-from controller.brokers.kraft.quorum.raft.leaderless import Candidate
-from controller.brokers.kraft.quorum.raft.log import NOBODY, QuorumState
-from controller.brokers.kraft.quorum.raft.progress import Fetches, Progress
-from controller.brokers.kraft.quorum.raft.replica import Replica
-from controller.brokers.kraft.quorum.raft.role import RoleState, ToLeader, Transition
-from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
 from controller.kafka.messages import quorum
+from controller.quorum.raft import effects as out
+from controller.quorum.raft.consensus import Consensus
+from controller.quorum.raft.follower import Follower
+from controller.quorum.raft.leader import Leader
+from controller.quorum.raft.leaderless import Candidate
+from controller.quorum.raft.log import NOBODY, QuorumState
+from controller.quorum.raft.progress import Fetches, Progress
+from controller.quorum.raft.replica import Replica
+from controller.quorum.raft.role import RoleState, ToLeader, Transition
+from controller.quorum.raft.voters import Voter, VoterSet
 from tests.simulation.planting import Bugs
 from tests.simulation.quorum.disk import Disk
 

@@ -7,9 +7,9 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
-from controller.brokers.kraft.log.batches import BrokenBatch, RecordBatch, decode_batches, encode_batch
-from controller.brokers.kraft.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
-from controller.brokers.kraft.quorum.raft.voters import VoterSet, kraft_version_record, voters_record
+from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches, encode_batch
+from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
+from controller.quorum.raft.voters import VoterSet, kraft_version_record, voters_record
 
 Vote = tuple[int, bytes]
 

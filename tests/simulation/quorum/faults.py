@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.quorum.raft.effects import Refused, Role
-from controller.brokers.kraft.quorum.raft.voters import VoterSet
+from controller.quorum.raft.effects import Refused, Role
+from controller.quorum.raft.voters import VoterSet
 from tests.simulation.plan import FAULTS, Plan
 from tests.simulation.quorum.world import Replica, World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.brokers.kraft.quorum.raft.effects import Role
+from controller.quorum.raft.effects import Role
 from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan
 from tests.simulation.quorum.faults import Faults

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.brokers.kraft.log.batches import KRAFT_VOTERS, LEADER_CHANGE, RecordBatch, control_type
-from controller.brokers.kraft.quorum.raft.log import QuorumState
-from controller.brokers.kraft.quorum.raft.voters import VoterSet, decode_voters
+from controller.quorum.log.batches import KRAFT_VOTERS, LEADER_CHANGE, RecordBatch, control_type
+from controller.quorum.raft.log import QuorumState
+from controller.quorum.raft.voters import VoterSet, decode_voters
 from tests.simulation.quorum.disk import Disk, Vote
 
 

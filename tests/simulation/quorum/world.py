@@ -12,9 +12,15 @@ from typing import Any
 
 import msgspec
 
-from controller.brokers.kraft.quorum.node import FULL_S
-from controller.brokers.kraft.quorum.raft.consensus import Consensus
-from controller.brokers.kraft.quorum.raft.effects import (
+from controller.kafka.codec import codec
+from controller.kafka.messages import APIS, ZERO_UUID, Message
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
+from controller.quorum.node import FULL_S
+from controller.quorum.raft.consensus import Consensus
+from controller.quorum.raft.effects import (
     HighWatermark,
     NotLeader,
     Options,
@@ -27,14 +33,8 @@ from controller.brokers.kraft.quorum.raft.effects import (
     StartFlush,
     Truncated,
 )
-from controller.brokers.kraft.quorum.raft.replica import CannotRemember
-from controller.brokers.kraft.quorum.raft.voters import Voter, VoterSet
-from controller.kafka.codec import codec
-from controller.kafka.messages import APIS, ZERO_UUID, Message
-from controller.kafka.messages import quorum as quorum_messages
-from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from controller.kafka.messages.message import Listener
-from controller.kafka.messages.quorum import AddRaftVoterRequest, RemoveRaftVoterRequest, UpdateRaftVoterRequest
+from controller.quorum.raft.replica import CannotRemember
+from controller.quorum.raft.voters import Voter, VoterSet
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.witness import Witness
 

@@ -11,7 +11,7 @@ from controller.settings.load import load_settings
 from controller.stream.log.partition import PartitionState
 from events.logs.archive.manifest import archive_status, segments_of
 from events.logs.archive.store import ArchiveStore, Folder
-from tests.projections.archive.archives import assert_one_log, take_snapshot
+from tests.store.archive.archives import assert_one_log, take_snapshot
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions, state_of
 

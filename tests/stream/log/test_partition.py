@@ -12,6 +12,8 @@ import pytest
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
 from controller.serving.archiving import LogSnapshots
+from controller.store.snapshotting import StateRebuild, state_keys
+from controller.store.tree import HEAD, head_of
 from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, Accepted, CacheAhead, Memory, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
@@ -21,8 +23,6 @@ from events.logs.log import Commit, LogLocked, read_one
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from events.names import RequestId, TopicName
 from projections.queries.query import Query
-from projections.store.snapshotting import Refold, state_keys
-from projections.store.tree import HEAD, head_of
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 
 CLUSTER, TOPIC = "cluster-1", "topic-1"
@@ -317,7 +317,7 @@ def test_snapshots_are_taken_and_the_past_begins_there(tmp_path: Path) -> None:
     offsets.append(taken(state, again))
     again.close()
     assert snapshot_offsets(state.log) == offsets
-    refold = Refold(state.log, lambda: None)
+    refold = StateRebuild(state.log, lambda: None)
     for at in offsets:
         refold.go_to(at)
         with open_snapshot(state.log, at) as snapshot:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from controller.store.tree import head_of
 from controller.stream.log import restoring
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.restoring import NotRestored, _furthest, _next_source, _ToRestore
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log.secondary import FrozenLog
-from projections.store.tree import head_of
 from tests.stream.log.records import Writing, create, joined
 from tests.stream.log.test_partition import opened, read_all
 

@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from controller.cli.main import main
+from controller.store.tree import HEAD, STORED_LEVEL, head_of
 from events.logs.archive.base import bases, download_base, write_base
 from events.logs.archive.manifest import Base, ManifestWriter, read_manifest
 from events.logs.merkle import Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, HeadSigner
-from projections.store.tree import HEAD, STORED_LEVEL, head_of
-from tests.projections.archive.archives import open_any
+from tests.store.archive.archives import open_any
 from tests.stream.worker.memory_kafka import TOPICS
 from tests.stream.worker.test_partition_history import Partitions
 

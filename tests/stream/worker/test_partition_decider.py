@@ -24,12 +24,12 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
 from controller.policy.interface import RequestMetadata
+from controller.store.recorder import EventsAlone
 from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict
 from events.names import BrokerId, RequestId, ShardKey, TopicName
-from projections.store.recorder import EventsAlone
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import (

@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from controller.serving.archiving import archive_store
 from controller.settings.load import ServeSettings, load_settings
+from controller.store.archived.recovering import archived
+from controller.store.request_index import FACET, REQUEST
 from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import POSITION, PartitionState
 from controller.stream.worker.owner_tasks import PartitionHistory
@@ -36,9 +38,7 @@ from events.logs.archive.store import ArchiveStore, Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
-from projections.store.archived.recovering import archived
-from projections.store.request_index import FACET, REQUEST
-from tests.projections.archive.archives import assert_one_log
+from tests.store.archive.archives import assert_one_log
 from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka
 from tests.stream.worker.stage import Stage, check_all_decided

@@ -1,0 +1,332 @@
+"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that they
+mean for brokers and Kafka's controllers. A large commit is several batches, split between commands.
+
+The metadata log is the quorum's, and the write-ahead log of the events: a commit is written to the event log when the
+quorum has committed its batches. A leader applies the events of a commit and gets the batches to append. A follower
+applies the events of a batch and gets the records that the batch must have.
+
+Brokers also use ids that the machine's state does not have: broker epochs and ACL ids. An ACL id is derived from the
+offset of its record, so an ACL that is removed and created again gets a new id. It must: a broker that applies both in
+one step sees them as one change of each id, and would add an id that it has (`AclsDelta`, `AclCache.addAcl`). Ids from
+another controller's records are closed over, never derived.
+
+State keys, under `k`:
+    k v       the applied metadata log offset, and the brokers' epochs
+    k a ID    an ACL by its id
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.brokers.kraft import projection
+from controller.machine.access.bucket_map import BucketMap, changed, differing
+from controller.machine.apply import apply, concerns_topic
+from controller.machine.state import Cluster, State, Topic
+from controller.quorum.log import record_kinds
+from controller.quorum.log.batches import Pair, embed_events
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.metadata_records import MetadataRecord, ProducerIdsRecord
+from controller.quorum.log.record_kinds import METADATA_VERSION_FEATURE
+from controller.store.tree import stored_head
+from events import catalog
+from events.access import Acl
+from events.logs.log import EventLog
+from events.names import BrokerId, ShardKey, shard_key
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ProtocolIdChanges(msgspec.Struct, frozen=True):
+    """Changed ids; None for removed ones: epochs by broker, ACLs by id (16 bytes)."""
+
+    broker_epochs: Mapping[BrokerId, int | None] = {}
+    acls: Mapping[bytes, Acl | None] = {}
+
+
+class ProtocolIds(msgspec.Struct, frozen=True):
+    """The current broker epochs and ACL ids."""
+
+    broker_epochs: Mapping[BrokerId, int] = {}
+    acls: Mapping[bytes, Acl] = {}
+
+    def after(self, changes: ProtocolIdChanges) -> ProtocolIds:
+        return ProtocolIds(_after(self.broker_epochs, changes.broker_epochs), _after(self.acls, changes.acls))
+
+
+def _after(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
+    return {key: value for key, value in {**before, **changes}.items() if value is not None}
+
+
+AclIds = Mapping[Acl, bytes]
+"""The ids of the current ACLs; changed copies share buckets."""
+ENTRY: Final = b"ka"
+_IDS: Final = uuid.UUID(int=2)
+
+
+def acl_ids(log: EventLog) -> AclIds:
+    decode = msgspec.msgpack.Decoder(Acl).decode
+    return BucketMap({decode(value): key[len(ENTRY) :] for key, value in log.scan(ENTRY)})
+
+
+def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
+    """The state keys of ACLs by id; None for a removed one."""
+    return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
+
+
+def _items(ids: AclIds) -> Iterable[tuple[Acl, bytes]]:
+    buckets = ids.buckets if isinstance(ids, BucketMap) else (ids,)
+    return chain.from_iterable(bucket.items() for bucket in buckets)
+
+
+MARK: Final = b"kv"
+RECORDS_PER_BATCH: Final = 1000
+"""Limits a batch, together with BATCH_BYTES. The records of one command are never split."""
+BATCH_BYTES: Final = 1 << 20
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
+    """The state of the metadata log, stored with the events."""
+
+    applied: int = 0
+    """The metadata log below this offset is in the event log."""
+    broker_epochs: tuple[tuple[BrokerId, int], ...] = ()
+    """The wire epochs of brokers: the offsets of their registrations."""
+    adopted: bool = False
+    """The log was begun by another controller (see `adopting`)."""
+    unsupported: str = ""
+    """Unsupported content written by another controller. A node that has it must not lead."""
+
+
+class MetadataProjector:
+    """The projector of one event log. `apply`, `changes` and `savepoint` belong to deciding; `mark` is durable."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._cluster = uuid.uuid5(_IDS, log.cluster_id)
+        self.log_end: Callable[[], int] = lambda: 0
+        """Returns the end of the metadata log, where the next batch begins."""
+        self.existing_topics: Callable[[], Iterable[Topic]] = tuple
+        """Returns the topics that exist when the metadata log begins."""
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the mark from the store, at the start and after a failed write."""
+        value = self._log.get(MARK)
+        self.mark = MetadataMark() if value is None else msgspec.msgpack.decode(value, type=MetadataMark)
+        """As of the last durable commit."""
+        self._staged = self.mark
+        self._epochs = dict(self.mark.broker_epochs)
+        self._closed: list[tuple[int, list[Pair]]] = []
+        self._import_end: int | None = None
+        """During an import: with its events the event log covers everything below this offset."""
+        self._base = -1
+        self._begin(-1)
+        self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
+
+    def begin_at(self, offset: int) -> None:
+        """The next events are embedded in the batch at this offset, appended by another Topicwright."""
+        self._begin(offset)
+
+    def begin_import(self, end: int, unsupported: str | None) -> None:
+        """The next events are imported from another controller's records. With them the event log covers everything
+        below `end`."""
+        self._begin(end)
+        self._import_end = end
+        if unsupported is not None:
+            self.mark_unsupported(unsupported)
+
+    def mark_unsupported(self, what: str) -> None:
+        """Record unsupported content; the first one stays."""
+        self._staged = replace(self._staged, unsupported=self._staged.unsupported or what)
+
+    @property
+    def unsupported(self) -> str:
+        """The first unsupported content as of the last batch; empty if there is none."""
+        return self._staged.unsupported
+
+    @property
+    def values(self) -> Sequence[bytes]:
+        """The projected records since `begin_at`, encoded."""
+        return [value for _, value in self._records]
+
+    def import_ids(self, ids: ProtocolIdChanges) -> None:
+        """Take over ids from another controller."""
+        self._epochs = dict(_after(self._epochs, ids.broker_epochs))
+        removed = {acl_id for acl_id, acl in ids.acls.items() if acl is None}
+        for acl in [acl for acl, acl_id in _items(self._acl_ids) if acl_id in removed] if removed else ():
+            self._acl_ids = changed(self._acl_ids, acl, None)
+        for acl_id, new in ids.acls.items():
+            if new is not None:
+                self._acl_ids = changed(self._acl_ids, new, acl_id)
+
+    def replace_ids(self, ids: ProtocolIds) -> None:
+        """Take over all ids."""
+        self._epochs = dict(ids.broker_epochs)
+        self._acl_ids = BucketMap({acl: acl_id for acl_id, acl in ids.acls.items()})
+
+    @property
+    def ids(self) -> ProtocolIds:
+        """The ids as of the last event."""
+        return ProtocolIds(self._epochs, {acl_id: acl for acl, acl_id in _items(self._acl_ids)})
+
+    def _begin(self, base: int) -> None:
+        """Begin a batch at `base`; -1 if the commit has no event yet."""
+        self._base, self._event_count = base, 0
+        self._import_end = None
+        self._records: list[Pair] = []
+        self._bytes = 0
+
+    # --- deciding
+
+    def apply(self, state: State, record: catalog.Recorded) -> ShardKey:
+        """Apply an event to the state and project the difference."""
+        if self._import_end is not None:
+            return apply(state, record)
+        if self._base < 0:
+            self._begin(self.log_end())
+        self._event_count += 1
+        event: Any = record.event
+        if concerns_topic(event):
+            key = shard_key(event.topic)
+            before = state.topics.get(key)
+            applied = apply(state, record)
+            level = state.cluster.feature(METADATA_VERSION_FEATURE)
+            after, index = state.topics.get(key), getattr(event, "partition", None)
+            if state.cluster.features:  # else all topics are projected with the first features
+                self._append(projection.topic_records(before, after, level, index))
+            return applied
+        cluster = state.cluster
+        applied = apply(state, record)
+        self._project_cluster(cluster, state.cluster, event)
+        return applied
+
+    def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
+        first, is_first = self._next_offset, isinstance(event, catalog.FeaturesChanged) and not before.features
+        records = [*record_kinds.kind_records(record_kinds.FEATURES, before, after)]
+        records += projection.broker_records(before, after, self._epochs, first + len(records))
+        records += self._config_records(before, after, event)
+        self._update_epoch(event, first)
+        if isinstance(event, catalog.ProducerIdsAllocated):
+            end, epoch = event.next_producer_id, self._epochs.get(event.broker_id, -1)
+            records.append(ProducerIdsRecord(broker_id=event.broker_id, broker_epoch=epoch, next_producer_id=end))
+        records += self._access_records(Cluster() if is_first else before, after, first + len(records))
+        self._append(records)
+        if is_first:
+            for topic in self.existing_topics():
+                self._append(projection.topic_records(None, topic, after.feature(METADATA_VERSION_FEATURE)))
+
+    def _config_records(self, before: Cluster, after: Cluster, event: Any) -> Iterable[MetadataRecord]:
+        if isinstance(event, catalog.ResourceConfigsChanged):  # the other resources are not compared
+            key = event.kind, event.name
+            return record_kinds.key_records(record_kinds.CONFIGS, key, before.configs_of(*key), after.configs_of(*key))
+        if before.resource_configs is after.resource_configs:
+            return ()
+        return record_kinds.kind_records(record_kinds.CONFIGS, before, after)
+
+    @property
+    def _next_offset(self) -> int:
+        return self._base + 1 + len(self._records)
+
+    def _access_records(self, before: Cluster, after: Cluster, next_offset: int) -> list[MetadataRecord]:
+        """Nothing before the first features; with them everything there is."""
+        if not after.features:
+            return []
+        records = [
+            *record_kinds.kind_records(record_kinds.CREDENTIALS, before, after),
+            *record_kinds.kind_records(record_kinds.QUOTAS, before, after),
+        ]
+        removed, new = record_kinds.acl_changes(before.acls, after.acls)
+        for acl in removed:
+            records.append(record_kinds.acl_record(self._acl_ids[acl], "", None))
+            self._acl_ids = changed(self._acl_ids, acl, None)
+        for offset, acl in enumerate(new, next_offset + len(records)):
+            acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
+            records.append(record_kinds.acl_record(acl_id, "", acl))
+            self._acl_ids = changed(self._acl_ids, acl, acl_id)
+        return records
+
+    def _update_epoch(self, event: catalog.Event, offset: int) -> None:
+        if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
+            self._epochs = {**self._epochs, event.broker_id: offset}
+        elif isinstance(event, catalog.BrokerUnregistered):
+            self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
+
+    def _append(self, records: list[MetadataRecord]) -> None:
+        for record in records:
+            value = encode_record(record)
+            self._records.append((None, value))
+            self._bytes += len(value)
+
+    def changes(self) -> Mapping[bytes, bytes | None]:
+        """The state keys for the next commit."""
+        if self._base < 0:
+            return {}
+        epochs = tuple(sorted(self._epochs.items()))
+        end = self._next_offset if self._event_count else self._base  # the last command may have had no events
+        self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
+        before, after = self._stored_acl_ids, self._acl_ids
+        self._stored_acl_ids = after
+        acls: dict[bytes, Acl | None] = {}
+        for acl in differing(before, after):
+            acls |= {before[acl]: None} if acl in before else {}
+            acls |= {after[acl]: acl} if acl in after else {}
+        return {MARK: _encode(self._staged), **acl_keys(acls)}
+
+    def savepoint(self) -> Callable[[], None]:
+        """Returns a function that reverts everything applied later; call it before the next `changes`. Savepoints lie
+        between commands, so a full batch ends here."""
+        if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
+            self._closed.append((self._event_count, self._records))
+            self._begin(self._next_offset)
+        base, closed, size, epochs = self._base, self._event_count, self._bytes, self._epochs
+        records, known, ids = self._records, len(self._records), self._acl_ids
+
+        def revert() -> None:
+            del records[known:]
+            self._base, self._event_count, self._bytes, self._epochs = base, closed, size, epochs
+            self._records, self._acl_ids = records, ids
+
+        return revert
+
+    # --- the quorum's log
+
+    def batches(self, first: int, values: Sequence[bytes]) -> list[list[Pair]]:
+        """The batches of the commit whose `changes` were taken, from its encoded events and their first offset."""
+        closed, self._closed = self._closed, []
+        if self._event_count:
+            closed.append((self._event_count, self._records))
+        self._begin(-1)
+        made, at = [], 0
+        size, root = stored_head(self._log)
+        for count, records in closed:
+            known = root if first + at == size else b""
+            made.append([(None, embed_events(first + at, values[at : at + count], known)), *records])
+            at += count
+        return made
+
+    def end_import(self) -> None:
+        """The commit of the last `changes` has no batch of its own."""
+        self._begin(-1)
+
+    def record_applied(self, end: int) -> bytes:
+        """The encoded mark if everything below `end` is applied, because the rest decided nothing."""
+        self._staged = replace(self._staged, applied=end)
+        return _encode(self._staged)
+
+    def became_durable(self) -> None:
+        """The commit of the last `changes` is durable."""
+        self.mark = self._staged
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """The wire epoch of a registered broker; -1 if it is not registered."""
+        return dict(self.mark.broker_epochs).get(BrokerId(broker_id), -1)

@@ -1,0 +1,194 @@
+"""Plain connections to single brokers, for requests that must reach a given broker or be forwarded byte for byte.
+
+A connection carries one request at a time, so a slow request blocks no other and correlation ids stay unchanged. Failed
+connections are closed; the others return to the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from controller.kafka.codec.codec import decode_response, encode_request
+from controller.kafka.codec.primitives import MalformedRequest
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.access import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from controller.kafka.security import NotAuthenticated, Security
+
+Address = tuple[str, int]
+M = TypeVar("M", bound=Message)
+
+CLIENT_ID = "topicwright"
+CONNECT_S = 5.0  # a lost host never answers: the next address is tried
+RESPONSE_S = 15.0
+"""Response timeout for Topicwright's own requests."""
+IDLE_MAX = 8
+"""Idle connections per broker."""
+CORRELATION_ID = 1
+"""A connection has one request in flight at a time."""
+SASL_VERSION = 1
+"""The version of both SASL APIs; 1 in the handshake means that tokens travel inside requests."""
+RESPONSE_BYTES_MAX = 1 << 30
+"""The largest accepted response. Metadata of all topics of the largest clusters takes a tenth of it."""
+_SIZE = struct.Struct(">i")
+
+
+class ClusterUnreachable(Exception):
+    """The cluster, or the requested broker, did not answer; the message says which and why."""
+
+
+class BrokerConnection:
+    def __init__(
+        self, address: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, response_bytes_max: int
+    ) -> None:
+        self.address = address
+        self._response_bytes_max = response_bytes_max
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(
+        cls, address: Address, security: Security, response_bytes_max: int = RESPONSE_BYTES_MAX
+    ) -> BrokerConnection:
+        """Connect and authenticate. Raises ClusterUnreachable and NotAuthenticated."""
+        host, port = address
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await asyncio.open_connection(host, port, ssl=security.context())
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: invalid host name
+            raise ClusterUnreachable(f"{host}:{port} cannot be reached: {_why(error)}") from error
+        connection = cls(address, reader, writer, response_bytes_max)
+        if security.mechanism:
+            try:
+                await connection._authenticate(security)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    async def exchange(self, payload: bytes) -> bytes:
+        """Send a request frame, without its size, and return the response frame. Raises ClusterUnreachable."""
+        host, port = self.address
+        try:
+            self._writer.write(_SIZE.pack(len(payload)) + payload)
+            await self._writer.drain()
+            (size,) = _SIZE.unpack(await self._reader.readexactly(4))
+            if not 0 <= size <= self._response_bytes_max:
+                raise ClusterUnreachable(
+                    f"{host}:{port} announces a response of {size} bytes; the limit is {self._response_bytes_max}"
+                )
+            return await self._reader.readexactly(size)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise ClusterUnreachable(f"{host}:{port} closed the connection: {_why(error)}") from error
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self._writer.transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """True until the broker closes the connection."""
+        return not self._writer.is_closing() and not self._reader.at_eof()
+
+    async def call(self, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+        """Send a message and return the response. Raises ClusterUnreachable."""
+        frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
+        return decode_message(api_key, version, await self.exchange(frame[4:]), answer, self.address)
+
+    async def _authenticate(self, security: Security) -> None:
+        host, port = self.address
+
+        async def exchange(token: bytes) -> bytes:
+            request = SaslAuthenticateRequest(auth_bytes=token)
+            answer = await self.call(ApiKey.SASL_AUTHENTICATE, SASL_VERSION, request, SaslAuthenticateResponse)
+            if answer.error_code:
+                why = answer.error_message or f"error {answer.error_code}"
+                raise NotAuthenticated(f"{host}:{port} rejects the credentials: {why}")
+            return answer.auth_bytes
+
+        try:
+            async with asyncio.timeout(RESPONSE_S):
+                handshake = SaslHandshakeRequest(mechanism=security.mechanism)
+                agreed = await self.call(ApiKey.SASL_HANDSHAKE, SASL_VERSION, handshake, SaslHandshakeResponse)
+                if agreed.error_code:
+                    raise NotAuthenticated(f"{host}:{port} does not offer {security.mechanism}")
+                await security.authenticate(exchange)
+        except TimeoutError:
+            raise ClusterUnreachable(f"{host}:{port} does not answer during SASL authentication") from None
+
+
+class Connections:
+    """A connection pool for the brokers of one cluster."""
+
+    def __init__(self, security: Security) -> None:
+        self._security = security
+        self._idle: dict[Address, list[BrokerConnection]] = {}
+        self._closed = False
+
+    @asynccontextmanager
+    async def borrowed(self, address: Address) -> AsyncIterator[BrokerConnection]:
+        """An idle or new connection for one request. On any error it is closed."""
+        idle = self._idle.setdefault(address, [])
+        connection = None
+        while idle and connection is None:
+            idle_one = idle.pop()
+            if idle_one.is_open:
+                connection = idle_one
+            else:
+                idle_one.close()
+        connection = connection or await BrokerConnection.open(address, self._security)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if self._closed or len(idle) >= IDLE_MAX:
+            connection.close()
+        else:
+            idle.append(connection)
+
+    async def exchange(self, address: Address, payload: bytes, within_s: float = RESPONSE_S) -> bytes:
+        """Send a request frame to a broker and return the response frame. Raises ClusterUnreachable."""
+        try:
+            async with asyncio.timeout(within_s), self.borrowed(address) as connection:
+                return await connection.exchange(payload)
+        except TimeoutError:
+            host, port = address
+            raise ClusterUnreachable(f"{host}:{port} did not answer within {within_s:g} s") from None
+
+    async def call(self, address: Address, api_key: int, version: int, request: Message, answer: type[M]) -> M:
+        """Send a message to a broker and return the response. Raises ClusterUnreachable."""
+        frame = encode_request(api_key, version, CORRELATION_ID, CLIENT_ID, request)
+        return decode_message(api_key, version, await self.exchange(address, frame[4:]), answer, address)
+
+    def close(self) -> None:
+        """Close idle connections now, borrowed ones when they are returned."""
+        self._closed = True
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.close()
+        self._idle.clear()
+
+
+def decode_message(api_key: int, version: int, payload: bytes, answer: type[M], address: Address) -> M:
+    """Decode a response. Raises ClusterUnreachable for invalid bytes."""
+    try:
+        number, message = decode_response(api_key, version, payload)
+    except MalformedRequest as malformed:
+        raise ClusterUnreachable(f"{address[0]}:{address[1]} sent an invalid response: {malformed}") from malformed
+    if number != CORRELATION_ID:
+        raise ClusterUnreachable(f"{address[0]}:{address[1]} answered request {number} instead of {CORRELATION_ID}")
+    assert isinstance(message, answer), "the codec gives the message of the API"
+    return message
+
+
+def _why(error: BaseException) -> str:
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

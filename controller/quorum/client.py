@@ -1,0 +1,363 @@
+"""A client of a running quorum: its status, its metadata log, and how nodes join and leave it (KIP-853, KIP-919).
+
+Any controller can name the leader; only the leader changes the quorum. Right after an election the named leader may be
+out of date or not ready. Both are retried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from controller.kafka.messages import Message
+from controller.kafka.messages import quorum as quorum_messages
+from controller.kafka.messages.cluster import (
+    CONTROLLER_ENDPOINTS,
+    ApiVersionsResponse,
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from controller.kafka.security import Security
+from controller.machine.errors import ErrorCode
+from controller.quorum.features import KRAFT_VERSION, Features, priority_of
+from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches, scan_batches, whole_batches
+from controller.quorum.log.metadata_codec import MalformedRecord
+from controller.quorum.peers import API_VERSIONS, Peers
+from controller.quorum.raft.role import topics_of
+from controller.quorum.raft.voters import Address, Voter
+from controller.quorum.registered import Registered, fold, limits, without_limits
+
+PURPOSE: Final = "join"
+REPLY_S: Final = 10.0
+CHANGE_S: Final = 30.0
+"""Limit for a change of the voter set to be committed."""
+READ_S: Final = 3.0
+"""Timeout of a read."""
+FETCH_BYTES: Final = 4096
+READ_BYTES: Final = 8 << 20
+RETRY_S: Final = 0.25
+CHANGES_MAX: Final = 20
+SILENT_MS: Final = 3_000
+"""A node that has not fetched for this long counts as stopped. Voters fetch twice a second."""
+_RETRIABLE: Final = frozenset({
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT,
+})  # fmt: skip
+_DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+Limits = Mapping[str, int]
+"""The highest level of a feature that a registration allows, by name."""
+R = TypeVar("R", bound=Message)
+
+
+class QuorumError(Exception):
+    """The quorum cannot be read or changed. The message has the reason; nothing has changed."""
+
+
+class QuorumInfo(msgspec.Struct, frozen=True):
+    """A quorum as one of its controllers describes it."""
+
+    cluster_id: str
+    kraft_version: int
+    leader_id: int
+    leader: Address | None
+    controllers: Mapping[int, Address] = {}
+    """By node id."""
+    features: Features = ()
+    """The finalized features."""
+
+
+class QuorumStatus(msgspec.Struct, frozen=True):
+    """The leader's description of a quorum, the start of its epoch in milliseconds, and the leader priority of each
+    voter that responded; None for a Kafka voter."""
+
+    quorum: quorum_messages.DescribeQuorumPartitionResult
+    led_since_ms: int | None
+    priorities: Mapping[int, int | None]
+
+
+class QuorumClient:
+    """Sends requests to the controllers of a running quorum. `bootstrap` are some of them."""
+
+    def __init__(self, bootstrap: Sequence[Address], security: Security) -> None:
+        self._bootstrap = tuple(bootstrap)
+        self._peers = Peers(security)
+
+    def close(self) -> None:
+        self._peers.close()
+
+    def _failure(self, address: Address) -> str:
+        return self._peers.failing.get(address, f"{address[0]}:{address[1]} does not respond")
+
+    async def find(self, within_s: float = 0.0) -> QuorumInfo:
+        """Describe the quorum, by the first controller that responds; retry for `within_s`. Raises QuorumError."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while True:
+            try:
+                return await self._find()
+            except QuorumError:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    async def _find(self) -> QuorumInfo:
+        failures: list[str] = []
+        for address in self._bootstrap:
+            # In this order: a controller that starts shows no finalized features before it describes the cluster.
+            request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
+            cluster = await self._send(address, request, DescribeClusterResponse)
+            versions = None if cluster is None else await self._send(address, API_VERSIONS, ApiVersionsResponse)
+            if versions is None or cluster is None:
+                failures.append(self._failure(address))
+            elif cluster.error_code:
+                failures.append(f"{address[0]}:{address[1]} is no controller: {cluster.error_message}")
+            else:
+                levels = {each.name: each.max_version_level for each in versions.finalized_features}
+                known = {each.broker_id: (each.host, each.port) for each in cluster.brokers}
+                leader_id, level = cluster.controller_id, levels.get(KRAFT_VERSION, 0)
+                features = tuple(levels.items())
+                return QuorumInfo(cluster.cluster_id, level, leader_id, known.get(leader_id), known, features)
+        raise QuorumError(f"no controller responds: {'; '.join(failures)}")
+
+    async def describe(self) -> quorum_messages.DescribeQuorumPartitionResult:
+        """The leader's description of the quorum. Raises QuorumError."""
+        request = quorum_messages.DescribeQuorumRequest(topics=topics_of(quorum_messages.DescribeQuorumPartition()))
+        response = await self._at_leader(
+            request,
+            quorum_messages.DescribeQuorumResponse,
+            lambda each: each if each.error_code else each.topics[0].partitions[0],
+        )
+        return response.topics[0].partitions[0]
+
+    async def status(self) -> QuorumStatus:
+        """The status of the quorum. Raises QuorumError."""
+        quorum, found = await self.describe(), await self.find()
+        voters = [each.replica_id for each in quorum.current_voters if each.replica_id in found.controllers]
+        responses = await asyncio.gather(
+            *(self._send(found.controllers[each], API_VERSIONS, ApiVersionsResponse, READ_S) for each in voters)
+        )
+        priorities = {
+            voter: priority_of(each.supported_features)
+            for voter, each in zip(voters, responses, strict=True)
+            if each is not None
+        }
+        return QuorumStatus(quorum, await self._led_since(found, quorum), priorities)
+
+    async def _led_since(self, found: QuorumInfo, quorum: quorum_messages.DescribeQuorumPartitionResult) -> int | None:
+        """The timestamp of the epoch's first batch. A fetch that claims the previous epoch up to the log's end returns
+        the offset at which that epoch ended."""
+        epoch = quorum.leader_epoch
+        try:
+            ended = (await self._fetched(found, epoch, quorum.high_watermark, epoch - 1)).diverging_epoch
+            if ended.epoch < 0:
+                return None
+            part = await self._fetched(found, epoch, ended.end_offset, ended.epoch)
+        except QuorumError:
+            return None
+        first = next(decode_batches(whole_batches(part.records or b"")), None)
+        return first.timestamp_ms if first is not None and first.is_control else None
+
+    async def committed(self) -> AsyncIterator[Iterator[RecordBatch]]:
+        """The leader's metadata log up to its high watermark: the snapshot at its start, and the batches after it.
+        Raises QuorumError, and BrokenBatch while it is read."""
+        quorum, found = await self.describe(), await self.find()
+        offset = last_epoch = 0
+        while offset < quorum.high_watermark:
+            part = await self._fetched(found, quorum.leader_epoch, offset, last_epoch, READ_BYTES)
+            snapshot = part.snapshot_id
+            if snapshot.end_offset > offset:
+                async for data in self._snapshot(found, quorum.leader_epoch, snapshot):
+                    yield decode_batches(data)
+                offset, last_epoch = snapshot.end_offset, snapshot.epoch
+                continue
+            data = whole_batches(part.records or b"")
+            heads = tuple(scan_batches(data, "metadata log"))
+            if not heads or heads[-1].last_offset < offset:
+                raise QuorumError(f"node {found.leader_id} does not send its metadata log from offset {offset} on")
+            yield decode_batches(data)
+            offset, last_epoch = heads[-1].last_offset + 1, heads[-1].epoch
+
+    async def _fetched(
+        self, found: QuorumInfo, epoch: int, offset: int, last_epoch: int, max_bytes: int = FETCH_BYTES
+    ) -> quorum_messages.FetchPartitionData:
+        """Fetch from the leader's metadata log. Raises QuorumError."""
+        part = quorum_messages.FetchPartition(
+            current_leader_epoch=epoch, fetch_offset=offset, last_fetched_epoch=last_epoch
+        )
+        topics = topics_of(part)
+        request = quorum_messages.FetchRequest(cluster_id=found.cluster_id, max_bytes=max_bytes, topics=topics)
+        response = await self._read(found, request, quorum_messages.FetchResponse)
+        answer = response.responses[0].partitions[0] if response.responses else None
+        code = response.error_code or (answer.error_code if answer is not None else 0)
+        if answer is None or code:
+            needed = " (ClusterAction on the cluster is needed)" if code == _DENIED else ""
+            raise QuorumError(f"the metadata log cannot be read: {_error_text(code, None)}{needed}")
+        return answer
+
+    async def _snapshot(
+        self, found: QuorumInfo, epoch: int, snapshot: quorum_messages.FetchSnapshotId
+    ) -> AsyncIterator[bytes]:
+        """The batches of a snapshot. Raises QuorumError."""
+        rest, position, size = b"", 0, 1
+        while position < size:
+            part = quorum_messages.RequestPartitionSnapshot(
+                current_leader_epoch=epoch,
+                snapshot_id=quorum_messages.FetchSnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
+                position=position,
+            )
+            request = quorum_messages.FetchSnapshotRequest(
+                cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=topics_of(part)
+            )
+            response = await self._read(found, request, quorum_messages.FetchSnapshotResponse)
+            answer = response.topics[0].partitions[0] if response.topics else None
+            if answer is None or answer.error_code or not answer.unaligned_records:
+                code = response.error_code if answer is None else answer.error_code
+                raise QuorumError(f"the snapshot of node {found.leader_id} cannot be read: {_error_text(code, None)}")
+            size, position = answer.size, position + len(answer.unaligned_records)
+            rest += answer.unaligned_records
+            whole = whole_batches(rest)
+            rest = rest[len(whole) :]
+            yield whole
+
+    async def _read(self, found: QuorumInfo, request: Message, kind: type[R]) -> R:
+        if found.leader is None:
+            raise QuorumError("the quorum has no leader")
+        response = await self._send(found.leader, request, kind, READ_S)
+        if response is None:
+            raise QuorumError(self._failure(found.leader))
+        return response
+
+    async def add(self, cluster_id: str, voter: Voter) -> None:
+        """Make a caught-up node a voter. Raises QuorumError."""
+        request = quorum_messages.AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=int(CHANGE_S * 1000),
+            voter_id=voter.id,
+            voter_directory_id=voter.directory,
+            listeners=voter.listeners,
+        )
+        await self._change(request, quorum_messages.AddRaftVoterResponse, votes=True)
+
+    async def remove(
+        self,
+        cluster_id: str,
+        quorum: quorum_messages.DescribeQuorumPartitionResult,
+        leaver: quorum_messages.QuorumReplica,
+    ) -> None:
+        """Remove a voter. Raises QuorumError, also if the other voters that run would be no majority."""
+        rest = [each for each in quorum.current_voters if each != leaver]
+        if not rest:
+            raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
+        fetched = (each.last_fetch_timestamp for each in (*quorum.current_voters, *quorum.observers))
+        silent_since = max(fetched) - SILENT_MS  # the leader's is its clock; it may have left the voters
+        missing = [each.replica_id for each in rest if each.last_fetch_timestamp < silent_since]
+        if len(rest) - len(missing) <= len(rest) // 2:
+            gone = ", ".join(map(str, missing))
+            raise QuorumError(
+                f"without node {leaver.replica_id} the quorum would have no majority: of its {len(rest)} other voters "
+                f"{len(missing)} do not fetch ({gone}): start them, or remove them first"
+            )
+        request = RemoveRaftVoterRequest(
+            cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
+        )
+        await self._change(request, RemoveRaftVoterResponse, votes=False)
+
+    async def _change(
+        self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[R], *, votes: bool
+    ) -> None:
+        """Add or remove a voter, again until the leader agrees: a Kafka controller whose log was truncated misses
+        changes at offsets that its log had before (`KRaftControlRecordStateMachine`). Raises QuorumError."""
+        for _ in range(CHANGES_MAX):
+            failure: QuorumError | None = None
+            try:
+                await self._at_leader(request, kind)
+            except QuorumError as error:  # the leader may have resigned before its response to a committed change
+                failure = error
+            quorum = await self.describe()
+            known = [(each.replica_id, each.replica_directory_id) for each in quorum.current_voters]
+            if ((request.voter_id, request.voter_directory_id) in known) == votes:
+                return
+            if failure is not None:
+                raise failure
+            await asyncio.sleep(RETRY_S)
+        raise QuorumError(f"node {quorum.leader_id} leads, and does not apply changes of the voters: restart it")
+
+    async def register(self, leader: Address, request: ControllerRegistrationRequest) -> str | None:
+        """Register a controller's listeners and features, without which the leader raises no feature level (KIP-919).
+        Returns the error, None on success."""
+        response = await self._send(leader, request, ControllerRegistrationResponse)
+        if response is None:
+            return self._failure(leader)
+        return None if not response.error_code else _error_text(response.error_code, response.error_message)
+
+    async def features(self, leader: Address | None = None) -> tuple[str, ...]:
+        """The names of the features that the leader supports; empty if it does not respond. Without `leader` it is
+        looked up, which may raise QuorumError."""
+        leader = leader or (await self.find()).leader
+        versions = None if leader is None else await self._send(leader, API_VERSIONS, ApiVersionsResponse, READ_S)
+        return () if versions is None else tuple(each.name for each in versions.supported_features)
+
+    async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
+        """Register a node that left again, so that it blocks no level of these features. Raises QuorumError."""
+        await self._at_leader(without_limits(node_id, features), ControllerRegistrationResponse)
+
+    async def _at_leader(
+        self, request: Message, kind: type[R], error_in: Callable[[Any], Any] = lambda each: each
+    ) -> R:
+        """Send a request to the leader; retry while there is none, and after retriable errors."""
+        reason = "the quorum has no leader"
+        try:
+            async with asyncio.timeout(CHANGE_S):
+                while True:
+                    found = await self.find()
+                    if found.leader is not None:
+                        response = await self._send(found.leader, request, kind, CHANGE_S)
+                        if response is None:
+                            reason = self._failure(found.leader)
+                        else:
+                            at = error_in(response)
+                            if not at.error_code:
+                                return response
+                            reason = _error_text(at.error_code, at.error_message)
+                            if at.error_code not in _RETRIABLE:
+                                raise QuorumError(reason)
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError:
+            raise QuorumError(
+                f"no success within {CHANGE_S:g} s: {reason}; `topicwright quorum` shows the state"
+            ) from None
+
+    async def _send(self, address: Address, request: Message, kind: type[R], within_s: float = REPLY_S) -> R | None:
+        response = await self._peers.send(address, PURPOSE, request, within_s)
+        assert response is None or isinstance(response, kind), "the codec returns the response of the API"
+        return response
+
+
+def _error_text(code: int, message: str | None) -> str:
+    name = next((each.name for each in ErrorCode if each == code), f"error {code}")
+    return f"{name}: {message}" if message else name
+
+
+def running_nodes(quorum: quorum_messages.DescribeQuorumPartitionResult) -> frozenset[int]:
+    """The nodes that fetch the leader's log."""
+    states = (*quorum.current_voters, *quorum.observers)
+    now = max(each.last_fetch_timestamp for each in quorum.current_voters)
+    return frozenset(each.replica_id for each in states if each.last_fetch_timestamp >= now - SILENT_MS)
+
+
+async def all_limits(client: QuorumClient) -> dict[int, Limits]:
+    """The limits of each registered controller, by node id; those without any are left out. Raises QuorumError."""
+    registered: Registered = {}
+    try:
+        async for batches in client.committed():
+            fold(registered, batches)
+    except (BrokenBatch, MalformedRecord) as error:
+        raise QuorumError(f"the leader's metadata log is malformed: {error}") from None
+    features = await client.features()
+    found = {node_id: limits(each, features) for node_id, each in registered.items()}
+    return {node_id: each for node_id, each in found.items() if each}

@@ -1,0 +1,285 @@
+"""Record batches of the metadata log: Kafka's format 2, uncompressed, as KRaft controllers write it.
+
+A batch holds the records of one step with one timestamp and leader epoch. Control records belong to the quorum itself:
+leader changes, voters, begin and end of a snapshot (KIP-595, KIP-630, KIP-853).
+
+The first record of each Topicwright batch is a NoOpRecord that embeds the events in a tagged field. Kafka's controllers
+and brokers keep a record's bytes and ignore unknown tagged fields; their snapshots drop them. The field holds, in
+MessagePack: the form (1), the first event's offset in the leader's event log, the canonical bytes of each event, and,
+in the first batch of a commit, the tree root over all events before the first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import crc32c
+import msgspec
+
+from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
+from controller.kafka.codec.reader import READ_FAILURES
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_control
+
+LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
+"""Types of control records."""
+_CONTROL_MESSAGES: Final[dict[int, type[kinds.ControlMessage]]] = {
+    LEADER_CHANGE: kinds.LeaderChangeMessage,
+    SNAPSHOT_HEADER: kinds.SnapshotHeader,
+    SNAPSHOT_FOOTER: kinds.SnapshotFooter,
+    KRAFT_VERSION: kinds.KRaftVersion,
+    KRAFT_VOTERS: kinds.Voters,
+}
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = (1).to_bytes(16, "big")
+KRAFT_VERSION_MAX: Final = 1
+
+_CONTROL: Final = 0x20
+_CONTROL_KEY_BYTES: Final = 4
+_MAGIC: Final = 2
+_FRONT = struct.Struct(">qiibI")
+_BACK = struct.Struct(">hiqqqhii")
+_CRC_END: Final = _FRONT.size
+HEADER_BYTES: Final = _FRONT.size + _BACK.size
+LENGTH_END: Final = 12
+"""The four bytes before this one are the length of the rest of the batch."""
+_FRONT_LENGTH = struct.Struct(">qi")
+
+Pair = tuple[bytes | None, bytes]
+"""A record's key and value."""
+
+
+class RecordBatch(msgspec.Struct, frozen=True):
+    """A decoded batch with its bytes."""
+
+    base_offset: int
+    leader_epoch: int
+    timestamp_ms: int
+    records: tuple[Pair, ...]
+    is_control: bool
+    data: bytes
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + len(self.records) - 1
+
+
+class BrokenBatch(Exception):
+    """Invalid record batches; the message says where and why."""
+
+
+def encode_batch(
+    base_offset: int, leader_epoch: int, timestamp_ms: int, records: Sequence[Pair], *, is_control: bool = False
+) -> bytes:
+    """Encode a batch whose first record has `base_offset`."""
+    assert records, "a batch has records"
+    body = bytearray()
+    for delta, (key, value) in enumerate(records):
+        one = b"".join(
+            (b"\0\0", _varint(delta), b"\x01" if key is None else _varint(len(key)) + key, _varint(len(value)), value)
+        )
+        body += _varint(len(one) + 1) + one + b"\0"
+    count = len(records)
+    attributes = _CONTROL if is_control else 0
+    tail = _BACK.pack(attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + body
+    checksum = crc32c.crc32c(tail)
+    return _FRONT.pack(base_offset, len(tail) + _CRC_END - LENGTH_END, leader_epoch, _MAGIC, checksum) + tail
+
+
+class BatchHead(NamedTuple):
+    """The head of a batch, and its position in the bytes."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    is_control: bool
+    position: int
+    end: int
+
+
+def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordBatch]:
+    """Decode all batches in `data`. Raises BrokenBatch at the first invalid batch or control record."""
+    for head in scan_batches(data, where):
+        count = head.last_offset - head.base_offset + 1
+        try:
+            records = tuple(_records(data, head.position + HEADER_BYTES, head.end, count))
+        except IndexError:
+            raise _broken(
+                where, head.position, f"the batch at offset {head.base_offset} is too short for its records"
+            ) from None
+        for offset, (key, value) in enumerate(records if head.is_control else (), head.base_offset):
+            why = _why_no_control_record(key, value)
+            if why:
+                raise _broken(where, head.position, f"invalid control record at offset {offset}: {why}")
+        yield RecordBatch(
+            head.base_offset, head.epoch, head.timestamp_ms, records, head.is_control, data[head.position : head.end]
+        )
+
+
+def whole_batches(data: bytes) -> bytes:
+    """`data` without an incomplete batch at the end. Kafka reads its log by bytes and leaves that to the fetcher."""
+    at = 0
+    while len(data) - at >= LENGTH_END:
+        _, length = _FRONT_LENGTH.unpack_from(data, at)
+        if length < 0 or at + LENGTH_END + length > len(data):
+            break
+        at += LENGTH_END + length
+    return data[:at]
+
+
+def below(data: bytes, offset: int) -> bytes:
+    """The batches in `data` before the one that contains `offset`."""
+    at = 0
+    while len(data) - at >= LENGTH_END:
+        base, length = _FRONT_LENGTH.unpack_from(data, at)
+        if base >= offset:
+            break
+        at += LENGTH_END + length
+    return data[:at]
+
+
+def scan_batches(data: bytes | memoryview, where: str, at: int = 0) -> Iterator[BatchHead]:
+    """The batch heads in `data` from byte `at` on. Checks checksums, not records. Raises BrokenBatch at the first
+    incomplete batch."""
+    size = len(data)
+    while at < size:
+        if size - at < HEADER_BYTES:
+            raise _broken(where, at, f"{size - at} bytes are too short for a batch header")
+        base, length, epoch, magic, checksum = _FRONT.unpack_from(data, at)
+        end = at + LENGTH_END + length
+        if magic != _MAGIC or end > size or length < HEADER_BYTES - LENGTH_END:
+            raise _broken(where, at, f"not a complete batch of format 2 (format {magic}, length {length})")
+        if crc32c.crc32c(data[at + _CRC_END : end]) != checksum:
+            raise _broken(where, at, f"wrong checksum in the batch at offset {base}")
+        attributes, delta, timestamp_ms, _, _, _, _, count = _BACK.unpack_from(data, at + _CRC_END)
+        if attributes & 7:
+            raise _broken(where, at, f"the batch at offset {base} is compressed")
+        if base < 0 or epoch < 0 or count < 1 or delta != count - 1:
+            raise _broken(
+                where,
+                at,
+                f"invalid batch header: offset {base}, epoch {epoch}, {count} records, last offset delta {delta}",
+            )
+        yield BatchHead(base, base + delta, epoch, timestamp_ms, bool(attributes & _CONTROL), at, end)
+        at = end
+
+
+def _why_no_control_record(key: bytes | None, value: bytes) -> str:
+    """Why a control record is invalid; empty if it is valid or of an unknown type."""
+    if key is None or len(key) < _CONTROL_KEY_BYTES:
+        return "the key has no type"
+    kind = _CONTROL_MESSAGES.get(control_type(key))
+    try:
+        message = None if kind is None else decode_control(kind, value)
+    except MalformedRecord as malformed:
+        return str(malformed)
+    match message:
+        case kinds.LeaderChangeMessage(leader_id=leader_id) if leader_id < 0:
+            return f"leader {leader_id}"
+        case kinds.KRaftVersion(k_raft_version=version) if version < 0:
+            return f"kraft.version {version}"
+        case kinds.Voters(voters=voters):
+            ids = {each.voter_id for each in voters if each.voter_id >= 0 and each.endpoints}
+            return "" if ids and len(ids) == len(voters) else "every voter needs an endpoint and an id of its own"
+    return ""
+
+
+def _broken(where: str, at: int, why: str) -> BrokenBatch:
+    return BrokenBatch(f"{where}, byte {at}: {why}")
+
+
+def _records(data: bytes, at: int, batch_end: int, count: int) -> Iterator[Pair]:
+    """The records of a batch. Raises IndexError if they do not exactly fill it."""
+    for _ in range(count):
+        size, at = _read_varint(data, at)
+        end = at + size
+        if size < 1 or end > batch_end:
+            raise IndexError
+        _, at = _read_varint(data, at + 1)
+        _, at = _read_varint(data, at)
+        key_size, at = _read_varint(data, at)
+        key = None if key_size < 0 else data[at : at + key_size]
+        size, at = _read_varint(data, at + max(key_size, 0))
+        if at + size > end:
+            raise IndexError
+        yield key, data[at : at + max(size, 0)]
+        at = end
+    if at != batch_end:
+        raise IndexError
+
+
+def snapshot_header(timestamp_ms: int) -> Pair:
+    """The first control record of a snapshot. `timestamp_ms` is that of its last record."""
+    return control_record(SNAPSHOT_HEADER, kinds.SnapshotHeader(last_contained_log_timestamp=timestamp_ms))
+
+
+def snapshot_footer() -> Pair:
+    """The last control record of a snapshot."""
+    return control_record(SNAPSHOT_FOOTER, kinds.SnapshotFooter())
+
+
+def control_type(key: bytes | None) -> int:
+    """The type of a control record, from its key."""
+    assert key is not None, "control records have keys"
+    return int.from_bytes(key[2:4], "big")
+
+
+def control_record(kind: int, message: kinds.ControlMessage) -> Pair:
+    return struct.pack(">hh", 0, kind), encode_control(message)
+
+
+def _varint(number: int) -> bytes:
+    return encode_uvarint((number << 1) ^ (number >> 63) if number < 0 else number << 1)
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+
+
+TAG: Final = 7409
+"""Far from the tags that Kafka assigns in sequence."""
+_FORM: Final = 1
+_HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
+"""Frame version 1, NoOpRecord version 0, one tagged field: ours."""
+
+
+class EmbeddedEvents(msgspec.Struct, frozen=True, array_like=True):
+    """The events of a batch. `first` is the offset of the first; `root` is the tree root over all before it, empty if
+    not given."""
+
+    form: int
+    first: int
+    values: tuple[bytes, ...]
+    root: bytes = b""
+
+
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(EmbeddedEvents)
+
+
+def embed_events(first: int, values: Sequence[bytes], root: bytes = b"") -> bytes:
+    """The value of a NoOpRecord with embedded events."""
+    data = _encoder.encode((_FORM, first, tuple(values), *([root] if root else ())))
+    return _HEAD + encode_uvarint(len(data)) + data
+
+
+def embedded_events(value: bytes) -> EmbeddedEvents | None:
+    """The events embedded in a record; None if there are none, or their form is unknown."""
+    if not value.startswith(_HEAD):
+        return None
+    try:
+        size, at = read_uvarint(value, len(_HEAD))
+        found = _decoder.decode(value[at : at + size])
+    except (*READ_FAILURES, msgspec.DecodeError):
+        return None
+    return found if found.form == _FORM and at + size == len(value) else None

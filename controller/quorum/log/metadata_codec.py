@@ -1,0 +1,144 @@
+"""Encodes and decodes metadata records, with the codec of Kafka's requests.
+
+The value of a record in the metadata log is a frame version (1), the record's key and version as varints, and the
+record itself (`MetadataRecordSerde` in Kafka).
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+
+from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
+from controller.kafka.codec.reader import READ_FAILURES, Reader
+from controller.kafka.codec.schema import Field, Kind, Layout
+from controller.kafka.codec.writer import Write, compile_writer
+from controller.kafka.messages import Message
+from controller.quorum.log.metadata_records import RECORDS, ControlMessage, MetadataRecord, OnWire, UnknownRecord
+
+M = TypeVar("M", bound=Message)
+
+FRAME_VERSION: Final = 1
+_KINDS: Final[tuple[Kind, ...]] = typing.get_args(Kind)
+
+
+class MalformedRecord(Exception):
+    """Bytes that are not the metadata record that they claim to be; the message says which, and why."""
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    if isinstance(record, UnknownRecord):
+        return record.value
+    head, write = _writer(type(record), record.version)
+    parts = [head]
+    write(record, parts)
+    return b"".join(parts)
+
+
+def decode_record(value: bytes) -> MetadataRecord:
+    """Decode a record; `UnknownRecord` for a newer one. Raises MalformedRecord."""
+    try:
+        frame_version, offset = read_uvarint(value, 0)
+        key, offset = read_uvarint(value, offset)
+        version, offset = read_uvarint(value, offset)
+    except READ_FAILURES as failure:
+        raise MalformedRecord(f"metadata record: {failure}") from None
+    kind = RECORDS.get(key)
+    if frame_version != FRAME_VERSION or kind is None or version > newest_version(kind):
+        return UnknownRecord(value=value)
+    record = _decode(kind, version, value, offset)
+    return msgspec.structs.replace(record, version=version) if version else record
+
+
+def encode_control(message: ControlMessage) -> bytes:
+    parts: list[bytes] = []
+    _compiled_writer(type(message), 0)(message, parts)
+    return b"".join(parts)
+
+
+def decode_control(kind: type[M], value: bytes) -> M:
+    """Decode a control record. Raises MalformedRecord."""
+    return _decode(kind, 0, value, 0)
+
+
+def _decode(kind: type[M], version: int, value: bytes, offset: int) -> M:
+    reader = _reader(kind, version)
+    try:
+        message, _ = reader.read(value, offset, len(value), len(value))
+    except READ_FAILURES as failure:
+        raise MalformedRecord(reader.explain(failure)) from None
+    assert isinstance(message, kind), "that is what the layout makes"
+    return message
+
+
+@functools.cache
+def newest_version(kind: type[MetadataRecord]) -> int:
+    """The newest version of a record: the first with all its fields."""
+    return max((_on_wire(each).since for each in _types(kind).values()), default=0)
+
+
+@functools.cache
+def layout(kind: type[Message], version: int) -> Layout:
+    """The layout of a record, or of a part of one, in a version."""
+    defaults = {each.name: each.default for each in msgspec.structs.fields(kind)}
+    fields = [
+        _field(name, type_, defaults[name], version)
+        for name, type_ in _types(kind).items()
+        if _on_wire(type_).since <= version
+    ]
+    return Layout(
+        message=kind,
+        flexible=True,
+        fields=tuple(field for field in fields if field.tag is None),
+        tagged=tuple(sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)),
+    )
+
+
+@functools.cache
+def _writer(kind: type[MetadataRecord], version: int) -> tuple[bytes, Write]:
+    head = b"".join(map(encode_uvarint, (FRAME_VERSION, int(kind.__struct_config__.tag or 0), version)))
+    return head, _compiled_writer(kind, version)
+
+
+@functools.cache
+def _compiled_writer(kind: type[Message], version: int) -> Write:
+    return compile_writer(layout(kind, version), f"{kind.__name__}V{version}")
+
+
+@functools.cache
+def _reader(kind: type[Message], version: int) -> Reader:
+    return Reader(layout(kind, version), f"{kind.__name__}V{version}")
+
+
+def _types(kind: type[Message]) -> Mapping[str, Any]:
+    """The types of a record's fields, in order. Only control records encode their version as a field."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    if issubclass(kind, MetadataRecord):
+        del types["version"]
+    return types
+
+
+def _on_wire(type_: Any) -> OnWire:
+    extras = getattr(type_, "__metadata__", ())
+    return next((each for each in extras if isinstance(each, OnWire)), OnWire())
+
+
+def _field(name: str, type_: Any, default: Any, version: int) -> Field:
+    tag = _on_wire(type_).tag
+    kind: Kind | None = None
+    nullable = is_array = False
+    while not isinstance(type_, type):  # Annotated, a tuple, or one of them or None
+        origin = typing.get_origin(type_)
+        if origin is Annotated:
+            kind = next((each for each in type_.__metadata__ if each in _KINDS), kind)
+            type_ = type_.__origin__
+            continue
+        is_array = is_array or origin is tuple
+        nullable = nullable or origin is not tuple
+        type_ = typing.get_args(type_)[0]
+    entity = layout(type_, version) if kind is None else None
+    return Field(name=name, kind=kind, entity=entity, is_array=is_array, nullable=nullable, tag=tag, default=default)

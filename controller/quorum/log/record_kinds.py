@@ -1,0 +1,186 @@
+"""Maps features, configs, SCRAM credentials, quotas and ACLs to metadata records and back: one row for each kind.
+
+Records set and remove these values one by one. A value has a key and, if a key has several values, a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import astuple
+
+from controller.machine.access.acls import Acls
+from controller.machine.access.bucket_map import differing
+from controller.machine.access.credentials import MECHANISMS
+from controller.machine.access.quotas import canonical_entity
+from controller.machine.state import Cluster, ScramCredential
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.metadata_records import MetadataRecord
+from events.access import Acl, QuotaEntity
+
+DIRECTORIES_SINCE: Final = 17
+ELR_SINCE: Final = 23
+CORDONED_SINCE: Final = 30
+"""The metadata.version levels that introduced these fields: 3.7-IV2, 4.0-IV1, 4.3-IV0."""
+UNCHANGED_LEADER: Final = -2
+METADATA_VERSION_FEATURE: Final = "metadata.version"
+TOPICS: Final = 2
+"""The config resource type of topics."""
+
+
+class Kind(NamedTuple):
+    """A kind of values. A value of None means that it is removed."""
+
+    record: type[MetadataRecord]
+    """The record that sets a value."""
+    values: Callable[[Cluster], Mapping[Any, Any]]
+    """Returns the values by key: one value, or pairs of name and value."""
+    encode: Callable[[Any, str, Any], MetadataRecord]
+    """Returns the record of a key, a name and a value."""
+    decode: Callable[[Any], tuple[Any, str, Any]]
+    """Returns the key, name and value of a record."""
+    order: Callable[[Any], Any] = lambda key: key
+    """Returns what keys are sorted by."""
+
+
+def _feature_record(_: str, name: str, level: int | None) -> MetadataRecord:
+    return kinds.FeatureLevelRecord(name=name, feature_level=level or 0)
+
+
+def _feature_of(record: kinds.FeatureLevelRecord) -> tuple[str, str, int | None]:
+    return "", record.name, record.feature_level or None
+
+
+def _config_record(resource: tuple[int, str], name: str, value: str | None) -> MetadataRecord:
+    return kinds.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
+
+
+def _config_of(record: kinds.ConfigRecord) -> tuple[tuple[int, str], str, str | None]:
+    return (record.resource_type, record.resource_name), record.name, record.value
+
+
+NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
+"""Kafka's numbers of SCRAM mechanisms (ScramMechanism.type)."""
+_KEYS: Final = ("iterations", "salt", "stored_key", "server_key")
+
+
+def _credential_record(login: tuple[str, str], _: str, value: ScramCredential | None) -> MetadataRecord:
+    user, mechanism = login[0], NUMBERS[login[1]]
+    if value is None:
+        return kinds.RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)
+    keys = {key: getattr(value, key) for key in _KEYS}
+    return kinds.UserScramCredentialRecord(name=user, mechanism=mechanism, **keys)
+
+
+def _credential_of(
+    record: kinds.UserScramCredentialRecord | kinds.RemoveUserScramCredentialRecord,
+) -> tuple[tuple[str, str], str, ScramCredential | None]:
+    """Raises KeyError for an unknown mechanism."""
+    value = None
+    if isinstance(record, kinds.UserScramCredentialRecord):
+        value = ScramCredential(*(getattr(record, key) for key in _KEYS))
+    return (record.name, MECHANISMS[record.mechanism]), "", value
+
+
+def _quota_record(entity: QuotaEntity, name: str, value: float | None) -> MetadataRecord:
+    who = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
+    return kinds.ClientQuotaRecord(entity=who, key=name, value=value or 0.0, remove=value is None)
+
+
+def _quota_of(record: kinds.ClientQuotaRecord) -> tuple[QuotaEntity, str, float | None]:
+    entity = canonical_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
+    return entity, record.key, None if record.remove else record.value
+
+
+_ACL_FIELDS: Final = (
+    "resource_type", "pattern_type", "resource_name", "principal", "host", "operation", "permission_type",
+)  # fmt: skip
+"""The fields of an ACL in its record, in the order of `Acl`."""
+
+
+def acl_record(acl_id: bytes, _: str, acl: Acl | None) -> MetadataRecord:
+    if acl is None:
+        return kinds.RemoveAccessControlEntryRecord(id=acl_id)
+    return kinds.AccessControlEntryRecord(id=acl_id, **dict(zip(_ACL_FIELDS, astuple(acl), strict=True)))
+
+
+def acl_of(record: kinds.AccessControlEntryRecord) -> Acl:
+    return Acl(*(getattr(record, name) for name in _ACL_FIELDS))
+
+
+def _keyed_acl(
+    record: kinds.AccessControlEntryRecord | kinds.RemoveAccessControlEntryRecord,
+) -> tuple[bytes, str, Acl | None]:
+    return record.id, "", acl_of(record) if isinstance(record, kinds.AccessControlEntryRecord) else None
+
+
+FEATURES: Final = Kind(kinds.FeatureLevelRecord, lambda cluster: {"": cluster.features}, _feature_record, _feature_of)
+CONFIGS: Final = Kind(kinds.ConfigRecord, lambda cluster: dict(cluster.resource_configs), _config_record, _config_of)
+CREDENTIALS: Final = Kind(
+    kinds.UserScramCredentialRecord, lambda cluster: cluster.scram, _credential_record, _credential_of
+)
+QUOTAS: Final = Kind(
+    kinds.ClientQuotaRecord,
+    lambda cluster: cluster.quotas,
+    _quota_record,
+    _quota_of,
+    order=lambda entity: [(kind, name or "") for kind, name in entity],
+)
+ACLS: Final = Kind(kinds.AccessControlEntryRecord, lambda _: {}, acl_record, _keyed_acl)
+"""By id. The ids are not in `Cluster`."""
+KIND_OF: Final[Mapping[type[MetadataRecord], Kind]] = {
+    kinds.FeatureLevelRecord: FEATURES,
+    kinds.ConfigRecord: CONFIGS,
+    kinds.UserScramCredentialRecord: CREDENTIALS,
+    kinds.RemoveUserScramCredentialRecord: CREDENTIALS,
+    kinds.ClientQuotaRecord: QUOTAS,
+    kinds.AccessControlEntryRecord: ACLS,
+    kinds.RemoveAccessControlEntryRecord: ACLS,
+}
+
+
+def by_name(values: Any) -> Mapping[str, Any]:
+    """The values of one key by name."""
+    if values is None:
+        return {}
+    return dict(values) if isinstance(values, tuple) else {"": values}
+
+
+def key_records(kind: Kind, key: Any, before: Any, after: Any) -> Iterator[MetadataRecord]:
+    """The records that change the values of one key; metadata.version first."""
+    if before == after:
+        return
+    old, new = by_name(before), by_name(after)
+    for name in sorted(old.keys() | new.keys(), key=lambda name: (name != METADATA_VERSION_FEATURE, name)):
+        value = new.get(name)
+        if old.get(name) != value:
+            yield kind.encode(key, name, value)
+
+
+def kind_records(kind: Kind, before: Cluster, after: Cluster) -> Iterator[MetadataRecord]:
+    """The records that change all values of a kind."""
+    old, new = kind.values(before), kind.values(after)
+    for key in sorted(differing(old, new), key=kind.order):
+        yield from key_records(kind, key, old.get(key), new.get(key))
+
+
+def acl_changes(before: Acls, after: Acls) -> tuple[list[Acl], list[Acl]]:
+    """The removed and the added ACLs; each sorted."""
+    removed: list[Acl] = []
+    new: list[Acl] = []
+    for pattern in differing(before.by_pattern, after.by_pattern):
+        old_entries, entries = before.by_pattern.get(pattern, {}), after.by_pattern.get(pattern, {})
+        removed += old_entries.keys() - entries.keys()
+        new += entries.keys() - old_entries.keys()
+    return sorted(removed), sorted(new)
+
+
+def partition_record_version(level: int) -> int:
+    """The version of partition records at a metadata.version level."""
+    return (level >= DIRECTORIES_SINCE) + (level >= ELR_SINCE)
+
+
+def broker_record_version(level: int) -> int:
+    """The version of a registration at a metadata.version level. A registration change has one less."""
+    return 2 + (level >= DIRECTORIES_SINCE) + (level >= CORDONED_SINCE)

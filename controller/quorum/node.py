@@ -1,0 +1,292 @@
+"""One node of a quorum: the consensus in `raft`, driven by real time, the log's files and the network.
+
+The consensus runs on the event loop. Votes and truncations must be durable before they are reported, so they block the
+loop; flushes run in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from controller.kafka.connections import Address
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.cluster import SupportedFeatureKey
+from controller.kafka.messages.quorum import VoteRequest
+from controller.kafka.security import Security
+from controller.quorum.features import priority_of
+from controller.quorum.log.batches import Pair
+from controller.quorum.peers import API_VERSIONS, Peers
+from controller.quorum.raft import effects as out
+from controller.quorum.raft.consensus import Consensus
+from controller.quorum.raft.effects import PRE_VOTE_SINCE, NotLeader, Options, Role
+from controller.quorum.raft.log import NOBODY, QuorumLog
+from controller.quorum.raft.replica import is_full
+
+T = TypeVar("T")
+
+logger = structlog.get_logger("topicwright.quorum")
+
+VERSIONS_S: Final = 1.0
+"""Timeout for a peer to report the versions that it supports."""
+FULL_S: Final = 0.2
+"""Until the next attempt while the disk is full."""
+
+
+class QuorumNode:
+    """A voter or an observer. `ended` is done when it cannot continue, because of an I/O error of its disk (a full
+    disk is retried), CommittedLost, or a bug.
+
+    The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. `on_log` reports that the log
+    was truncated or replaced, so that records read beyond the high watermark are void. On the leader, `on_fetched`
+    reports that a replica fetches.
+    """
+
+    def __init__(
+        self,
+        log: QuorumLog,
+        options: Options,
+        chance: Callable[[], float],
+        now_ms: Callable[[], int],
+        security: Security,
+    ) -> None:
+        self.quorum = Consensus(log, options, chance)
+        self.on_fetched: Callable[[int], None] = lambda replica: None
+        self.on_role: Callable[[out.RoleChanged], None] = lambda role: None
+        self.on_log: Callable[[out.Truncated | out.SnapshotInstalled], None] = lambda change: None
+        self._log, self._now_ms = log, now_ms
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._peers = Peers(security, self._peer_reported, _log_failure)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._replies: dict[Hashable, asyncio.Future[Message]] = {}
+        self._tokens = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._ticked_at = self._loop.time()
+        self._changed = asyncio.Event()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def start(self) -> None:
+        self._call(lambda now: self.quorum.start(now, self._now_ms()))
+
+    async def stop(self) -> None:
+        """Stop immediately, as in a crash. Call `hand_over` first."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._peers.close()
+        for future in self._replies.values():
+            future.cancel()
+        self._fail_commits()
+
+    async def request(self, request: Message) -> Message:
+        """Respond to a request of a controller, a broker or a tool. A fetch may wait."""
+        self._tokens += 1
+        token = self._tokens
+        future: asyncio.Future[Message] = self._loop.create_future()
+        self._replies[token] = future
+        try:
+            self._call(lambda now: self.quorum.request(now, token, request))
+            return await future
+        finally:
+            self._replies.pop(token, None)
+
+    async def until(self, condition: Callable[[Consensus], bool]) -> None:
+        """Wait for a condition. It is checked whenever role, leader or high watermark change."""
+        while not condition(self.quorum):
+            await self._changed.wait()
+
+    def append(self, records: Sequence[Pair], *, for_observers: bool = True) -> int:
+        """Append a batch as the leader; returns the offset of its last record. Raises NotLeader and OSError."""
+        return self._call(lambda now: self.quorum.append(now, self._now_ms(), records, for_observers=for_observers))
+
+    async def committed(self, offset: int) -> None:
+        """Wait until the records just appended, up to that offset, are committed. Raises NotLeader if leadership is
+        lost first; they may then be committed or not."""
+        if self.quorum.high_watermark > offset:
+            return
+        if self.quorum.role is not Role.LEADER:
+            raise NotLeader
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((offset, future))
+        await future
+
+    def want_leadership(self, wanted: bool) -> None:
+        """Set whether to take over from a live leader."""
+        self.quorum.want_leadership(self._loop.time(), wanted)
+        if self._alarm is not None:  # it has started
+            self._set_alarm()
+
+    def set_can_lead(self, can_lead: bool) -> None:
+        """Set whether this node can lead. Otherwise it only follows and votes."""
+        self._call(lambda now: self.quorum.veto(now, can_lead))
+
+    def raise_kraft_version(self) -> None:
+        """Raise kraft.version from 0 to 1, as the leader. Raises NotLeader and Refused."""
+        self._call(self.quorum.raise_kraft_version)
+
+    async def hand_over(self, at_most_s: float) -> None:
+        """Resign in order, and wait until another node leads, at most that long."""
+        self.quorum.want_leadership(self._loop.time(), wanted=False)
+        self._call(lambda now: self.quorum.hand_over(now, at_most_s))
+        is_led = self.until(lambda quorum: quorum.leader_id not in (NOBODY, quorum.me.id))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(is_led, at_most_s)
+
+    # --- inputs and effects of the consensus
+
+    def _call(self, method: Callable[[float], T]) -> T:
+        if self.ended.done():
+            raise NotLeader
+        try:
+            return method(self._loop.time())
+        except (NotLeader, out.Refused):
+            raise
+        except Exception as failure:  # a failed disk, a lost log or a bug: this node sends nothing more
+            if not is_full(failure):
+                self._fail(failure)
+            raise
+        finally:
+            if not self.ended.done():
+                for effect in self.quorum.take_effects():
+                    self._perform(effect)
+                self._set_alarm()
+
+    def _input(self, method: Callable[[float], None]) -> None:
+        """An input without a caller that waits: a failure has ended the node already."""
+        if not self.ended.done():
+            with suppress(Exception):
+                self._call(method)
+
+    def _fail(self, failure: Exception) -> None:
+        if not self.ended.done():
+            logger.error("this controller cannot continue in its quorum", why=f"{type(failure).__name__}: {failure}")
+            self._fail_commits()
+            self.ended.set_exception(failure)
+
+    def _set_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        # Fetches that fail are repeated immediately. They must not postpone the next attempt.
+        soonest = self._ticked_at + FULL_S if self.quorum.full else 0.0
+        self._alarm = self._loop.call_at(max(self.quorum.next_wake, soonest), self._tick)
+
+    def _tick(self) -> None:
+        self._ticked_at = self._loop.time()
+        self._input(self.quorum.tick)
+
+    def _perform(self, effect: out.Effect) -> None:
+        match effect:
+            case out.Send():
+                self._start_task(self._send(effect))
+            case out.Reply(token, response):
+                future = self._replies.get(token)
+                if future is not None and not future.done():
+                    future.set_result(response)
+            case out.StartFlush():
+                self._start_task(self._flush())
+            case out.HighWatermark(offset):
+                self._committed_below(offset)
+                self._notify()
+            case out.Fetched(replica):
+                self.on_fetched(replica)
+            case out.RoleChanged():
+                self._fail_commits()
+                self.on_role(effect)
+                self._notify()
+                if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
+                    self._connect_to_voters()
+            case out.Truncated() | out.SnapshotInstalled():
+                self.on_log(effect)
+            case out.Warned(message):
+                logger.warning("quorum warning", why=message)
+
+    def _committed_below(self, offset: int) -> None:
+        while self._waiting and self._waiting[0][0] < offset:
+            future = self._waiting.popleft()[1]
+            if not future.done():
+                future.set_result(None)
+
+    def _fail_commits(self) -> None:
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(NotLeader())
+        self._waiting.clear()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _start_task(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _flush(self) -> None:
+        try:
+            await self._loop.run_in_executor(None, self._log.flush)
+        except OSError as failure:
+            self._input(lambda now, failure=failure: self.quorum.flush_failed(now, failure))  # type: ignore[misc]
+            return
+        self._input(self.quorum.flushed)
+
+    async def _send(self, send: out.Send) -> None:
+        response = None
+        if await self._supports(send):
+            response = await self._peers.send(send.address, send.purpose, send.request, send.timeout_s)
+        self._input(lambda now: self.quorum.reply(now, send.token, response))
+
+    async def _supports(self, send: out.Send) -> bool:
+        """True if the peer supports the request. Without pre-votes it would read a pre-vote as a vote."""
+        request, peers = send.request, self.quorum.peers
+        if not (isinstance(request, VoteRequest) and request.topics[0].partitions[0].pre_vote):
+            return True
+        if send.address not in peers:
+            await self._connect(send.address, send.purpose, min(send.timeout_s, VERSIONS_S))
+        return send.address in peers and peers[send.address].vote_version >= PRE_VOTE_SINCE
+
+    async def topicwright_voters(self) -> list[Address]:
+        """The addresses of the other Topicwright voters that can be reached."""
+        core = self.quorum
+        addresses = [core.address_of(voter) for voter in core.others]
+        for address in addresses:
+            if address not in core.peers:
+                await self._connect(address, out.VOTE, VERSIONS_S)
+        return [each for each in addresses if each in core.peers and core.peers[each].priority is not None]
+
+    async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
+        """Send another voter a request that is not of the consensus; None if there is no response in time."""
+        return await self._peers.send(address, purpose, request, timeout_s)
+
+    def _connect_to_voters(self) -> None:
+        """Connect to the other voters before an election needs their votes: a leadership transfer fails if the leader
+        appends before the votes arrive. Voters also report their leader priority."""
+        core = self.quorum
+        for voter in core.others:
+            self._start_task(self._connect(core.address_of(voter), out.VOTE, VERSIONS_S))
+
+    async def _connect(self, address: Address, purpose: str, timeout_s: float) -> None:
+        await self._peers.send(address, purpose, API_VERSIONS, timeout_s)
+
+    def _peer_reported(
+        self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]
+    ) -> None:
+        peer = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
+        if self.quorum.peers.get(address) != peer:
+            self._input(lambda now: self.quorum.peer_reported(now, address, peer))
+
+
+def _log_failure(address: Address, reason: str | None) -> None:
+    if reason is None:
+        logger.info("a controller can be reached again", address=f"{address[0]}:{address[1]}")
+    else:
+        logger.warning("a controller cannot be reached", address=f"{address[0]}:{address[1]}", why=reason)

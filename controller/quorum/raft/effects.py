@@ -1,0 +1,134 @@
+"""The options of the consensus, and its effects, which the caller carries out in order."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.kafka.messages import Message
+from controller.quorum.raft.log import SnapshotId
+from controller.quorum.raft.voters import Address, Voter
+
+FETCH: Final = "fetch"
+VOTE: Final = "vote"
+BEGIN: Final = "begin"
+UPDATE: Final = "update"
+"""Purposes of connections. A connection takes one request at a time, so requests that must not wait for a delayed fetch
+have their own."""
+
+PRE_VOTE_SINCE: Final = 2
+"""The first version of Vote with pre-votes (KIP-996)."""
+LATE_TIMEOUTS: Final = 2
+"""Election timeouts that a voter of priority 0 waits in addition, so that others become candidates first."""
+
+
+class Peer(NamedTuple):
+    """The newest version of Vote that another voter supports, and its leader priority; None for Kafka voters."""
+
+    vote_version: int
+    priority: int | None
+
+
+class Role(enum.Enum):
+    """Kafka's roles of a replica (`QuorumState`). An observer is a follower, or unattached, outside the voter set."""
+
+    UNATTACHED = "unattached"
+    FOLLOWER = "follower"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    RESIGNED = "resigned"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """A voter's settings. `static` are the voters of `controller.quorum.voters`, which count with kraft.version 0.
+
+    With `priority` 0 a voter never takes over from a live leader. If the leader is lost, it starts an election
+    LATE_TIMEOUTS later than others, because they may be down or have a shorter log.
+    """
+
+    cluster_id: str
+    me: Voter
+    bootstrap: tuple[Address, ...] = ()
+    static: tuple[Voter, ...] = ()
+    fetch_timeout_s: float = 2.0
+    election_timeout_s: float = 1.0
+    priority: int = 1
+
+
+class Send(msgspec.Struct, frozen=True):
+    """A request to a peer."""
+
+    token: int
+    address: Address
+    purpose: str
+    request: Message
+    timeout_s: float
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The response to the request that had this token."""
+
+    token: Hashable
+    response: Message
+
+
+class StartFlush(msgspec.Struct, frozen=True):
+    """Flush the log concurrently, then call `flushed` or `flush_failed`. At most one flush runs at a time."""
+
+
+class HighWatermark(msgspec.Struct, frozen=True):
+    """All records below the offset are committed, and durable here too."""
+
+    offset: int
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A replica fetched from this leader."""
+
+    replica: int
+
+
+class RoleChanged(msgspec.Struct, frozen=True):
+    """Role, epoch or leader changed; the leader is -1 if none is known."""
+
+    role: Role
+    epoch: int
+    leader_id: int
+
+
+class Truncated(msgspec.Struct, frozen=True):
+    """The log lost uncommitted records: it ended at `was`, and now ends at `end`."""
+
+    was: int
+    end: int
+
+
+class SnapshotInstalled(msgspec.Struct, frozen=True):
+    """The log was replaced by the leader's snapshot."""
+
+    snapshot: SnapshotId
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """A warning for the operator; the replica tries again."""
+
+    message: str
+
+
+Effect = Send | Reply | StartFlush | HighWatermark | Fetched | RoleChanged | Truncated | SnapshotInstalled | Warned
+
+
+class NotLeader(Exception):
+    """This node does not lead, or it resigns and accepts no more records."""
+
+
+class Refused(Exception):
+    """A change of the quorum is not possible now. The message has the reason."""
+
+
+class CommittedLost(Exception):
+    """A leader lacks records that are committed here: it, or this node, lost its disk. The log is unchanged."""

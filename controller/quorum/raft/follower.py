@@ -1,0 +1,325 @@
+"""Following a leader: fetch its log, truncate where the logs diverge, download a snapshot if this log is too old.
+
+A fetch from an offset acknowledges that all records below are durable here. So the next fetch waits for the flush of
+the records that the last one returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from controller.kafka.messages import Message, quorum
+from controller.quorum.log.batches import BrokenBatch, scan_batches, whole_batches
+from controller.quorum.raft.effects import (
+    FETCH,
+    LATE_TIMEOUTS,
+    UPDATE,
+    CommittedLost,
+    Role,
+    SnapshotInstalled,
+    Warned,
+)
+from controller.quorum.raft.log import SnapshotId
+from controller.quorum.raft.replica import Replica
+from controller.quorum.raft.role import (
+    RETRY_S,
+    RoleState,
+    ToCandidate,
+    ToUnattached,
+    Transition,
+    discovered_by_response,
+    start_election,
+    topics_of,
+)
+
+FULL_RETRY_S: Final = 1.0
+"""Until the next attempt after the disk was full."""
+JITTER: Final = 0.25
+"""Part of the election timeout. Without it, voters that lose their leader at the same time would split the vote."""
+FETCH_BYTES_MAX: Final = 1 << 20
+"""Kafka's default (KIP-1219). A response that takes longer than the fetch timeout is lost: over a slow connection
+larger parts of a snapshot would never arrive."""
+FETCH_WAIT_MS: Final = 500
+SNAPSHOT_END_MAX: Final = 1 << 62
+"""Offsets have 63 bits, and the log continues after its snapshot."""
+DELAYED_S: Final = 0.05
+"""A leader that has not answered within this time delays the fetch, because there is nothing new."""
+
+
+class Follower(RoleState):
+    """Fetches from the leader; starts an election when no response came within the fetch timeout."""
+
+    kind = Role.FOLLOWER
+
+    def __init__(self, replica: Replica, now: float) -> None:
+        super().__init__(replica)
+        self.has_fetched = False
+        options = replica.options
+        self._timeout_s = options.fetch_timeout_s + JITTER * replica.chance() * options.election_timeout_s
+        self._deadline = now + self._timeout_s
+        self._next_at: float | None = None
+        self._sent_at = now
+        self._in_flight = False
+        self._is_late = False
+        self._leader_resigned = False
+        self._succeeds = False
+        """True if it is the preferred successor, and waits only until its log is durable."""
+        self._leader_watermark = -1
+        self._takes_over = False
+        self._snapshot: SnapshotId | None = None
+        self._position = 0
+        self._update_at = now
+
+    @property
+    def grants_pre_votes(self) -> bool:
+        return not self.has_fetched
+
+    def enter(self, now: float) -> Transition | None:
+        return self._continue(now)
+
+    @property
+    def wake(self) -> float:
+        return self._deadline if self._next_at is None else min(self._deadline, self._next_at)
+
+    def tick(self, now: float) -> Transition | None:
+        replica = self._replica
+        if now >= self._deadline:
+            if not replica.is_electable:
+                return ToUnattached(replica.epoch)
+            if replica.options.priority == 0 and not self._is_late:
+                self._is_late = True
+                self._deadline = now + LATE_TIMEOUTS * replica.options.election_timeout_s
+                return None
+            if replica.is_durable:
+                return start_election(replica)
+            self._deadline = now + RETRY_S
+        elif self._next_at is not None and now >= self._next_at:
+            self._takes_over = self._takes_over or self._may_take_over_during_fetch(now)
+            return self._continue(now)
+        return None
+
+    def priority_changed(self, now: float) -> None:
+        """This node may want to take over now. The records that it applied last were appended just before, and Kafka's
+        controllers append every 500 ms, so there is time for an election now."""
+        if self._may_take_over_during_fetch(now):
+            self._next_at = max(now, self._sent_at + DELAYED_S)
+
+    def flushed(self, now: float) -> Transition | None:
+        replica = self._replica
+        replica.commit(self._leader_watermark)
+        if self._succeeds and replica.is_durable:
+            return ToCandidate()
+        return self._continue(now) if self._next_at is None else None
+
+    def flush_failed(self, now: float) -> None:
+        self._next_at = now + FULL_RETRY_S
+
+    def resigned(self, now: float, leader_id: int, order: Sequence[int]) -> Transition | None:
+        """The preferred successor becomes candidate immediately, without a pre-vote, because the other voters may not
+        know yet. The others wait so that it can win."""
+        replica = self._replica
+        if leader_id != replica.leader_id:
+            return None
+        self._leader_resigned, self.has_fetched = True, False
+        is_first = order[0] == replica.me.id if order else True
+        self._succeeds = is_first and replica.is_electable and replica.options.priority > 0
+        if self._succeeds and replica.is_durable:
+            return ToCandidate()
+        wait_s = replica.options.election_timeout_s * (0.5 + 0.5 * replica.chance())
+        self._deadline = min(self._deadline, now + wait_s)
+        return None
+
+    # --- requests to the leader
+
+    def _continue(self, now: float) -> Transition | None:
+        """Send the next request, unless one is in flight or the log is not durable; or take over."""
+        replica = self._replica
+        self._next_at = None
+        if self._takes_over and replica.is_durable:
+            return ToCandidate(is_transfer=True)
+        if self._in_flight or not replica.is_durable:
+            return None
+        self._in_flight, self._sent_at = True, now
+        if self._snapshot is None:
+            self._send(now, FETCH, fetch_request(replica, 0 if self._may_take_over(now) else FETCH_WAIT_MS))
+            return None
+        part = quorum.RequestPartitionSnapshot(
+            current_leader_epoch=replica.epoch,
+            snapshot_id=quorum.FetchSnapshotId(end_offset=self._snapshot.end_offset, epoch=self._snapshot.epoch),
+            position=self._position,
+            replica_directory_id=replica.me.directory,
+        )
+        request = quorum.FetchSnapshotRequest(
+            cluster_id=replica.options.cluster_id,
+            replica_id=replica.me.id,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=topics_of(part),
+        )
+        self._send(now, FETCH, request)
+        return None
+
+    def _send(self, now: float, purpose: str, request: Message) -> None:
+        replica = self._replica
+        assert replica.leader_address is not None, "a follower knows its leader's address"
+        timeout_s = max(self._deadline - now, RETRY_S)
+        replica.send(purpose, replica.leader_address, purpose, request, timeout_s)
+
+    def _may_take_over(self, now: float) -> bool:
+        """If the leader appends before the votes arrive, the election fails, and nobody leads for seconds. So a
+        leadership transfer begins after a fetch that returned nothing, or one that the leader has delayed."""
+        return self._leader_watermark >= 0 and self._replica.may_transfer(now)
+
+    def _may_take_over_during_fetch(self, now: float) -> bool:
+        return self._in_flight and self._snapshot is None and self._may_take_over(now)
+
+    # --- responses
+
+    def replied(self, now: float, context: str, response: Any) -> Transition | None:
+        if context == UPDATE:
+            self._updated(response)
+            return None
+        replica = self._replica
+        self._in_flight = False
+        part, transition = discovered_by_response(replica, response)
+        if transition is not None:
+            return transition
+        if response is None and not replica.is_voter:
+            return ToUnattached(replica.epoch)  # other nodes may know another leader
+        try:
+            is_success = part is not None and self._take(now, part)
+        except BrokenBatch as broken:
+            replica.emit(Warned(f"leader {replica.leader_id} sent invalid data: {broken}"))
+            is_success = False
+        except OSError as error:
+            replica.no_room(error)
+            self._snapshot = None
+            self._extend_deadline(now)
+            self._next_at = now + FULL_RETRY_S
+            return None
+        if not is_success:
+            self._next_at = now + RETRY_S
+            return None
+        self._extend_deadline(now)
+        self.has_fetched = not self._leader_resigned
+        self._update(now)
+        return self._continue(now)
+
+    def _extend_deadline(self, now: float) -> None:
+        """The leader responded. A response from before it resigned may arrive later, over another connection."""
+        if not self._leader_resigned:
+            self._deadline, self._is_late = now + self._timeout_s, False
+
+    def _take(self, now: float, part: Any) -> bool:
+        """Process a response; False if it is not a leader's. Raises BrokenBatch, CommittedLost and OSError."""
+        replica = self._replica
+        if isinstance(part, quorum.ResponsePartitionSnapshot):
+            return self._take_snapshot_part(part)
+        if part.error_code or part.current_leader.leader_epoch != replica.epoch:
+            return False
+        if part.diverging_epoch.epoch >= 0:
+            self._truncate(part.diverging_epoch)
+        elif part.snapshot_id.end_offset >= 0:
+            self._begin_snapshot(SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch))
+        else:
+            records = whole_batches(part.records or b"")
+            for head in scan_batches(records, "a fetch response"):
+                if head.epoch > replica.epoch:
+                    raise BrokenBatch(f"a batch of epoch {head.epoch} in epoch {replica.epoch}")
+            if records:
+                replica.append_batches(records)
+            self._leader_watermark = part.high_watermark
+            replica.commit(part.high_watermark)
+            self._takes_over = not records and self._may_take_over(now)
+        return True
+
+    def _truncate(self, leader: quorum.EpochEndOffset) -> None:
+        """Truncate to the end of the newest epoch that both logs have (`truncateToEndOffset`)."""
+        replica = self._replica
+        if leader.end_offset < 0:
+            raise BrokenBatch(f"a log that ends at offset {leader.end_offset}")
+        mine = replica.log.end_of_epoch(leader.epoch)
+        target = min(mine.offset, leader.end_offset) if mine.epoch == leader.epoch else mine.offset
+        if target < replica.high_watermark:
+            raise CommittedLost(
+                f"leader {replica.leader_id} of epoch {replica.epoch} has epoch {leader.epoch} up to "
+                f"{leader.end_offset}. This log would be truncated to {target}, but all records below "
+                f"{replica.high_watermark} are committed"
+            )
+        replica.truncate(target)
+
+    def _begin_snapshot(self, snapshot: SnapshotId) -> None:
+        replica = self._replica
+        if not 0 <= snapshot.epoch <= replica.epoch or snapshot.end_offset > SNAPSHOT_END_MAX:
+            raise BrokenBatch(f"a snapshot of epoch {snapshot.epoch}, up to offset {snapshot.end_offset}")
+        if snapshot.end_offset < replica.high_watermark:
+            raise CommittedLost(
+                f"leader {replica.leader_id} of epoch {replica.epoch} sends a snapshot of all records below "
+                f"{snapshot.end_offset}, but all records below {replica.high_watermark} are committed here"
+            )
+        replica.log.begin_snapshot(snapshot)
+        self._snapshot, self._position = snapshot, 0
+
+    def _take_snapshot_part(self, part: quorum.ResponsePartitionSnapshot) -> bool:
+        replica, snapshot = self._replica, self._snapshot
+        if snapshot is None or part.error_code:
+            self._snapshot = None
+            return False
+        if part.position != self._position or part.size <= 0:
+            return False
+        replica.log.append_snapshot(part.unaligned_records)
+        self._position += len(part.unaligned_records)
+        if self._position < part.size:
+            return bool(part.unaligned_records)
+        self._snapshot = None
+        replica.log.finish_snapshot()
+        replica.history.read_again()
+        replica.emit(SnapshotInstalled(snapshot))
+        replica.commit(snapshot.end_offset)
+        return True
+
+    # --- UpdateRaftVoter
+
+    def _update(self, now: float) -> None:
+        """Send the leader this voter's listeners, directory id and versions, while the voter set differs. With
+        kraft.version 0 it has none of them, and a leader needs them to raise kraft.version (KIP-853)."""
+        replica = self._replica
+        me = replica.me
+        if now < self._update_at or not replica.is_voter or replica.voters.by_id[me.id] == me:
+            return
+        self._update_at = now + 1.5 * replica.options.fetch_timeout_s
+        request = quorum.UpdateRaftVoterRequest(
+            cluster_id=replica.options.cluster_id,
+            current_leader_epoch=replica.epoch,
+            voter_id=me.id,
+            voter_directory_id=me.directory,
+            listeners=me.listeners,
+            k_raft_version_feature=quorum.KRaftVersionFeature(
+                min_supported_version=me.versions[0], max_supported_version=me.versions[1]
+            ),
+        )
+        self._send(now, UPDATE, request)
+
+    def _updated(self, response: quorum.UpdateRaftVoterResponse | None) -> None:
+        if response is not None and not response.error_code and self._replica.kraft_version == 0:
+            self._update_at = float("inf")  # this leader knows it
+
+
+def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:
+    """A fetch from the end of the log, which is durable."""
+    assert replica.is_durable, "a fetch acknowledges all records before it"
+    part = quorum.FetchPartition(
+        current_leader_epoch=replica.epoch,
+        fetch_offset=replica.log.end,
+        last_fetched_epoch=replica.log.last_epoch,
+        replica_directory_id=replica.me.directory,
+        high_watermark=replica.high_watermark,
+    )
+    return quorum.FetchRequest(
+        cluster_id=replica.options.cluster_id,
+        replica_state=quorum.ReplicaState(replica_id=replica.me.id),
+        replica_id=replica.me.id,
+        max_wait_ms=max_wait_ms,
+        max_bytes=FETCH_BYTES_MAX,
+        topics=topics_of(part),
+    )

@@ -1,0 +1,371 @@
+"""Leading an epoch: its first record, the followers' fetches, the high watermark, contact with the voters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from controller.kafka.messages import quorum
+from controller.machine.errors import ErrorCode
+from controller.quorum.log.batches import Pair, below
+from controller.quorum.raft.effects import BEGIN, Fetched, Role
+from controller.quorum.raft.follower import FETCH_BYTES_MAX
+from controller.quorum.raft.log import EpochEnd, SnapshotId
+from controller.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
+from controller.quorum.raft.replica import Replica
+from controller.quorum.raft.role import (
+    NOT_LEADER,
+    RoleState,
+    ToResigned,
+    ToUnattached,
+    Transition,
+    discovered_by_response,
+    fetch_response,
+    snapshot_response,
+    topics_of,
+)
+from controller.quorum.raft.voter_changes import VoterChanges
+from controller.quorum.raft.voters import Voter, kraft_version_record, leader_change_record, voters_record
+
+CHECK_QUORUM: Final = 1.5
+"""Fetch timeouts without fetches from a majority, after which a leader resigns (KIP-595)."""
+OBSERVER_DELAY_S: Final = 0.3
+"""Delay of batches without metadata for observers, so that brokers apply topic creations first."""
+SNAPSHOT_BYTES_MAX: Final = 1 << 20
+"""Of a snapshot in a response, whatever the request allows."""
+
+
+class DelayedFetch(msgspec.Struct, frozen=True):
+    """A fetch that waits for something new: since when, and until when at most."""
+
+    token: Hashable
+    replica: int
+    part: quorum.FetchPartition
+    max_bytes: int
+    since: float
+    until: float
+
+
+class Leader(RoleState):
+    """Leads the epoch that it was elected for."""
+
+    kind = Role.LEADER
+
+    def __init__(self, replica: Replica, now: float, granted: frozenset[int]) -> None:
+        super().__init__(replica)
+        self._granted = granted
+        self._began = now
+        self._begin_at = now
+        self._beginning: set[int] = set()  # voters that have not answered BeginQuorumEpoch yet
+        self._delayed: dict[Hashable, DelayedFetch] = {}
+        self._resign_at: float | None = None
+        self.epoch_start = replica.log.end
+        self.progress = Progress(replica)
+        self._schedule = ResponseSchedule(replica, self.progress)
+        self.changes = VoterChanges(replica, self)
+        self._observers_wait: tuple[int, float] | None = None
+        """The offset from which the log has nothing for observers yet, and when they get it anyway."""
+
+    @property
+    def grants_pre_votes(self) -> bool:
+        return False
+
+    def enter(self, now: float) -> Transition | None:
+        """The first batch of an epoch names its leader; nothing may be appended before it. If the disk has no room for
+        it, another node has to lead."""
+        replica = self._replica
+        records = [leader_change_record(replica.me.id, replica.voters, self._granted)]
+        mine = replica.voters.by_id.get(replica.me.id)
+        if replica.kraft_version > 0 and mine is not None and (mine != replica.me or replica.history.changed_at < 0):
+            records += [
+                kraft_version_record(replica.kraft_version),
+                voters_record(replica.voters.with_voter(replica.me)),
+            ]
+        try:
+            self._append(now, records, replica.wall_ms(now), is_control=True)
+        except OSError as error:
+            replica.no_room(error)
+            return ToUnattached(replica.epoch)
+        return self.tick(now)
+
+    def leave(self, now: float) -> None:
+        """Answer delayed fetches with the new leader. Uncommitted records are neither confirmed nor denied."""
+        replica = self._replica
+        for each in self._delayed.values():
+            is_fenced = replica.epoch > each.part.current_leader_epoch
+            code = int(ErrorCode.FENCED_LEADER_EPOCH) if is_fenced else NOT_LEADER
+            error = quorum.FetchPartitionData(error_code=code, high_watermark=-1)
+            replica.respond(each.token, fetch_response(replica.leader_and_epoch, error))
+        self._delayed = {}
+        self.changes.leave()
+        replica.transfer_ended(now, now - self._began)
+
+    # --- time
+
+    @property
+    def wake(self) -> float:
+        times = [self._begin_at, self._check_quorum_at(), self.changes.wake]
+        times += [self._due(each) for each in self._delayed.values()]
+        times += [] if self._observers_wait is None else [self._observers_wait[1]]
+        return min(times if self._resign_at is None else [*times, self._resign_at])
+
+    def _check_quorum_at(self) -> float:
+        since = max(self._began, self.progress.majority_fetched_at())
+        return since + CHECK_QUORUM * self._replica.options.fetch_timeout_s
+
+    def tick(self, now: float) -> Transition | None:
+        if now >= self._check_quorum_at() or (self._resign_at is not None and now >= self._resign_at):
+            return self._resigned()
+        if now >= self._begin_at:
+            self._begin_at = now + self._replica.options.fetch_timeout_s / 4
+            self._begin_epoch(now)
+        self.changes.tick(now)
+        if self._observers_wait is not None and now >= self._observers_wait[1]:
+            self._observers_wait = None
+            self._answer_delayed(now)
+        for each in [each for each in self._delayed.values() if now >= self._due(each)]:
+            self._answer(now, each)
+        return None
+
+    def _resigned(self) -> ToResigned:
+        """Resign; the voter with the longest log should succeed."""
+        return ToResigned(tuple(sorted(self._replica.others, key=lambda voter: -self.progress.of(voter).end)))
+
+    def flush_failed(self, now: float) -> Transition | None:
+        """Unflushed records were acknowledged to nobody, but followers may have them, so this epoch must end."""
+        return self._resigned()
+
+    def resign(self, until: float) -> Transition | None:
+        """Accept no more records, and resign when all that were appended are committed, or at `until`."""
+        self._resign_at = until
+        return self._resign_if_done()
+
+    @property
+    def is_leaving(self) -> bool:
+        """True if it accepts no more records."""
+        return self._resign_at is not None
+
+    # --- the log
+
+    def append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, for_observers: bool) -> int:
+        """Append a metadata batch. Observers get a batch with for_observers=False together with the next other one."""
+        end = self._replica.log.end
+        last = self._append(now, records, timestamp_ms, is_control=False)
+        if for_observers:
+            self._observers_wait = None
+        elif self._observers_wait is None:
+            self._observers_wait = end, now + OBSERVER_DELAY_S
+        return last
+
+    def append_control(self, now: float, records: Sequence[Pair]) -> None:
+        """Append a control batch. If it changes the voter set, `_count` must follow."""
+        self._append(now, records, self._replica.wall_ms(now), is_control=True)
+        self._observers_wait = None
+
+    def _append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
+        for each in [each for each in self._delayed.values() if self._has_news(each)]:
+            if self._schedule.has_waited(now, each.replica, each.since):
+                self._answer(now, each)  # without this batch, so that other voters have a longer log
+        last = self._replica.append_batch(records, timestamp_ms, is_control=is_control)
+        self._schedule.log_changed(now)
+        self._answer_delayed(now)
+        return last
+
+    def flushed(self, now: float) -> Transition | None:
+        return self._count(now)
+
+    @property
+    def watermark(self) -> int:
+        """The high watermark that followers see. -1 until a record of this epoch is committed: until then this node may
+        know a lower one than its followers, and a high watermark that decreases ends a Kafka process."""
+        known = self._replica.high_watermark
+        return known if known > self.epoch_start else -1
+
+    def _count(self, now: float) -> Transition | None:
+        """Commit the records that a majority has."""
+        replica, before = self._replica, self.watermark
+        durable_end = replica.log.durable_end
+        end = min(durable_end, self.progress.majority_end(durable_end))
+        if end > self.epoch_start:
+            replica.commit(end)
+        if self.watermark != before:
+            self._schedule.committed()
+            self._answer_delayed(now)
+            self.changes.committed()
+        return self._resign_if_done()
+
+    def _resign_if_done(self) -> Transition | None:
+        replica = self._replica
+        is_removed = not replica.is_voter and replica.history.changed_at < replica.high_watermark
+        is_done = self._resign_at is not None and replica.high_watermark >= replica.log.end
+        return self._resigned() if is_removed or is_done else None
+
+    # --- requests
+
+    def serve(self, now: float, token: Hashable, request: Any, part: Any) -> Transition | None:
+        match request:
+            case quorum.FetchRequest():
+                return self._fetch(now, token, request, part)
+            case quorum.FetchSnapshotRequest():
+                answer = self._snapshot_part(now, request, part)
+                self._replica.respond(token, snapshot_response(self._replica.leader_and_epoch, answer))
+                return None
+            case quorum.DescribeQuorumRequest():
+                self._replica.respond(token, self.describe(now))
+                return None
+            case _:
+                self.changes.request(now, token, request)
+                return self._count(now)
+
+    def raise_kraft_version(self, now: float) -> Transition | None:
+        """Raise kraft.version from 0 to 1. Raises Refused."""
+        self.changes.raise_kraft_version(now)
+        return self._count(now)
+
+    def _fetch(
+        self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
+    ) -> Transition | None:
+        """Record a fetch, and delay it if there is nothing new."""
+        replica = self._replica
+        node_id = max(request.replica_state.replica_id, request.replica_id)
+        # A follower's fetch timeout runs while its fetch is delayed, and Kafka's followers wait 500 ms whatever it is.
+        wait_s = min(request.max_wait_ms / 1000, DELAY_MAX * replica.options.fetch_timeout_s)
+        delayed = DelayedFetch(token, node_id, part, min(request.max_bytes, FETCH_BYTES_MAX), now, now + wait_s)
+        if self._mismatch(part) is not None:
+            self._answer(now, delayed)
+            return None
+        self._delayed[token] = delayed
+        if node_id >= 0:
+            self.progress.fetched(now, node_id, part.replica_directory_id, part.fetch_offset)
+            replica.emit(Fetched(node_id))
+            self._schedule.log_changed(now)
+            transition = self._count(now)
+            if transition is not None:
+                return transition
+        if token in self._delayed and (wait_s <= 0 or self._is_ready(now, delayed)):
+            self._answer(now, delayed)
+        return None
+
+    def _is_ready(self, now: float, delayed: DelayedFetch) -> bool:
+        return self._has_news(delayed) and not self._schedule.is_delayed(now, delayed.replica)
+
+    def _due(self, delayed: DelayedFetch) -> float:
+        due = self._schedule.due(delayed.replica, delayed.since, delayed.until)
+        return min(due, self._schedule.delay_ends_at) if self._has_news(delayed) else due
+
+    def _has_news(self, delayed: DelayedFetch) -> bool:
+        end = self._end_for(delayed)
+        return end > delayed.part.fetch_offset or min(end, self.watermark) > delayed.part.high_watermark
+
+    def _end_for(self, delayed: DelayedFetch) -> int:
+        """Voters get the whole log. Observers get committed records with their high watermark: before Fetch 18 a broker
+        learns the high watermark only with the next records, and would apply a topic half a second late."""
+        replica = self._replica
+        if replica.voters.has(delayed.replica, delayed.part.replica_directory_id):
+            return replica.log.end
+        return self.watermark if self._observers_wait is None else min(self.watermark, self._observers_wait[0])
+
+    def _answer_delayed(self, now: float) -> None:
+        for each in [each for each in self._delayed.values() if self._is_ready(now, each)]:
+            self._answer(now, each)
+
+    def _mismatch(self, part: quorum.FetchPartition) -> quorum.FetchPartitionData | None:
+        """The answer to a fetch from an offset that this log never had, or no longer has."""
+        match self._replica.log.mismatch(part.fetch_offset, part.last_fetched_epoch):
+            case EpochEnd(epoch, offset):
+                return quorum.FetchPartitionData(diverging_epoch=quorum.EpochEndOffset(epoch=epoch, end_offset=offset))
+            case SnapshotId(end_offset, epoch):
+                needed = quorum.FetchSnapshotId(end_offset=end_offset, epoch=epoch)
+                return quorum.FetchPartitionData(snapshot_id=needed)
+            case _:
+                return None
+
+    def _answer(self, now: float, delayed: DelayedFetch) -> None:
+        replica = self._replica
+        self._schedule.responded(now, delayed.replica)
+        self._delayed.pop(delayed.token, None)
+        answer = self._mismatch(delayed.part)
+        if answer is None:
+            records = replica.log.read(delayed.part.fetch_offset, delayed.max_bytes)
+            answer = quorum.FetchPartitionData(records=below(records, self._end_for(delayed)))
+        answer = msgspec.structs.replace(answer, high_watermark=self.watermark, log_start_offset=replica.log.start)
+        replica.respond(delayed.token, fetch_response(replica.leader_and_epoch, answer))
+
+    def _snapshot_part(
+        self, now: float, request: quorum.FetchSnapshotRequest, part: quorum.RequestPartitionSnapshot
+    ) -> quorum.ResponsePartitionSnapshot:
+        snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+        if request.replica_id >= 0:
+            self.progress.fetched_snapshot(now, request.replica_id, part.replica_directory_id)
+        found = self._replica.log.read_snapshot(snapshot, part.position, min(request.max_bytes, SNAPSHOT_BYTES_MAX))
+        if found is None:
+            return quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.SNAPSHOT_NOT_FOUND))
+        size, data = found
+        if not 0 <= part.position < size:
+            return quorum.ResponsePartitionSnapshot(error_code=int(ErrorCode.POSITION_OUT_OF_RANGE))
+        return quorum.ResponsePartitionSnapshot(
+            snapshot_id=part.snapshot_id, size=size, position=part.position, unaligned_records=data
+        )
+
+    # --- contact with the voters
+
+    def _begin_epoch(self, now: float) -> None:
+        """Notify voters that do not fetch: they may not know the leader."""
+        replica = self._replica
+        for voter in replica.others:
+            idle_s = now - self.progress.of(voter).fetched_at
+            if voter.id in self._beginning or idle_s < replica.options.fetch_timeout_s / 2:
+                continue
+            part = quorum.BeginEpochPartition(
+                voter_directory_id=voter.directory, leader_id=replica.me.id, leader_epoch=replica.epoch
+            )
+            request = quorum.BeginQuorumEpochRequest(
+                cluster_id=replica.options.cluster_id,
+                voter_id=voter.id,
+                topics=topics_of(part),
+                leader_endpoints=replica.me.listeners,
+            )
+            self._beginning.add(voter.id)
+            timeout_s = replica.options.fetch_timeout_s / 2
+            replica.send(voter.id, replica.address_of(voter), BEGIN, request, timeout_s)
+
+    def replied(self, now: float, context: Any, response: Any) -> Transition | None:
+        """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""
+        if not isinstance(context, int):
+            self.changes.replied(now, context, response)
+            return self._count(now)
+        self._beginning.discard(context)
+        return discovered_by_response(self._replica, response)[1]
+
+    def describe(self, now: float) -> quorum.DescribeQuorumResponse:
+        """Voters and observers with their log ends (KIP-836)."""
+        replica = self._replica
+
+        def state_of(node_id: int, directory: bytes, found: Fetches) -> quorum.QuorumReplica:
+            fetched, caught_up = (
+                replica.wall_ms(at) if at > -math.inf else -1 for at in (found.fetched_at, found.caught_up_at)
+            )
+            return quorum.QuorumReplica(
+                replica_id=node_id,
+                replica_directory_id=directory,
+                log_end_offset=found.end,
+                last_fetch_timestamp=fetched,
+                last_caught_up_timestamp=caught_up,
+            )
+
+        def fetches_of(voter: Voter) -> Fetches:
+            return Fetches(replica.log.end, now, now) if voter.id == replica.me.id else self.progress.of(voter)
+
+        observers = sorted(self.progress.observers(now), key=lambda each: each[:2])
+        part = quorum.DescribeQuorumPartitionResult(
+            leader_id=replica.me.id,
+            leader_epoch=replica.epoch,
+            high_watermark=self.watermark,
+            current_voters=tuple(state_of(each.id, each.directory, fetches_of(each)) for each in replica.voters),
+            observers=tuple(state_of(*each) for each in observers),
+        )
+        nodes = tuple(quorum.QuorumNode(node_id=each.id, listeners=each.listeners) for each in replica.voters)
+        return quorum.DescribeQuorumResponse(topics=topics_of(part), nodes=nodes)

@@ -1,0 +1,384 @@
+"""A role of a replica: the transitions that its methods return, and the answers to requests that all roles give.
+
+No role changes the role: each method returns a transition or None, and `consensus` applies it. The two functions that
+lead to a transition, wherever it begins, are here: `discovered` for a newer epoch or leader, `start_election`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from controller.kafka.messages import ZERO_UUID, Message, quorum
+from controller.kafka.messages.message import LeaderIdAndEpoch, NodeEndpoint
+from controller.machine.errors import ErrorCode
+from controller.quorum.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
+from controller.quorum.raft.effects import Role
+from controller.quorum.raft.log import NOBODY, is_plausible
+from controller.quorum.raft.replica import LeaderAndEpoch, Replica
+from controller.quorum.raft.voters import Voter
+
+RETRY_S: Final = 0.05
+"""Until the next attempt, after one that failed."""
+OK: Final = int(ErrorCode.NONE)
+Change = quorum.AddRaftVoterRequest | quorum.RemoveRaftVoterRequest | quorum.UpdateRaftVoterRequest
+
+
+# --- transitions
+
+
+class ToUnattached(msgspec.Struct, frozen=True):
+    """No leader of the epoch is known. The vote stays if the epoch does."""
+
+    epoch: int
+
+
+class ToFollower(msgspec.Struct, frozen=True):
+    """Follow a leader, whose address is known."""
+
+    leader: LeaderAndEpoch
+
+
+class ToProspective(msgspec.Struct, frozen=True):
+    """Begin a pre-vote in the current epoch (KIP-996)."""
+
+
+class ToCandidate(msgspec.Struct, frozen=True):
+    """Vote for itself in the next epoch and request the others' votes."""
+
+    is_transfer: bool = False
+
+
+class ToLeader(msgspec.Struct, frozen=True):
+    """Lead the current epoch; `granted` are the voters that elected it."""
+
+    granted: frozenset[int]
+
+
+class ToResigned(msgspec.Struct, frozen=True):
+    """Stop leading the current epoch and notify the successors, the preferred one first."""
+
+    successors: tuple[Voter, ...]
+
+
+Transition = ToUnattached | ToFollower | ToProspective | ToCandidate | ToLeader | ToResigned
+
+
+def discovered(replica: Replica, leader: LeaderAndEpoch) -> Transition | None:
+    """The transition to a newer epoch, or to a leader of the current epoch that was unknown; None if neither is new."""
+    is_new = leader.epoch > replica.epoch or (leader.epoch == replica.epoch and replica.leader_id == NOBODY)
+    if not is_new or replica.is_alone or not is_plausible(leader.epoch, replica.epoch):
+        return None
+    is_other = leader.leader_id >= 0 and leader.leader_id != replica.me.id and leader.epoch != replica.led_epoch
+    if is_other and leader.address is not None:
+        return ToFollower(leader)
+    return ToUnattached(leader.epoch) if leader.epoch > replica.epoch else None
+
+
+def discovered_by_request(replica: Replica, request: Message) -> Transition | None:
+    """The transition to the newer epoch or leader that a request names, before any role answers the request."""
+    if not isinstance(request, quorum.VoteRequest | quorum.BeginQuorumEpochRequest | quorum.EndQuorumEpochRequest):
+        return None
+    part = the_partition(request.topics)
+    if part is None or _invalid(replica, request, part):
+        return None
+    if isinstance(request, quorum.VoteRequest):
+        is_newer = part.replica_epoch > replica.epoch and not _vote_error(replica, part)
+        return ToUnattached(part.replica_epoch) if is_newer else None
+    if _leader_error(replica, part):
+        return None
+    endpoints = request.leader_endpoints
+    name = replica.me.listeners[0].name
+    found = next((each for each in endpoints if each.name == name), endpoints[0] if endpoints else None)
+    nodes = [] if found is None else [NodeEndpoint(node_id=part.leader_id, host=found.host, port=found.port)]
+    return discovered(replica, leader_at(replica, part.leader_id, part.leader_epoch, nodes))
+
+
+def discovered_by_response(replica: Replica, response: Any, above: int = -1) -> tuple[Any | None, Transition | None]:
+    """The partition in a response of another controller, if it has one without a top-level error, and the transition
+    to the leader that it names, if its epoch is greater than `above`."""
+    if response is None:
+        return None, None
+    part = the_partition(response.responses if isinstance(response, quorum.FetchResponse) else response.topics)
+    if response.error_code or part is None:
+        return None, None
+    leader = part.current_leader if hasattr(part, "current_leader") else part
+    if leader.leader_epoch <= above:
+        return part, None
+    found = leader_at(replica, leader.leader_id, leader.leader_epoch, response.node_endpoints)
+    return part, discovered(replica, found)
+
+
+def leader_at(replica: Replica, leader_id: int, epoch: int, nodes: Iterable[Any]) -> LeaderAndEpoch:
+    """A leader with its address: from the given ones, else from the voter set."""
+    for each in nodes:
+        if each.node_id == leader_id:
+            return LeaderAndEpoch(leader_id, epoch, (each.host, each.port))
+    voter = replica.voters.by_id.get(leader_id)
+    return LeaderAndEpoch(leader_id, epoch, replica.address_of(voter) if voter is not None else None)
+
+
+def start_election(replica: Replica) -> Transition:
+    """Begin with a pre-vote, if all other voters support it; an alone voter needs none."""
+    if not replica.is_electable:
+        return ToUnattached(replica.epoch)
+    return ToCandidate() if replica.peers_lack_pre_vote or replica.is_alone else ToProspective()
+
+
+# --- the role
+
+
+class RoleState:
+    """The default behaviour of a role, which subclasses override."""
+
+    kind: ClassVar[Role]
+    may_vote: ClassVar[bool] = False
+    """True if it may vote for a candidate of the current epoch."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    @property
+    def wake(self) -> float:
+        """When `tick` is due."""
+        raise NotImplementedError
+
+    @property
+    def grants_pre_votes(self) -> bool:
+        """True unless this replica is, or is in contact with, a leader."""
+        return True
+
+    def enter(self, now: float) -> Transition | None:
+        """Called when the role begins."""
+        return None
+
+    def leave(self, now: float) -> None:
+        """Called after the replica took its next epoch, before the next role begins."""
+
+    def tick(self, now: float) -> Transition | None:
+        """Called when `wake` is due."""
+        raise NotImplementedError
+
+    def flushed(self, now: float) -> Transition | None:
+        """More of the log is durable."""
+        return None
+
+    def flush_failed(self, now: float) -> Transition | None:
+        """Unflushed data is about to be truncated, because the disk is full."""
+        return None
+
+    def replied(self, now: float, context: Any, response: Any) -> Transition | None:
+        """The response to a request of this role; None if there is none."""
+        return discovered_by_response(self._replica, response)[1]
+
+    def peer_changed(self, now: float) -> Transition | None:
+        """Another voter reported its versions and priority."""
+        return None
+
+    def voted(self, now: float) -> None:
+        """This replica voted for another one."""
+
+    def resigned(self, now: float, leader_id: int, order: Sequence[int]) -> Transition | None:
+        """A leader resigned; `order` are its successors, the preferred one first."""
+        return None
+
+    def serve(self, now: float, token: Hashable, request: Any, part: Any) -> Transition | None:
+        """Answer a request to the leader of the current epoch, now or later. Only the leader has to."""
+        raise NotImplementedError
+
+    # --- requests
+
+    def request(self, now: float, token: Hashable, request: Any) -> Transition | None:
+        """Answer a request, now or later. Its epoch is not newer: `discovered_by_request` has applied that."""
+        replica = self._replica
+        is_whole = isinstance(request, Change | quorum.DescribeQuorumRequest)
+        part: Any = request if is_whole else the_partition(request.topics)
+        code = _invalid(replica, request, part)
+        if code or part is None:
+            kind = _RESPONSES.get(type(request))
+            replica.respond(token, kind(error_code=code) if kind else change_response(replica, request, code))
+            return None
+        match request:
+            case quorum.VoteRequest():
+                code = _vote_error(replica, part) or _voter_error(replica, request, part)
+                granted = not code and self._grants(now, part)
+                replica.respond(token, election_response(request, replica.leader_and_epoch, code, vote_granted=granted))
+            case quorum.BeginQuorumEpochRequest():
+                code = _leader_error(replica, part) or _voter_error(replica, request, part)
+                replica.respond(token, election_response(request, replica.leader_and_epoch, code))
+            case quorum.EndQuorumEpochRequest():
+                code = _leader_error(replica, part)
+                replica.respond(token, election_response(request, replica.leader_and_epoch, code))
+                if not code:
+                    order = [each.candidate_id for each in part.preferred_candidates] or part.preferred_successors
+                    return self.resigned(now, part.leader_id, order)
+            case _:
+                epoch = getattr(part, "current_leader_epoch", replica.epoch)
+                code = _epoch_error(replica, epoch) or (OK if self.kind is Role.LEADER else NOT_LEADER)
+                if not code:
+                    return self.serve(now, token, request, part)
+                replica.respond(token, error_response(replica, request, code))
+        return None
+
+    def _grants(self, now: float, part: quorum.VotePartition) -> bool:
+        """Vote for a candidate whose log is at least as long: once an epoch. A pre-vote is granted without a leader."""
+        replica = self._replica
+        if part.replica_id in replica.distrusted or replica.is_alone:
+            return False
+        candidate = (part.replica_id, part.replica_directory_id)
+        has_all = (part.last_offset_epoch, part.last_offset) >= (replica.log.last_epoch, replica.log.end)
+        if part.pre_vote:
+            return has_all and self.grants_pre_votes
+        if replica.voted[0] != NOBODY:
+            return replica.voted == candidate
+        if not has_all or not self.may_vote:
+            return False
+        replica.vote(candidate)
+        self.voted(now)
+        return True
+
+
+# --- errors and responses
+
+NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_RESPONSES: Final[dict[type[Message], Any]] = {
+    quorum.VoteRequest: quorum.VoteResponse,
+    quorum.BeginQuorumEpochRequest: quorum.BeginQuorumEpochResponse,
+    quorum.EndQuorumEpochRequest: quorum.EndQuorumEpochResponse,
+    quorum.FetchRequest: quorum.FetchResponse,
+    quorum.FetchSnapshotRequest: quorum.FetchSnapshotResponse,
+}
+
+
+_TOPIC: Final[dict[str, Any]] = {"topic": METADATA_TOPIC, "topic_id": METADATA_TOPIC_ID}
+_TOPICS: Final[dict[type[Message], Callable[..., Any]]] = {
+    quorum.VotePartition: partial(quorum.VoteTopic, topic_name=METADATA_TOPIC),
+    quorum.BeginEpochPartition: partial(quorum.BeginEpochTopic, topic_name=METADATA_TOPIC),
+    quorum.EndEpochPartition: partial(quorum.EndEpochTopic, topic_name=METADATA_TOPIC),
+    quorum.QuorumPartitionResult: partial(quorum.QuorumTopicResult, topic_name=METADATA_TOPIC),
+    quorum.FetchPartition: partial(quorum.FetchTopic, **_TOPIC),
+    quorum.FetchPartitionData: partial(quorum.FetchableTopicResponse, **_TOPIC),
+    quorum.RequestPartitionSnapshot: partial(quorum.RequestTopicSnapshot, name=METADATA_TOPIC),
+    quorum.ResponsePartitionSnapshot: partial(quorum.ResponseTopicSnapshot, name=METADATA_TOPIC),
+    quorum.DescribeQuorumPartition: partial(quorum.DescribeQuorumTopic, topic_name=METADATA_TOPIC),
+    quorum.DescribeQuorumPartitionResult: partial(quorum.DescribeQuorumTopicResult, topic_name=METADATA_TOPIC),
+}
+
+
+def topics_of(part: Message) -> tuple[Any, ...]:
+    """The topics of a request or response about the metadata log, with its one partition."""
+    return (_TOPICS[type(part)](partitions=(part,)),)
+
+
+def the_partition(topics: tuple[Any, ...]) -> Any | None:
+    """The one partition of the metadata log in a request or response; None if it contains anything else."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    return topics[0].partitions[0]
+
+
+def _invalid(replica: Replica, request: Any, part: Any | None) -> int:
+    """The error of a request of another cluster, or one that is invalid in every state; OK if it is neither."""
+    is_valid = part is not None
+    if getattr(request, "cluster_id", None) not in (None, replica.options.cluster_id):
+        return int(ErrorCode.INCONSISTENT_CLUSTER_ID)
+    match request:
+        case quorum.BeginQuorumEpochRequest() | quorum.EndQuorumEpochRequest() if part is not None:
+            is_valid = part.leader_id >= 0
+        case quorum.FetchRequest() if part is not None:  # from version 13 on it has the topic's id
+            topic = request.topics[0]
+            is_named = topic.topic == METADATA_TOPIC or topic.topic_id == METADATA_TOPIC_ID
+            is_valid = is_named and part.partition == 0 and part.fetch_offset >= 0 and part.last_fetched_epoch >= 0
+    return OK if is_valid else int(ErrorCode.INVALID_REQUEST)
+
+
+def _vote_error(replica: Replica, part: quorum.VotePartition) -> int:
+    if part.replica_epoch < replica.epoch:
+        return int(ErrorCode.FENCED_LEADER_EPOCH)
+    newest = part.replica_epoch if part.pre_vote else part.replica_epoch - 1
+    is_log = part.last_offset >= 0 and 0 <= part.last_offset_epoch <= newest
+    is_valid = part.replica_id >= 0 and is_log and is_plausible(part.replica_epoch, replica.epoch)
+    return OK if is_valid else int(ErrorCode.INVALID_REQUEST)
+
+
+def _leader_error(replica: Replica, part: Any) -> int:
+    """Why the node that a request names cannot lead that epoch. Nobody is elected without the vote of an alone voter.
+    Other voters may lack the newest voter set, so they follow any leader, as in Kafka."""
+    if part.leader_epoch < replica.epoch:
+        return int(ErrorCode.FENCED_LEADER_EPOCH)
+    if not is_plausible(part.leader_epoch, replica.epoch):
+        return int(ErrorCode.INVALID_REQUEST)
+    is_known = (part.leader_id, part.leader_epoch) == (replica.leader_id, replica.epoch)
+    return int(ErrorCode.INCONSISTENT_VOTER_SET) if replica.is_alone and not is_known else OK
+
+
+def _voter_error(replica: Replica, request: Any, part: Any) -> int:
+    is_me = request.voter_id in (-1, replica.me.id) and part.voter_directory_id in (ZERO_UUID, replica.me.directory)
+    return OK if is_me else int(ErrorCode.INVALID_VOTER_KEY)
+
+
+def _epoch_error(replica: Replica, epoch: int) -> int:
+    if epoch == replica.epoch:
+        return OK
+    is_older = epoch < replica.epoch
+    return int(ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+def election_response(request: Message, leader: LeaderAndEpoch, code: int, *, vote_granted: bool = False) -> Message:
+    """The response to Vote, BeginQuorumEpoch or EndQuorumEpoch."""
+    part = quorum.QuorumPartitionResult(
+        error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch, vote_granted=vote_granted
+    )
+    response: Message = _RESPONSES[type(request)](topics=topics_of(part), node_endpoints=_endpoints(leader))
+    return response
+
+
+def fetch_response(leader: LeaderAndEpoch, part: quorum.FetchPartitionData) -> quorum.FetchResponse:
+    current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
+    part = msgspec.structs.replace(part, records=part.records or b"", current_leader=current)
+    return quorum.FetchResponse(responses=topics_of(part), node_endpoints=_endpoints(leader))
+
+
+def snapshot_response(leader: LeaderAndEpoch, part: quorum.ResponsePartitionSnapshot) -> quorum.FetchSnapshotResponse:
+    current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
+    part = msgspec.structs.replace(part, current_leader=current)
+    return quorum.FetchSnapshotResponse(topics=topics_of(part), node_endpoints=_endpoints(leader))
+
+
+def error_response(replica: Replica, request: Message, code: int) -> Message:
+    """The response to a request that only the leader of the current epoch can serve."""
+    leader = replica.leader_and_epoch
+    match request:
+        case quorum.FetchRequest():
+            return fetch_response(leader, quorum.FetchPartitionData(error_code=code, high_watermark=-1))
+        case quorum.FetchSnapshotRequest():
+            return snapshot_response(leader, quorum.ResponsePartitionSnapshot(error_code=code))
+        case quorum.DescribeQuorumRequest():
+            part = quorum.DescribeQuorumPartitionResult(
+                error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch
+            )
+            return quorum.DescribeQuorumResponse(topics=topics_of(part))
+        case _:
+            assert isinstance(request, Change)
+            return change_response(replica, request, code)
+
+
+def change_response(replica: Replica, request: Change, code: int, message: str | None = None) -> Message:
+    """The response to a change of the voter set."""
+    if isinstance(request, quorum.AddRaftVoterRequest):
+        return quorum.AddRaftVoterResponse(error_code=code, error_message=message)
+    if isinstance(request, quorum.RemoveRaftVoterRequest):
+        return quorum.RemoveRaftVoterResponse(error_code=code, error_message=message)
+    host, port = replica.leader_address or ("", 0)
+    leader = quorum.CurrentLeader(leader_id=replica.leader_id, leader_epoch=replica.epoch, host=host, port=port)
+    return quorum.UpdateRaftVoterResponse(error_code=code, current_leader=leader)
+
+
+def _endpoints(leader: LeaderAndEpoch) -> tuple[NodeEndpoint, ...]:
+    if leader.leader_id < 0 or leader.address is None:
+        return ()
+    host, port = leader.address
+    return (NodeEndpoint(node_id=leader.leader_id, host=host, port=port),)

@@ -1,0 +1,197 @@
+"""Voter sets: those in the log's control records, and before the first one the set of the settings (KIP-853).
+
+The newest set in the log counts from its append on, committed or not. A truncated set no longer counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.message import Listener
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import (
+    KRAFT_VERSION,
+    KRAFT_VOTERS,
+    LEADER_CHANGE,
+    Pair,
+    RecordBatch,
+    control_record,
+    control_type,
+)
+from controller.quorum.log.metadata_codec import decode_control
+from controller.quorum.raft.log import QuorumLog
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+class Voter(msgspec.Struct, frozen=True):
+    """A voter. A directory id of zeros, which voters of the settings have, matches any directory."""
+
+    id: int
+    directory: bytes
+    listeners: tuple[Listener, ...]
+    versions: tuple[int, int] = (0, 1)
+
+    def address_on(self, name: str) -> Address:
+        """Its endpoint on a listener, or on its first one if it has none of that name."""
+        found = next((each for each in self.listeners if each.name == name), self.listeners[0])
+        return found.host, found.port
+
+    def is_key(self, node_id: int, directory: bytes) -> bool:
+        """True if this voter is that node with that disk."""
+        return self.id == node_id and self.directory in (ZERO_UUID, directory)
+
+
+class VoterSet(msgspec.Struct, frozen=True):
+    """Voters by id."""
+
+    by_id: dict[int, Voter] = {}
+
+    @staticmethod
+    def of(voters: Iterable[Voter]) -> VoterSet:
+        """A set of these voters, in the order of their ids."""
+        return VoterSet({each.id: each for each in sorted(voters, key=lambda voter: voter.id)})
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.by_id.values())
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(self.by_id)
+
+    @property
+    def majority(self) -> int:
+        """The least number of voters that is more than half."""
+        return len(self.by_id) // 2 + 1
+
+    def has(self, node_id: int, directory: bytes) -> bool:
+        """True if that node with that disk is a voter."""
+        voter = self.by_id.get(node_id)
+        return voter is not None and voter.is_key(node_id, directory)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """This set with a voter added or replaced."""
+        return VoterSet.of({**self.by_id, voter.id: voter}.values())
+
+    def without(self, node_id: int) -> VoterSet:
+        """This set with a voter removed."""
+        return VoterSet.of(each for each in self if each.id != node_id)
+
+
+class VoterHistory:
+    """The voter sets and kraft.versions of a log, by the offset of their records."""
+
+    def __init__(self, log: QuorumLog, static: Iterable[Voter]) -> None:
+        self._log = log
+        self._static = VoterSet.of(static)
+        self._sets: list[tuple[int, VoterSet]] = []
+        self._versions: list[tuple[int, int]] = []
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Read everything from the log, for example after a snapshot was installed."""
+        self._sets, self._versions = [], []
+        snapshot = self._log.snapshot
+        if snapshot is not None:
+            for batch in self._log.snapshot_control_batches():
+                self._take(batch, snapshot.end_offset - 1)
+        for batch in self._log.control_batches():
+            if snapshot is None or batch.base_offset >= snapshot.end_offset:
+                self._take(batch, None)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Process an appended batch."""
+        if batch.is_control:
+            self._take(batch, None)
+
+    def _take(self, batch: RecordBatch, at: int | None) -> None:
+        for number, (key, value) in enumerate(batch.records):
+            offset = batch.base_offset + number if at is None else at
+            match control_type(key):
+                case kind if kind == KRAFT_VOTERS:
+                    self._sets.append((offset, decode_voters(value)))
+                case kind if kind == KRAFT_VERSION:
+                    self._versions.append((offset, decode_control(kinds.KRaftVersion, value).k_raft_version))
+
+    def truncated(self, end: int) -> None:
+        """The log was truncated to `end`."""
+        self._sets = [each for each in self._sets if each[0] < end]
+        self._versions = [each for each in self._versions if each[0] < end]
+
+    @property
+    def now(self) -> VoterSet:
+        """The newest voter set."""
+        return self._sets[-1][1] if self._sets else self._static
+
+    @property
+    def before(self) -> VoterSet:
+        """The voter set before the newest one."""
+        return self._sets[-2][1] if len(self._sets) > 1 else self._static
+
+    @property
+    def changed_at(self) -> int:
+        """The offset of the newest set's record; -1 for the set of the settings."""
+        return self._sets[-1][0] if self._sets else -1
+
+    @property
+    def kraft_version(self) -> int:
+        """The feature level of kraft.version."""
+        return self._versions[-1][1] if self._versions else 0
+
+    def at(self, end: int) -> tuple[int, VoterSet]:
+        """kraft.version and voter set as of all records below `end`."""
+        versions = [version for offset, version in self._versions if offset < end]
+        sets = [voters for offset, voters in self._sets if offset < end]
+        return versions[-1] if versions else 0, sets[-1] if sets else self._static
+
+
+def decode_voters(value: bytes) -> VoterSet:
+    """The voter set in a control record."""
+    return VoterSet.of(
+        Voter(
+            each.voter_id,
+            each.voter_directory_id,
+            tuple(Listener(name=at.name, host=at.host, port=at.port) for at in each.endpoints),
+            (each.k_raft_version_feature.min_supported_version, each.k_raft_version_feature.max_supported_version),
+        )
+        for each in decode_control(kinds.Voters, value).voters
+    )
+
+
+def voters_record(voters: VoterSet) -> Pair:
+    """The control record of a voter set."""
+    message = kinds.Voters(
+        voters=tuple(
+            kinds.Voter(
+                voter_id=each.id,
+                voter_directory_id=each.directory,
+                endpoints=tuple(kinds.VoterEndpoint(name=at.name, host=at.host, port=at.port) for at in each.listeners),
+                k_raft_version_feature=kinds.VersionRange(
+                    min_supported_version=each.versions[0], max_supported_version=each.versions[1]
+                ),
+            )
+            for each in voters
+        )
+    )
+    return control_record(KRAFT_VOTERS, message)
+
+
+def kraft_version_record(version: int) -> Pair:
+    return control_record(KRAFT_VERSION, kinds.KRaftVersion(k_raft_version=version))
+
+
+def leader_change_record(leader_id: int, voters: VoterSet, granting: Iterable[int]) -> Pair:
+    """The first control record of an epoch: its leader, the voters, and those that elected it."""
+    message = kinds.LeaderChangeMessage(
+        leader_id=leader_id,
+        voters=tuple(kinds.GrantingVoter(voter_id=each.id) for each in voters),
+        granting_voters=tuple(kinds.GrantingVoter(voter_id=each) for each in sorted(granting)),
+    )
+    return control_record(LEADER_CHANGE, message)

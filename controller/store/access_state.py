@@ -1,0 +1,87 @@
+"""Credentials, ACLs and quotas in the state that is stored next to the events: one key for each, so that a commit
+writes only the changed ones.
+
+    u USER NUL MECHANISM   the SCRAM credential of a user
+    a ENTRY                an ACL entry (MessagePack of `events.access.Acl`); empty value
+    q ENTITY               the quotas of an entity (MessagePack of its types and names, and of keys and values)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.machine.access.acls import Acls, Entries
+from controller.machine.access.bucket_map import differing
+from controller.machine.state import Cluster, ScramCredential
+from controller.store.keys import Puts
+from events.access import Acl, QuotaEntity
+from events.logs.log import EventLog
+
+SCRAM, ACL, QUOTA = b"u", b"a", b"q"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_credential = msgspec.msgpack.Decoder(ScramCredential).decode
+_decode_acl = msgspec.msgpack.Decoder(Acl).decode
+_decode_entity = msgspec.msgpack.Decoder(QuotaEntity).decode
+_decode_values = msgspec.msgpack.Decoder(tuple[tuple[str, float], ...]).decode
+
+_NONE: Final[Entries] = {}
+_Key = TypeVar("_Key")
+
+
+def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
+    """Add the difference between two states of the cluster."""
+    if after.acls is not before.acls:
+        old, new = before.acls.by_pattern, after.acls.by_pattern
+        changed = [pattern for pattern, entries in new.items() if entries is not old.get(pattern)]
+        changed += [pattern for pattern in old if pattern not in new]
+        for pattern in changed:
+            _put_entries(puts, old.get(pattern, _NONE), new.get(pattern, _NONE))
+    if after.quotas is not before.quotas:
+        _put_values(puts, _quota_key, before.quotas, after.quotas)
+    if after.scram is not before.scram:
+        _put_values(puts, _scram_key, before.scram, after.scram)
+
+
+def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
+    """The cluster with the stored credentials, ACLs and quotas."""
+    return replace(
+        cluster,
+        scram={_user_and_mechanism(key): _decode_credential(value) for key, value in log.scan(SCRAM)},
+        acls=Acls().with_all(_decode_acl(key[1:]) for key, _ in log.scan(ACL)),
+        quotas={_decode_entity(key[1:]): _decode_values(value) for key, value in log.scan(QUOTA)},
+    )
+
+
+def _put_entries(puts: Puts, old: Entries, new: Entries) -> None:
+    for acl in old:
+        if acl not in new:
+            puts[ACL + _encode(acl)] = None
+    for acl in new:
+        if acl not in old:
+            puts[ACL + _encode(acl)] = b""
+
+
+def _put_values(
+    puts: Puts, key_of: Callable[[_Key], bytes], old: Mapping[_Key, object], new: Mapping[_Key, object]
+) -> None:
+    for one in differing(old, new):
+        value = new.get(one)
+        puts[key_of(one)] = None if value is None else _encode(value)
+
+
+def _quota_key(entity: QuotaEntity) -> bytes:
+    return QUOTA + _encode(entity)
+
+
+def _scram_key(user_and_mechanism: tuple[str, str]) -> bytes:
+    return SCRAM + "\0".join(user_and_mechanism).encode()
+
+
+def _user_and_mechanism(key: bytes) -> tuple[str, str]:
+    user, _, mechanism = key[1:].decode().rpartition("\0")
+    return user, mechanism

@@ -1,0 +1,116 @@
+"""Dropping archived events past retention, and their index entries.
+
+Events are dropped as whole archived segments, and only if a snapshot covers them: then neither the current state nor
+any later one needs them. The log reads dropped events from its archive. The snapshots with one event each, the
+subtrees of the Merkle tree and the creation index stay forever: together a few bytes an event.
+
+`drop` removes the events in one write; from then on readers find them, and the requests that began among them, in the
+archive. Then, for each segment, `IndexCleanup` removes its index entries and its requests from the log in slices. The
+log stores the progress (`ArchiveStatus`), so this continues after a crash.
+
+What it does not do: read a clock, or choose threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Self
+
+from msgspec.structs import replace
+
+from controller.store import request_index
+from events.codec import decode_event
+from events.external_decision import indexed_under
+from events.logs.archive.manifest import Segment, archive_status, status_changes
+from events.logs.log import REQUEST, SHARD, Commit, read_one
+from events.logs.rocksdb_keys import run_prefix
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import newest_snapshot, snapshot_offsets
+
+if TYPE_CHECKING:
+    from events.logs.archive.segment import SegmentIndex
+
+Run = tuple[bytes, range]
+"""A range of events under an index key."""
+EVENTS_PER_SLICE = 1000
+"""A slice takes some milliseconds of the writing thread."""
+
+
+def first_kept(
+    segments: Sequence[Segment], start: int, snapshot: int, now_ms: int, kept_ms: int, kept_bytes: int
+) -> int:
+    """The offset below which a log that begins at `start` may drop events: those older than `kept_ms`, and the oldest
+    beyond `kept_bytes`; -1 sets no limit. `snapshot` is the offset of the newest snapshot."""
+    here = [one for one in segments if one.start >= start and one.end <= snapshot]
+    size = sum(one.event_bytes for one in segments if one.start >= start)
+    for one in here:
+        too_old = kept_ms >= 0 and now_ms - one.last_ms > kept_ms
+        if not too_old and not (kept_bytes >= 0 and size > kept_bytes):
+            return one.start
+        size -= one.event_bytes
+    return here[-1].end if here else start
+
+
+def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
+    """Drop archived events past retention, on the writing thread. True if any were. Raises LogError, OSError."""
+    start, end = log.start_offset, log.durable_offset - 1
+    if first_kept(segments, start, end, now_ms, kept_ms, kept_bytes) == start:  # regardless of snapshots
+        return False
+    to = first_kept(segments, start, min(newest_snapshot(log) or 0, end), now_ms, kept_ms, kept_bytes)
+    if to <= start:
+        return False
+    stay = {offset - 1 for offset in snapshot_offsets(log) if start < offset <= to}
+    stay |= {to - 1, 0} if not start else {to - 1}  # the request of a topic created at `to`; the first event
+    record = decode_event(to, read_one(log, to))
+    names = [run_prefix(SHARD, indexed_under(record, False))]
+    request = indexed_under(record, True)
+    if request:
+        names.append(run_prefix(REQUEST, request))
+    log.drop_before(to, sorted(stay), names)
+    return True
+
+
+class IndexCleanup:
+    """The oldest segment that was dropped but is still indexed. All methods raise LogError."""
+
+    def __init__(self, log: RocksDbLog, segment: Segment) -> None:
+        self.segment = segment
+        self._log = log
+
+    @classmethod
+    def next(cls, log: RocksDbLog, segments: Iterable[Segment]) -> Self | None:
+        """The next segment to clean up, if any."""
+        cleaned = archive_status(log).cleaned
+        found = (one for one in segments if cleaned <= one.start and one.end <= log.start_offset)
+        return next((cls(log, one) for one in found), None)
+
+    def slices(self, index: SegmentIndex) -> Iterator[Callable[[], object]]:
+        """Steps for the writing thread that remove the segment from the indexes, each about `EVENTS_PER_SLICE` events.
+        `index` is the segment's."""
+        for some in _slices((name, run) for name, runs in index.each() for run in runs):
+            yield partial(self._log.forget, some)
+        requests = index.scan(request_index.REQUEST)
+        while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
+            yield partial(self._forget_requests, archived)
+        end = self.segment.end
+        yield lambda: self._log.write(Commit(own=status_changes(replace(archive_status(self._log), cleaned=end))))
+
+    def _forget_requests(self, archived: Iterable[tuple[bytes, bytes]]) -> None:
+        same = (one for one in archived if self._log.get(one[0]) == one[1])
+        self._log.forget((), [each for key, value in same for each in (key, *request_index.facets_of(key, value))])
+
+
+def _slices(runs: Iterable[Run]) -> Iterator[list[Run]]:
+    some: list[Run] = []
+    room = EVENTS_PER_SLICE
+    for name, run in runs:
+        for first in range(run.start, run.stop, EVENTS_PER_SLICE):
+            some.append((name, range(first, min(first + EVENTS_PER_SLICE, run.stop))))
+            room -= len(some[-1][1])
+            if room <= 0:
+                yield some
+                some, room = [], EVENTS_PER_SLICE
+    if some:
+        yield some

@@ -1,0 +1,355 @@
+"""Clients' requests by time, by sender and by outcome, written in the commit of their events.
+
+Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`controller.store.keys`):
+
+    h INVERTED                   the request's summary (MessagePack of `IndexedRequest`)
+    f KIND VALUE NUL INVERTED    the same request under its principal, its API, an outcome of one of its topics, or a
+                                 rule that refused one; empty value
+
+A request has one `h` key, with the names of its first topics and the number of all, and an `f` key for each different
+value. The `f` key has only the first characters of the value, so readers compare the request too. Counted refusals
+(`RequestsRefused`) have an entry for each event. An archived segment has the keys of the requests that began in it.
+When its events are dropped, the log keeps only those that have changed since they were archived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import chain, groupby
+from typing import Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.machine.errors import ErrorCode
+from controller.store.keys import Puts, inverted, offset_at_end, put_entries
+from events import access, catalog
+from events.catalog import Recorded
+from events.codec import decode_event
+from events.logs.archive.whole_log import archived_requests
+from events.logs.log import EventLog, read_one, request_offsets
+
+REQUEST, FACET = b"h", b"f"
+NAMED_MAX: Final = 10
+"""The number of topics that a summary names."""
+RECENT_MAX: Final = 4096
+"""The most recently changed requests in memory. The commands of a request come close together, so a request whose first
+event is none of these is new."""
+_VALUE_CHARACTERS_MAX: Final = 200
+
+Kind = Literal[b"p", b"a", b"o", b"r"]
+PRINCIPAL: Final[Kind] = b"p"
+API: Final[Kind] = b"a"
+OUTCOME: Final[Kind] = b"o"
+RULE: Final[Kind] = b"r"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The summary of a request. `outcomes` counts its topics by status (`projections.views.requests.RequestStatus`;
+    `done` for a request without topics); `rules` are those that refused a topic."""
+
+    request_id: str
+    requested_at_ms: int
+    requested_offset: int
+    newest_offset: int
+    """That of its newest event; the summary is valid from there on."""
+    principal: str
+    client_id: str | None
+    api: str
+    topics: tuple[str, ...] = ()
+    """The first `NAMED_MAX`."""
+    num_topics: int = 0
+    outcomes: tuple[tuple[str, int], ...] = ()
+    rules: tuple[str, ...] = ()
+    rejected_offset: int = -1
+    """That of the newest CreateRejected, whose CreateAnswered is the next event."""
+    host: str = ""
+    """The client's address; empty if the event has none."""
+    counted: bool = False
+    """A number of refusals without a request of this id; `outcomes` has the number."""
+
+
+class RequestIndex:
+    """Keeps the index of a log. After a failed commit it must be replaced by a new one."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._recent: dict[str, IndexedRequest] = {}
+        self._unknown = RECENT_MAX if log.next_offset else 0
+        """The number of requests still to look up in the log after a restart."""
+
+    def changes(self, records: Iterable[Recorded]) -> Puts:
+        """The state keys to write with these events."""
+        puts: Puts = {}
+        changed: dict[str, tuple[IndexedRequest | None, _Folding]] = {}
+        for record in records:
+            request_id: str = getattr(record.event, "request_id", "")
+            if not request_id:
+                if type(record.event) is access.RequestsRefused:
+                    _put(puts, None, _counted(record, record.event))
+                continue
+            known = changed.get(request_id)
+            if known is None:
+                stored = self._known(request_id, record)
+                folding = _folding(stored, record)
+                if folding is None:
+                    continue
+                known = changed[request_id] = stored, folding
+            known[1].take(record)
+        for request_id, (stored, folding) in changed.items():
+            entry = folding.entry()
+            _put(puts, stored, entry)
+            self._recent.pop(request_id, None)
+            self._recent[request_id] = entry
+        while len(self._recent) > RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
+        return puts
+
+    def _known(self, request_id: str, record: Recorded) -> IndexedRequest | None:
+        """The request before this event. The log is not read if the request can only begin here."""
+        recent = self._recent.get(request_id)
+        if recent is not None:
+            return recent
+        if type(record.event) in BEGINS:
+            if not self._unknown:
+                return None
+            self._unknown -= 1
+        first = next(request_offsets(self._log, request_id, self._log.start_offset), None)
+        return None if first is None else stored_request(self._log, first)
+
+
+def stored_request(log: EventLog, first: int) -> IndexedRequest | None:
+    """The summary of the request whose first event is at this offset; None if there is none."""
+    key = REQUEST + inverted(first)
+    value = log.get(key)
+    if value is None and first < log.start_offset:
+        value = next((keys.get(key) for segment, keys in archived_requests(log, first + 1) if segment <= first), None)
+    return None if value is None else _decode(value)
+
+
+_decode = msgspec.msgpack.Decoder(IndexedRequest).decode
+
+
+def newest_requests(log: EventLog, end: int, facet: tuple[Kind, str] | None = None) -> Iterator[int]:
+    """The offsets below `end` at which requests began, the newest first: all, or those with an index value, which may
+    be outdated."""
+    prefix = REQUEST if facet is None else _facet(*facet)
+    reached, start = end, -1
+    while start != (start := log.start_offset):  # repeat if segments were dropped meanwhile
+        for key, _ in log.scan(prefix, prefix + inverted(reached)):
+            if offset_at_end(key) < start:
+                break
+            reached = offset_at_end(key)
+            yield reached
+    below = min(reached, start)
+    archived = (keys.scan(prefix, prefix + inverted(reached)) for _, keys in archived_requests(log, below))
+    local = log.scan(prefix, prefix + inverted(below))
+    both = merge(chain.from_iterable(archived), local)
+    yield from (offset_at_end(key) for key, _ in groupby(key for key, _ in both))
+
+
+def requests_between(log: EventLog, start: int, end: int) -> dict[bytes, bytes]:
+    """The state keys of the requests that began from `start` until before `end`. Raises LogError."""
+    found: dict[bytes, bytes] = {}
+    for key, value in log.scan(REQUEST, REQUEST + inverted(end)):
+        if offset_at_end(key) < start:
+            break
+        found |= dict.fromkeys(facets_of(key, value), b"")
+        found[key] = value
+    return found
+
+
+def facets_of(key: bytes, value: bytes) -> list[bytes]:
+    """The `f` keys of a request, by its `h` key and summary."""
+    return [_facet(*one) + key[len(REQUEST) :] for one in _values(_decode(value))]
+
+
+def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
+    """The summary at `end` of the request whose first event is at an offset; None without such a request."""
+    entry = stored_request(log, first)
+    if entry is None or entry.newest_offset < end:
+        return entry
+    folding: _Folding | None = None
+    for offset in request_offsets(log, entry.request_id):
+        if offset >= end:
+            break
+        record = decode_event(offset, read_one(log, offset))
+        folding = folding or _folding(None, record)
+        if folding is not None:
+            folding.take(record)
+    return None if folding is None else folding.entry()
+
+
+def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
+    """The different values of a kind, in byte order."""
+    prefix = FACET + kind
+    key = next((key for key, _ in log.scan(prefix)), None)
+    while key is not None:
+        value = key[len(prefix) : -9]
+        yield value.decode("utf-8", "surrogatepass")
+        key = next((key for key, _ in log.scan(prefix, prefix + value + b"\1")), None)
+
+
+# --- folding
+
+CHANGES: dict[type, str] = {
+    catalog.PartitionsAdded: "partitions-added",
+    catalog.TopicDeleted: "deleted",
+    catalog.TopicConfigsChanged: "configs-changed",
+    catalog.ChangeRejected: "rejected",
+}
+_OF_CLUSTER = (
+    access.AclsCreated,
+    access.AclsDeleted,
+    access.QuotasChanged,
+    access.ScramCredentialSet,
+    access.ScramCredentialRemoved,
+    catalog.ResourceConfigsChanged,
+)
+BEGINS = frozenset((catalog.CreateRequested, *CHANGES, *_OF_CLUSTER))
+"""Events that begin a request."""
+
+
+class _Folding:
+    """Folds the events of a request into its summary."""
+
+    __slots__ = ("_before", "_newest", "_num_topics", "_outcomes", "_rejected", "_rules", "_topics")
+
+    def __init__(self, before: IndexedRequest) -> None:
+        self._before = before
+        self._newest, self._rejected = before.newest_offset, before.rejected_offset
+        self._topics, self._num_topics = before.topics, before.num_topics
+        self._outcomes, self._rules = dict(before.outcomes), before.rules
+
+    def entry(self) -> IndexedRequest:
+        return replace(
+            self._before,
+            newest_offset=self._newest,
+            topics=self._topics,
+            num_topics=self._num_topics,
+            outcomes=tuple(self._outcomes.items()),
+            rules=self._rules,
+            rejected_offset=self._rejected,
+        )
+
+    def take(self, record: Recorded) -> None:
+        event, self._newest = record.event, record.offset
+        match event:
+            case catalog.CreateRequested():
+                self._add_topic(event.topic, "requested")
+            case catalog.TopicCreated():
+                self._move("requested", "waiting")
+            case catalog.CreateAnswered():
+                if self._rejected != record.offset - 1:
+                    self._move("waiting", answer_outcome(event.error_code))
+            case catalog.CreateRejected():
+                self._rejected = record.offset
+                self._add_rule(event.rule)
+                self._move("requested", "rejected")
+            case catalog.ChangeCarriedOut():
+                if event.error_code:
+                    self._refused_by_cluster()
+            case catalog.ChangeRejected():
+                self._add_rule(event.rule)
+                self._add_topic(event.topic, "rejected")
+            case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
+                self._add_topic(event.topic, CHANGES[type(event)])
+            case _ if not self._num_topics:
+                self._outcomes = {"done": 1}
+
+    def _add_topic(self, topic: str, outcome: str) -> None:
+        if len(self._topics) < NAMED_MAX:
+            self._topics = (*self._topics, topic)
+        self._num_topics += 1
+        self._move("done", outcome)
+
+    def _add_rule(self, rule: str) -> None:
+        if rule not in self._rules:
+            self._rules = (*self._rules, rule)
+
+    def _refused_by_cluster(self) -> None:
+        """The target cluster refused a change; all changes of a request have the same type."""
+        was = next((outcome for outcome in self._outcomes if outcome != "rejected"), "")
+        self._add_rule("cluster")
+        self._move(was, "rejected")
+
+    def _move(self, before: str, after: str) -> None:
+        counts = self._outcomes
+        counts[after] = counts.get(after, 0) + 1
+        if before in counts:
+            counts[before] -= 1
+            if not counts[before]:
+                del counts[before]
+
+
+def _folding(before: IndexedRequest | None, record: Recorded) -> _Folding | None:
+    """The fold before one of its events; None if the log lacks the first event."""
+    if before is not None:
+        return _Folding(before)
+    return _Folding(_begun(record)) if type(record.event) in BEGINS else None
+
+
+def answer_outcome(code: int) -> str:
+    return "created" if code == 0 else "timed-out" if code == ErrorCode.REQUEST_TIMED_OUT else "failed"
+
+
+def _begun(record: Recorded) -> IndexedRequest:
+    event = record.event
+    asked = getattr(event, "request", event)
+    api: str = getattr(asked, "api", record.cause.command)
+    return IndexedRequest(
+        event.request_id,  # type: ignore[union-attr]
+        record.at_ms,
+        record.offset,
+        record.offset,
+        event.principal,  # type: ignore[union-attr]
+        event.client_id,  # type: ignore[union-attr]
+        api,
+        host=getattr(asked, "host", ""),
+    )
+
+
+def _counted(record: Recorded, event: access.RequestsRefused) -> IndexedRequest:
+    topics = tuple(name for name in (event.resource.removeprefix("Topic:"),) if name != event.resource)
+    return IndexedRequest(
+        record.cause.request_id,
+        record.at_ms,
+        record.offset,
+        record.offset,
+        event.principal,
+        event.client_id,
+        event.api,
+        topics,
+        len(topics),
+        (("rejected", event.count),),
+        (event.rule,),
+        host=event.host,
+        counted=True,
+    )
+
+
+# --- keys
+
+
+def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
+    at = inverted(entry.requested_offset)
+    puts[REQUEST + at] = _encode(entry)
+    if before is None or (before.outcomes, before.rules) != (entry.outcomes, entry.rules):
+        had = {} if before is None else {_facet(*one) + at: b"" for one in _values(before)}
+        put_entries(puts, had, {_facet(*one) + at: b"" for one in _values(entry)})
+
+
+def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
+    yield PRINCIPAL, entry.principal
+    yield API, entry.api
+    for outcome, _ in entry.outcomes:
+        yield OUTCOME, outcome
+    for rule in entry.rules:
+        yield RULE, rule
+
+
+def _facet(kind: Kind, value: str) -> bytes:
+    return FACET + kind + value[:_VALUE_CHARACTERS_MAX].replace("\0", " ").encode("utf-8", "surrogatepass") + b"\0"

@@ -1,0 +1,282 @@
+"""Taking, rebuilding and removing snapshots of a log's state keys.
+
+Purpose: the state at any point in time is the nearest snapshot and the events since, so a query on the past takes the
+same time however long the log is.
+
+Method. The writing thread calls `reached` when everything written is durable. Every `interval_events` events it freezes
+the state keys, which is quick, and another thread writes them. So a snapshot belongs to one offset, and a power cut
+cannot revoke it. A snapshot takes some microseconds a topic, so a state of many topics has fewer snapshots. It has the
+kinds of keys in SNAPSHOT_KINDS, from which all others can be derived; `with_views` adds the extra keys for readers.
+
+At most SNAPSHOTS_MAX snapshots are kept, evenly spaced: if there are more, every other one is removed. Missing and
+damaged ones are rebuilt from the one before and the events since. A rebuilt snapshot has the very bytes that were
+committed with the events. Rebuilding takes memory for the stored bytes of all topics and a bounded number of decoded
+ones.
+
+What it does not do: it reads no clock, chooses no thread (`run` runs work in one, one piece at a time), and logs
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import Protocol
+
+from controller.machine.apply import apply
+from controller.store.access_state import ACL, QUOTA, SCRAM
+from controller.store.keys import Puts
+from controller.store.store import CLUSTER, WAITING, TopicStore
+from controller.store.stored_topics import TOPIC, is_extra
+from events.catalog import Cause
+from events.codec import decode_event
+from events.logs.log import Commit, Entry, EventLog, StateKeys
+from events.logs.memory_log import InMemoryLog
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import (
+    SnapshotDamaged,
+    SnapshotInfo,
+    nearest_snapshot,
+    open_snapshot,
+    remove_snapshot,
+    remove_unfinished,
+    snapshot_info,
+    snapshot_offsets,
+    store_snapshot,
+)
+
+SNAPSHOTS_MAX = 64
+"""A snapshot of a hundred thousand topics takes about six MiB."""
+EVENTS_PER_TOPIC = 2
+"""The least number of events between snapshots for each topic."""
+PAIRS_PER_REST = 250
+"""State keys to write between two pauses."""
+REST_S = 0.0005
+
+Pairs = Iterator[tuple[bytes, bytes]]
+
+
+class Reports(Protocol):
+    def snapshot_taken(self, offset: int, size: int) -> None:
+        """A snapshot of `size` bytes was written."""
+        ...
+
+    def snapshot_failed(self, why: str) -> None:
+        """A snapshot could not be written, or was damaged and removed; a later attempt follows."""
+        ...
+
+
+class _Stopped(Exception):
+    pass
+
+
+class Snapshotting:
+    """The snapshots of one log. `begin`, `reached` and `close` must be called on the writing thread."""
+
+    def __init__(
+        self,
+        log: RocksDbLog,
+        interval_events: int,
+        run: Callable[[Callable[[], None]], object],
+        with_views: Callable[[int, Pairs], Pairs],
+        reports: Reports,
+    ) -> None:
+        """With `interval_events` 0 it takes no snapshots."""
+        self._log = log
+        self._interval = interval_events
+        self._run = run
+        self._with_views = with_views
+        self._reports = reports
+        self._stopped = threading.Event()
+        self._busy = False
+        self.next_at = 0
+        """The offset from which on the next snapshot is due."""
+        self.newest = 0
+        """The offset of the newest snapshot, 0 without one."""
+
+    def begin(self, *, rebuild: bool = True) -> None:
+        """Remove damaged snapshots, and rebuild missing ones if `rebuild`. Raises OSError if the folder cannot be
+        read."""
+        if self._interval:
+            self.newest = max(snapshot_offsets(self._log), default=0)
+            self.next_at = self.newest + self._interval
+            self._start(self._repair if rebuild else self._remove_damaged)
+
+    def close(self) -> None:
+        """End the work in the other thread; a snapshot is written in full or not at all."""
+        self._stopped.set()
+
+    def reached(self, topics: int) -> None:
+        """Take a snapshot if one is due; call when the log is durable to its end. Raises LogError."""
+        end = self._log.next_offset
+        if not self._interval or end < self.next_at or self._busy or self._log.durable_offset != end:
+            return
+        self.next_at = end + max(self._interval, topics * EVENTS_PER_TOPIC)
+        about, frozen = snapshot_info(self._log, end), self._log.frozen_scan(SNAPSHOT_KINDS)
+        self._start(lambda: self._take(about, frozen))
+
+    # --- in the other thread
+
+    def _start(self, work: Callable[[], None]) -> None:
+        self._busy = True
+        self._run(lambda: self._guarded(work))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except _Stopped:
+            pass
+        except Exception as error:  # snapshots are optional: deciding must go on
+            if not self._stopped.is_set():
+                self._reports.snapshot_failed(f"{type(error).__name__}: {error}")
+        finally:
+            self._busy = False
+
+    def _take(self, about: SnapshotInfo, frozen: Pairs) -> None:
+        try:
+            with closing(frozen):  # type: ignore[type-var]
+                self._put(about, frozen)
+        except SnapshotDamaged:  # the previous one is damaged
+            self._repair()
+        self._remove_surplus()
+
+    def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        size = store_snapshot(self._log, about, self._with_views(about.offset, resting(pairs, self._rest)))
+        self.newest = max(self.newest, about.offset)
+        self._reports.snapshot_taken(about.offset, size)
+
+    def _rest(self) -> None:
+        if self._stopped.wait(REST_S):
+            raise _Stopped
+
+    def _remove_damaged(self) -> None:
+        remove_unfinished(self._log)
+        for offset in snapshot_offsets(self._log):
+            self._rest()
+            try:
+                with open_snapshot(self._log, offset) as snapshot:
+                    snapshot.check()
+            except SnapshotDamaged as error:
+                self._reports.snapshot_failed(f"{error}; it was removed")
+                remove_snapshot(self._log, offset)
+        self._remove_surplus()
+
+    def _repair(self) -> None:
+        self._remove_damaged()
+        end = self._log.durable_offset
+        offsets = missing(snapshot_offsets(self._log), end, spacing(self._interval, end))
+        if offsets:
+            refold = StateRebuild(self._log, self._rest)
+            for offset in offsets:
+                at = refold.go_to(offset)
+                self._put(snapshot_info(self._log, at), refold.pairs())
+
+    def _remove_surplus(self) -> None:
+        for offset in too_many(snapshot_offsets(self._log), self._interval):
+            remove_snapshot(self._log, offset)
+
+
+def resting(pairs: Iterable[tuple[bytes, bytes]], rest: Callable[[], None]) -> Pairs:
+    """The same pairs; calls `rest` now and then."""
+    for number, pair in enumerate(pairs):
+        if number % PAIRS_PER_REST == 0:
+            rest()
+        yield pair
+
+
+def spacing(interval: int, end: int) -> int:
+    """The distance of snapshots in a log of this end: `interval`, doubled until at most SNAPSHOTS_MAX fit."""
+    while end // interval > SNAPSHOTS_MAX:
+        interval *= 2
+    return interval
+
+
+def too_many(offsets: Sequence[int], interval: int) -> list[int]:
+    """The offsets of the snapshots to remove, never the newest."""
+    newest = offsets[-1] if offsets else 0
+    apart, kept = spacing(interval, newest), list(offsets)
+    while len(kept) > SNAPSHOTS_MAX:
+        kept, last = [], -apart
+        for offset in offsets:
+            if offset - last >= apart or offset == newest:
+                kept.append(offset)
+                last = offset
+        apart *= 2
+    return [offset for offset in offsets if offset not in set(kept)]
+
+
+def missing(offsets: Sequence[int], end: int, apart: int) -> list[int]:
+    """The offsets at which to rebuild snapshots so that gaps are at most twice `apart`."""
+    return [at for start, stop in pairwise([0, *offsets, end]) for at in range(start + apart, stop - apart + 1, apart)]
+
+
+SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
+"""The kinds of state keys in a snapshot, in order; all others can be derived."""
+EVENTS_PER_COMMIT = 500
+PARTITIONS_CACHED = 25_000
+
+_NO_CAUSE = Cause("", "")  # type: ignore[arg-type]
+
+
+class StateRebuild:
+    """Rebuilds the state keys of a log at increasing offsets. `rest` is called now and then, and may raise."""
+
+    def __init__(self, log: EventLog, rest: Callable[[], None], *, from_scratch: bool = False) -> None:
+        """With `from_scratch` no snapshot is used."""
+        self._log = log
+        self._from_scratch = from_scratch
+        self._rest = rest
+        self._at = -1
+
+    def go_to(self, offset: int) -> int:
+        """Go to an offset, not below the last one, or to the end of the command there; returns the offset reached.
+        Raises LogError, SnapshotDamaged, CannotApply."""
+        self._start_near(offset)
+        cause = _NO_CAUSE
+        for number, value in self._log.read(self._at):
+            record = decode_event(number, value)
+            if number >= offset and record.cause != cause:
+                break
+            apply(self._state, record)
+            cause, self._at = record.cause, number + 1
+            if self._at % EVENTS_PER_COMMIT == 0:
+                self._commit()
+        self._commit()
+        return self._at
+
+    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        """The state keys of a snapshot, in order."""
+        return (pair for prefix in SNAPSHOT_KINDS for pair in self._keys.scan(prefix))
+
+    def _start_near(self, offset: int) -> None:
+        snapshot = None if self._from_scratch else nearest_snapshot(self._log, offset)
+        if snapshot is None:
+            if self._at < 0:
+                self._load({}, 0)
+            return
+        with snapshot:
+            if snapshot.offset > self._at:
+                self._load(dict(state_keys(snapshot)), snapshot.offset)
+
+    def _load(self, keys: Puts, offset: int) -> None:
+        self._keys = InMemoryLog("")
+        self._put(keys)
+        self._store = TopicStore(self._keys, PARTITIONS_CACHED)
+        self._state = self._store.state()
+        self._at = offset
+
+    def _commit(self) -> None:
+        self._put(self._store.changes(self._state))
+        self._store.became_durable(self._state)
+        self._rest()
+
+    def _put(self, changes: Puts) -> None:
+        self._keys.write(Commit([Entry(b"")], {key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS}))
+        self._keys.flush()
+
+
+def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
+    """The state keys of a snapshot, in order, without the extra keys for readers. Raises SnapshotDamaged."""
+    return ((key, value) for prefix in SNAPSHOT_KINDS for key, value in snapshot.scan(prefix) if not is_extra(key))

@@ -1,0 +1,133 @@
+"""Topics in the log's state keys: a change of one partition writes only its block. A cache of decoded topics.
+
+    t SHARD_KEY          the topic (MessagePack of `machine.state.Topic`) with its first block of partitions
+    t SHARD_KEY NUL N    the N-th further block (MessagePack of its partitions), N from 1, of four bytes
+
+No name has a NUL, so the keys of a topic are adjacent, and the topic's own is the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.machine.partitions.blocks import BLOCK, blocks_of, is_one_block
+from controller.machine.state import Topic
+from controller.store.keys import Puts
+from events.catalog import Partition
+from events.logs.log import StateKeys
+from events.names import ShardKey
+
+TOPIC = b"t"
+EXTRA = b"\0\xff"
+"""The suffix of a topic's key for extra data in a snapshot; it sorts after all blocks."""
+_END = b"\0"
+_FULL_BYTES_MIN = 8 * BLOCK
+"""The least size of a topic with further blocks: its first block is full, and a partition takes eight bytes or more."""
+
+_decode_topic = msgspec.msgpack.Decoder(Topic).decode
+_decode_block = msgspec.msgpack.Decoder(tuple[Partition, ...]).decode
+encode_topic = msgspec.msgpack.Encoder(enc_hook=tuple).encode
+"""A topic with all its partitions in one value; state hashes are over it."""
+
+
+def decode_topic(values: Sequence[bytes]) -> Topic:
+    """The topic with these values of its state keys. Raises msgspec.DecodeError."""
+    topic = _decode_topic(values[0])
+    if len(values) == 1:
+        return topic
+    return replace(topic, partitions=[*topic.partitions, *chain.from_iterable(map(_decode_block, values[1:]))])
+
+
+def is_extra(key: bytes) -> bool:
+    """True for a key of extra data in a snapshot."""
+    # The number of a block may have the same end.
+    return key.endswith(EXTRA) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(EXTRA)
+
+
+def stored_values(log: StateKeys, key: ShardKey) -> list[bytes]:
+    """The values of a topic's state keys; empty without a topic."""
+    head = TOPIC + key.encode()
+    value = log.get(head)
+    if value is None:
+        return []
+    return [value, *(block for _, block in log.scan(head + _END))] if len(value) > _FULL_BYTES_MIN else [value]
+
+
+def each_stored(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[ShardKey, list[bytes]]]:
+    """The topics among state keys in order, each with its values; blocks without their topic are skipped."""
+    head, values = b"", list[bytes]()
+    for key, value in pairs:
+        if _END not in key:
+            if values:
+                yield _shard_key(head), values
+            head, values = key, [value]
+        elif values and key.startswith(head + _END):
+            values.append(value)
+    if values:
+        yield _shard_key(head), values
+
+
+def _shard_key(head: bytes) -> ShardKey:
+    return ShardKey(head[len(TOPIC) :].decode())
+
+
+def put_topic(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+    """Add the state keys of a changed topic: its own, and its changed blocks."""
+    head = TOPIC + key.encode()
+    if after is not None and is_one_block(after.partitions) and (before is None or is_one_block(before.partitions)):
+        puts[head] = encode_topic(after)
+        return
+    old = () if before is None else blocks_of(before.partitions)
+    new = () if after is None else blocks_of(after.partitions)
+    if after is None:
+        puts[head] = None
+    elif before is None or not old or new[0] is not old[0] or _but_partitions(before) != _but_partitions(after):
+        puts[head] = encode_topic(replace(after, partitions=new[0]))
+    for number in range(1, max(len(old), len(new))):
+        if number >= len(new):
+            puts[head + _numbered(number)] = None
+        elif number >= len(old) or new[number] is not old[number]:
+            puts[head + _numbered(number)] = encode_topic(new[number])
+
+
+def _but_partitions(topic: Topic) -> Topic:
+    return replace(topic, partitions=())
+
+
+def _numbered(number: int) -> bytes:
+    return _END + number.to_bytes(4, "big")
+
+
+class TopicCache:
+    """A bounded cache of decoded topics in two generations; unused topics are dropped a generation at a time."""
+
+    def __init__(self, partitions_max: int) -> None:
+        self._partitions_max = partitions_max
+        self._young: dict[ShardKey, Topic] = {}
+        self._old: dict[ShardKey, Topic] = {}
+        self._weight = 0
+
+    def get(self, key: ShardKey) -> Topic | None:
+        topic = self._young.get(key)
+        if topic is None:
+            topic = self._old.get(key)
+            if topic is not None:
+                self.put(key, topic)
+        return topic
+
+    def put(self, key: ShardKey, topic: Topic) -> None:
+        replaced = self._young.get(key)
+        self._weight += len(topic.partitions) - (len(replaced.partitions) if replaced is not None else 0)
+        if self._weight > self._partitions_max:
+            self._old, self._young, self._weight = self._young, {}, len(topic.partitions)
+        self._young[key] = topic
+
+    def drop(self, key: ShardKey) -> None:
+        dropped = self._young.pop(key, None)
+        if dropped is not None:
+            self._weight -= len(dropped.partitions)
+        self._old.pop(key, None)

@@ -1,0 +1,263 @@
+"""Secondary indexes on topics: by broker, by health, by age, and the ranges of offsets in which topics were created.
+
+They are written in the commit of the topics, from what changed: a topic of many partitions costs only its changed ones.
+`controller.store.keys` lists the keys. BROKER is the id plus 2^31, of four bytes, so the negative ids of placeholders
+(KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, of eight bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import groupby, takewhile
+from typing import Final
+
+import msgspec
+
+from controller.machine.partitions.blocks import differing
+from controller.machine.state import Topic
+from controller.store.keys import Puts, inverted, shard_keys
+from events import catalog
+from events.catalog import Event, Partition
+from events.logs.log import EventLog
+from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
+
+UNHEALTHY, TALLIES, CREATED, REPLICAS, CREATED_IN = b"x", b"y", b"z", b"r", b"b"
+_ID = struct.Struct(">I")
+_ZERO = 1 << 31
+RANGE_SIZE = 1 << 16
+"""A page of a list of topics as of the past reads the entries of each range from the snapshot up to that time."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+# --- by broker
+
+
+def put_replicas(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+    """Add the entries by broker of a changed topic."""
+    if before is not None and after is not None and _same_brokers(before, after):
+        return
+    had, has = _brokers(before), _brokers(after)
+    for broker_id in had ^ has:
+        puts[_of_broker(broker_id) + key.encode()] = b"" if broker_id in has else None
+
+
+def topics_of(log: EventLog, broker_id: BrokerId, after: ShardKey | None = None) -> Iterator[ShardKey]:
+    """The shard keys of the topics with a replica on a broker, in order, after one of them."""
+    return shard_keys(log, _of_broker(broker_id), after)
+
+
+def topics_with_placeholders(log: EventLog) -> Iterator[ShardKey]:
+    """The shard keys of the topics with a placeholder, one for each placeholder id."""
+    keys = takewhile(lambda key: _ID.unpack_from(key, 1)[0] < _ZERO, (key for key, _ in log.scan(REPLICAS)))
+    return (ShardKey(key[1 + _ID.size :].decode()) for key in keys)
+
+
+def _of_broker(broker_id: int) -> bytes:
+    return REPLICAS + _ID.pack(broker_id + _ZERO)
+
+
+def _same_brokers(before: Topic, after: Topic) -> bool:
+    """True if the changed partitions are on the same brokers; may return False although nothing would change."""
+    if len(before.partitions) != len(after.partitions):
+        return False
+    changes = list(differing(before.partitions, after.partitions))
+    return _indexed_brokers([before.partitions[index] for index, _ in changes]) == _indexed_brokers(
+        [one for _, one in changes]
+    )
+
+
+def _brokers(topic: Topic | None) -> set[BrokerId]:
+    return set() if topic is None else _indexed_brokers(topic.partitions)
+
+
+def _indexed_brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
+    """The replicas of partitions of KRaft brokers; simulated brokers are not indexed."""
+    return {replica for one in partitions if one.replica_metadata is not None for replica in one.replicas}
+
+
+# --- by the range of offsets of their creation
+
+CREATION_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
+CREATION_TYPES = tuple(kind.__name__ for kind in CREATION_KINDS)
+
+
+def put_creation(puts: Puts, offset: int, key: ShardKey, event: Event) -> None:
+    """Add the entry of an event that creates a topic."""
+    if type(event) in CREATION_KINDS:
+        puts[_created_in(offset // RANGE_SIZE) + key.encode()] = b""
+
+
+def created_keys(log: EventLog, start: int, end: int, after: str = "") -> Iterator[ShardKey]:
+    """The shard keys, in order and after one of them, that may have got a topic from `start` until before `end`."""
+    ranges = range(start // RANGE_SIZE, -(-end // RANGE_SIZE)) if start < end else range(0)
+    return (key for key, _ in groupby(merge(*(shard_keys(log, _created_in(one), after or None) for one in ranges))))
+
+
+def creation_offsets(log: EventLog, before: int) -> Iterator[int]:
+    """The offsets, the highest first, of all ranges in which a topic was created."""
+    while before > 0:
+        number = (before - 1) // RANGE_SIZE
+        start = number * RANGE_SIZE
+        if next(shard_keys(log, _created_in(number)), None) is not None:
+            yield from range(before - 1, start - 1, -1)
+        before = start
+
+
+def _created_in(number: int) -> bytes:
+    return CREATED_IN + number.to_bytes(8, "big")
+
+
+# --- by age
+
+
+def newest_created(log: EventLog, before: int) -> Iterator[ShardKey]:
+    """The shard keys of topics that were created below an offset, the newest first."""
+    return (ShardKey(value.decode()) for _, value in log.scan(CREATED, CREATED + inverted(before)))
+
+
+# --- by health, with the sums over all topics
+
+
+class Health(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The numbers of under-replicated partitions, of offline ones (without a leader), and of placeholders."""
+
+    under_replicated: int = 0
+    offline: int = 0
+    placeholders: int = 0
+
+    def plus(self, other: Health, sign: int = 1) -> Health:
+        """The sums of both; the differences with `sign` -1."""
+        return Health(
+            self.under_replicated + sign * other.under_replicated,
+            self.offline + sign * other.offline,
+            self.placeholders + sign * other.placeholders,
+        )
+
+
+HEALTHY: Final = Health()
+
+
+class Tallies(msgspec.Struct, frozen=True, array_like=True):
+    """The health of all topics; for each broker its numbers of led partitions and of replicas."""
+
+    health: Health = HEALTHY
+    brokers: Mapping[int, tuple[int, int]] = {}
+
+    def plus(self, other: Tallies) -> Tallies:
+        """The sums of both."""
+        loads = dict(self.brokers)
+        for broker_id, (leading, holding) in other.brokers.items():
+            led, held = loads.get(broker_id, (0, 0))
+            loads[broker_id] = (led + leading, held + holding)
+        return Tallies(self.health.plus(other.health), loads)
+
+
+_decode_health = msgspec.msgpack.Decoder(Health).decode
+_decode_tallies = msgspec.msgpack.Decoder(Tallies).decode
+
+
+class HealthIndex:
+    """Keeps the index by health and the sums of a log. After a failed commit it must be replaced by a new one."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        stored = log.get(TALLIES)
+        self.durable = Tallies() if stored is None else _decode_tallies(stored)
+        """As of the last durable commit."""
+        self._written = self.durable
+
+    def changes(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> None:
+        """Add the entries of changed topics, given before and after the change."""
+        tallies = self._tallies_after(puts, changed)
+        if tallies != self._written:
+            puts[TALLIES] = _encode(tallies)
+            self._written = tallies
+
+    def became_durable(self) -> None:
+        """Show what was written last."""
+        self.durable = self._written
+
+    def _tallies_after(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> Tallies:
+        tallies = self._written
+        health = tallies.health
+        all_removed: list[Partition] = []
+        all_added: list[Partition] = []
+        for key, before, after in changed:
+            removed, added = _changed_partitions(before, after)
+            if not removed and not added:
+                continue
+            all_removed += removed
+            all_added += added
+            was = self._health_of(key) if before is not None else HEALTHY
+            gained = _health(added)
+            if was is HEALTHY and gained is HEALTHY:
+                continue
+            now = HEALTHY if after is None else was.plus(_health(removed), -1).plus(gained)
+            if now != was:
+                puts[UNHEALTHY + key.encode()] = _encode(now) if now != HEALTHY else None
+                health = health.plus(was, -1).plus(now)
+        if not all_removed and not all_added:
+            return tallies
+        return Tallies(health, _loads(tallies.brokers, all_removed, all_added))
+
+    def _health_of(self, key: ShardKey) -> Health:
+        value = self._log.get(UNHEALTHY + key.encode())
+        return HEALTHY if value is None else _decode_health(value)
+
+
+def tallied(partitions: Iterable[Partition]) -> Tallies:
+    """The sums over some partitions."""
+    some = tuple(partitions)
+    return Tallies(_health(some), _loads({}, (), some))
+
+
+def unhealthy(log: EventLog, after: str | None = None) -> Iterator[ShardKey]:
+    """The shard keys of topics with under-replicated or offline partitions or placeholders, after one of them."""
+    return shard_keys(log, UNHEALTHY, after)
+
+
+def _changed_partitions(before: Topic | None, after: Topic | None) -> tuple[list[Partition], list[Partition]]:
+    """The partitions before their change, and after it."""
+    if before is not None and after is not None and after.partitions is before.partitions:
+        return [], []
+    if before is None or after is None or len(after.partitions) < len(before.partitions):
+        return [] if before is None else list(before.partitions), [] if after is None else list(after.partitions)
+    changes = list(differing(before.partitions, after.partitions))
+    count = len(before.partitions)
+    return [before.partitions[index] for index, _ in changes if index < count], [one for _, one in changes]
+
+
+def _health(partitions: Iterable[Partition]) -> Health:
+    under_replicated = offline = placeholders = 0
+    for one in partitions:
+        under_replicated += len(one.isr) < len(one.replicas)
+        offline += one.leader == NO_LEADER
+        placeholders += sum(map(is_placeholder, one.replicas))
+    if under_replicated or offline or placeholders:
+        return Health(under_replicated, offline, placeholders)
+    return HEALTHY
+
+
+def _loads(
+    before: Mapping[int, tuple[int, int]], removed: Iterable[Partition], added: Iterable[Partition]
+) -> Mapping[int, tuple[int, int]]:
+    leads: dict[int, int] = {}
+    replicas: dict[int, int] = {}
+    for sign, partitions in ((-1, removed), (1, added)):
+        for one in partitions:
+            leads[one.leader] = leads.get(one.leader, 0) + sign
+            for replica in one.replicas:
+                replicas[replica] = replicas.get(replica, 0) + sign
+    ids = leads.keys() | replicas.keys()
+    changed = [broker_id for broker_id in ids if broker_id >= 0 and (leads.get(broker_id) or replicas.get(broker_id))]
+    if not changed:
+        return before
+    loads = dict(before)
+    for broker_id in changed:
+        leading, holding = loads.get(broker_id, (0, 0))
+        loads[broker_id] = (leading + leads.get(broker_id, 0), holding + replicas.get(broker_id, 0))
+        if loads[broker_id] == (0, 0):
+            del loads[broker_id]
+    return loads

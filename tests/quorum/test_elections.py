@@ -1,0 +1,354 @@
+"""Elections, votes, leadership transfers (KIP-595, KIP-996) and roles that need more than a trace; staggered fetch
+responses and delayed voters, and the election after the leader dies."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.kafka.messages import quorum as quorum_messages
+from controller.machine.errors import ErrorCode
+from controller.quorum.raft import consensus, follower
+from controller.quorum.raft.consensus import TRANSITIONS, Consensus
+from controller.quorum.raft.effects import FETCH, Peer, Role
+from controller.quorum.raft.follower import fetch_request
+from controller.quorum.raft.progress import COMMIT_DELAY_S_MAX, DELAY_MAX
+from controller.quorum.raft.replica import LeaderAndEpoch
+from controller.quorum.raft.role import (
+    ToFollower,
+    ToLeader,
+    ToResigned,
+    ToUnattached,
+    discovered,
+    start_election,
+    topics_of,
+)
+from tests.quorum.worlds import (
+    OTHER_DISK,
+    answer,
+    end_request,
+    following,
+    leader_of,
+    others,
+    quorum_of,
+    settled,
+    vote_request,
+)
+from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S, Replica, World
+
+
+def test_a_leadership_transfer_begins_while_the_leader_delays_the_fetch() -> None:
+    world = settled(priorities={1: 0, 2: 2, 3: 0})
+    target = world.replicas[2]
+    for delay_s in (0.0, 0.1, 0.2, 0.3, 0.4):  # within the half second for which a fetch is delayed
+        target.kill(power=True)
+        world.run_until(world.now + 6)
+        target.boot()
+        target.does(lambda quorum: quorum.want_leadership(target.now(), wanted=False))
+        world.run_until(world.now + 2 + delay_s)
+        assert leader_of(world) is not target
+        target.does(lambda quorum: quorum.want_leadership(target.now(), wanted=True))
+        world.run_until(world.now + 0.1)
+        assert leader_of(world) is target
+
+
+def test_a_leadership_transfer_seldom_fails_on_a_busy_leader() -> None:
+    """A leader that appends fifty times a second: the transfer begins after a fetch that returned nothing."""
+    world = settled(priorities={1: 0, 2: 1, 3: 0})
+    target, lost = world.replicas[2], 0
+
+    def append(until: float) -> None:
+        if world.now < until:
+            world.after(0.02, lambda: append(until))
+        if world.leader is not None:
+            world.leader.append(b"more")
+
+    for _ in range(8):
+        target.kill(power=True)
+        world.run_until(world.now + 6)
+        append(world.now + 0.6)
+        world.run_until(world.now + 0.1)
+        target.boot()
+        world.run_until(world.now + 0.5)
+        lost += quorum_of(target).transfers_failed
+        assert quorum_of(target).transfers_failed or leader_of(world) is target, "it takes over immediately"
+    assert lost <= 2
+
+
+def test_the_back_off_doubles_after_each_failed_leadership_transfer() -> None:
+    world = settled()
+    core = quorum_of(others(world)[0])
+    core.want_leadership(0.0, wanted=True)
+    for number in range(9):
+        core.transfer_ended(100.0, None)
+        pause_s = min(2.0**number, 60.0)
+        assert not core.may_transfer(100.0 + pause_s - 0.01)
+        assert core.may_transfer(100.0 + pause_s)
+    assert core.transfers_failed == 9
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+def test_a_voter_with_a_different_history_gets_no_vote(pre_vote: bool) -> None:
+    for distrusted in (frozenset[int](), frozenset({2})):
+        world = settled(priorities={1: 1, 2: 0, 3: 0})
+        voter, candidate = world.replicas[3], world.replicas[2]
+        world.replicas[1].kill(power=True)
+        world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
+        core = quorum_of(voter)
+        core._run(voter.now(), ToUnattached(core.epoch))
+        core.distrusted = distrusted
+        epoch = core.epoch + (not pre_vote)
+        request = vote_request(candidate, epoch, voter.disk.end, voter.disk.last_epoch, pre_vote)
+        granted = answer(voter, request).topics[0].partitions[0].vote_granted
+        assert granted == (not distrusted)
+
+
+def test_a_late_fetch_response_of_a_resigned_leader_does_not_extend_the_fetch_timeout() -> None:
+    world = settled()
+    leader, (follower, other) = leader_of(world), others(world)
+    core = quorum_of(follower)
+    said = answer(leader, fetch_request(core, max_wait_ms=0))
+    answer(follower, end_request(leader.id, core.epoch, other.id, follower.id))
+    leader.kill(power=True)
+    other.kill(power=True)
+    following(follower).replied(follower.now(), FETCH, said)
+    assert core.role is Role.FOLLOWER
+    world.run_until(world.now + 0.9 * FETCH_TIMEOUT_S)
+    assert core.role is not Role.FOLLOWER, "it becomes candidate, in spite of a later response"
+
+
+def test_the_preferred_successor_becomes_candidate_when_its_log_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = settled()
+    leader, (follower, other) = leader_of(world), others(world)
+    core = quorum_of(follower)
+    with monkeypatch.context() as flushing:
+        flushing.setattr(Consensus, "is_durable", False)
+        answer(follower, end_request(leader.id, core.epoch, follower.id, other.id))
+        assert core.role is Role.FOLLOWER
+    follower.does(lambda quorum: quorum.flushed(follower.now()))
+    assert quorum_of(follower).role is Role.CANDIDATE
+
+
+def test_no_pre_vote_is_held_if_a_peer_does_not_support_it() -> None:
+    world = settled()
+    replica = others(world)[0]
+    replica.does(lambda quorum: quorum._run(replica.now(), start_election(quorum)))
+    assert quorum_of(replica).role is Role.PROSPECTIVE
+    replica.does(lambda quorum: quorum.peer_reported(replica.now(), ("node", leader_of(world).id), Peer(1, None)))
+    assert quorum_of(replica).role is Role.CANDIDATE
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"replica_id": -1}, ErrorCode.INVALID_REQUEST),
+        ({"voter_directory_id": OTHER_DISK}, ErrorCode.INVALID_VOTER_KEY),
+    ],
+)
+def test_an_invalid_vote_request_is_rejected(changes: dict[str, Any], code: ErrorCode) -> None:
+    world = settled()
+    fields = {"replica_epoch": 50, "replica_id": 2, "last_offset": 9, "last_offset_epoch": 1, **changes}
+    request = quorum_messages.VoteRequest(topics=topics_of(quorum_messages.VotePartition(**fields)))
+    response = answer(others(world)[0], request)
+    assert response.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        quorum_messages.VoteRequest,
+        quorum_messages.BeginQuorumEpochRequest,
+        quorum_messages.EndQuorumEpochRequest,
+        quorum_messages.FetchRequest,
+        quorum_messages.FetchSnapshotRequest,
+    ],
+)
+def test_requests_of_other_clusters_and_partitions_are_rejected(kind: type[Any]) -> None:
+    leader = leader_of(settled())
+    assert answer(leader, kind(cluster_id="another")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert answer(leader, kind(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
+
+
+FOLDER = Path(consensus.__file__).parents[1]
+PACKAGE = "controller.quorum"
+
+
+def test_the_docstring_has_the_table_of_transitions() -> None:
+    rows = re.findall(r"(?m)^ {4}(\w+) +-> (.+)$", consensus.__doc__ or "")
+    assert {role: tuple(after.split(", ")) for role, after in rows} == {
+        before.value: tuple(each.value for each in after) for before, after in TRANSITIONS.items()
+    }
+
+
+def test_no_modules_of_the_quorum_import_each_other_in_a_circle() -> None:
+    imports = {}
+    for path in FOLDER.rglob("*.py"):
+        module = ".".join((PACKAGE, *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
+        nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ImportFrom)]
+        found = {f"{node.module}.{each.name}" for node in nodes for each in node.names}
+        imports[module] = found | {node.module for node in nodes if node.module}
+    while leaves := {each for each, used in imports.items() if not (used & imports.keys()) - {each}}:
+        imports = {each: used for each, used in imports.items() if each not in leaves}
+    assert not imports, f"a circle: {sorted(imports)}"
+
+
+@pytest.mark.parametrize("before", Role)
+@pytest.mark.parametrize("after", Role)
+def test_other_transitions_are_rejected(before: Role, after: Role) -> None:
+    if after in TRANSITIONS[before]:
+        return
+    core = quorum_of(leader_of(settled(1)))
+    with pytest.raises(AssertionError, match=f"from {before.value} to {after.value} in epoch 1"):
+        core._check(before, after, ToUnattached(core.epoch))
+
+
+def test_a_leader_needs_a_majority_its_own_vote_and_an_epoch_without_a_leader() -> None:
+    world = settled()
+    follower = others(world)[0]
+    core = quorum_of(follower)
+    elected = ToLeader(frozenset({1, 2}))
+    with pytest.raises(AssertionError, match="a second leader of epoch 1"):
+        core._check(Role.CANDIDATE, Role.LEADER, elected)
+    core.leader_id = -1
+    with pytest.raises(AssertionError, match="a leader voted for itself"):
+        core._check(Role.CANDIDATE, Role.LEADER, elected)
+    core.voted = (follower.id, follower.disk.directory)
+    core._check(Role.CANDIDATE, Role.LEADER, elected)
+    for granted in ({follower.id}, {1, 77}):
+        with pytest.raises(AssertionError, match="elected by 1 of 3 voters"):
+            core._check(Role.CANDIDATE, Role.LEADER, ToLeader(frozenset(granted)))
+    core.led_epoch = core.epoch
+    with pytest.raises(AssertionError, match="leads epoch 1 after 1"):
+        core._check(Role.CANDIDATE, Role.LEADER, elected)
+
+
+def test_a_replica_follows_one_leader_an_epoch() -> None:
+    world = settled()
+    core = quorum_of(others(world)[0])
+    second = LeaderAndEpoch(77, core.epoch, ("node", 77))
+    assert discovered(core, second) is None
+    with pytest.raises(AssertionError, match="a second leader of epoch 1"):
+        core._run(0.0, ToFollower(second))
+    leader = leader_of(world)
+    quorum_of(leader)._run(leader.now(), ToResigned(()))
+    assert discovered(quorum_of(leader), second) is None, "it led this epoch"
+
+
+def test_an_epoch_does_not_decrease() -> None:
+    core = quorum_of(others(settled())[0])
+    with pytest.raises(AssertionError, match="epoch 0 after 1"):
+        core._run(0.0, ToUnattached(0))
+
+
+SOON_S = 0.03
+DELAY_S = DELAY_MAX * FETCH_TIMEOUT_S
+
+
+def busy(world: World, seconds: float, every_s: float = 0.02) -> None:
+    """So long under a steady load."""
+    leader, end = leader_of(world), world.now + seconds
+    while world.now + every_s < end:
+        leader.append(b"more")
+        world.run_until(world.now + every_s)
+    world.run_until(end)
+
+
+def having(world: World, end: int) -> list[Replica]:
+    return [each for each in others(world) if each.disk.end >= end]
+
+
+@pytest.mark.parametrize("every_s", [0.02, 0.15, 9.0], ids=["steady", "seldom", "idle"])
+def test_after_a_leader_dies_the_first_election_succeeds(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with slow votes. Kafka's voters add no jitter to their fetch timeout."""
+    monkeypatch.setattr(follower, "JITTER", 0.0)
+    split = []
+    for step in range(20):
+        world = settled()
+        busy(world, 2.0 + 0.0137 * step, every_s)
+        dead = leader_of(world)
+        epoch = quorum_of(dead).epoch
+        dead.kill(power=False)
+        world.latency_s = 0.02
+        died_at = world.now
+        while world.leader is None:
+            world.run_until(world.now + 0.01)
+        took_s = world.now - died_at
+        if quorum_of(leader_of(world)).epoch > epoch + 1 or took_s > FETCH_TIMEOUT_S + ELECTION_TIMEOUT_S / 2:
+            split.append((step, took_s))
+    assert len(split) <= 2, f"of 20: {split}"
+
+
+def test_a_voter_that_a_commit_does_not_need_gets_new_records_later() -> None:
+    world = settled()
+    leader = leader_of(world)
+    leader.append(b"first")
+    world.run_until(world.now + 1.0)
+    for _ in range(5):
+        leader.append(b"more")
+        end = leader.disk.end
+        world.run_until(world.now + SOON_S)
+        assert (len(having(world, end)), leader.watermark) == (1, end)
+        world.run_until(world.now + DELAY_S)
+        assert len(having(world, end)) == 2
+        world.run_until(world.now + 0.07)
+    busy(world, 3.0)
+    shown = quorum_of(leader).leading.describe(leader.now()).topics[0].partitions[0]  # type: ignore[union-attr]
+    caught_up = [each.last_caught_up_timestamp for each in shown.current_voters]
+    assert max(caught_up) - min(caught_up) <= 2000 * DELAY_S, "under load too, all are caught up"
+
+
+@pytest.mark.parametrize(("vote_version", "priority"), [(2, 2), (2, 0), (1, None)])
+def test_topicwright_voters_and_peers_without_pre_vote_are_not_delayed(vote_version: int, priority: int | None) -> None:
+    """`ResponseSchedule.committed` has the reasons."""
+    world = settled()
+    leader = leader_of(world)
+    for each in others(world):
+        each.vote_version, each.shown_priority = vote_version, priority
+        world.shows(leader, each)
+    leader.append(b"first")
+    world.run_until(world.now + 1.0)
+    for _ in range(5):
+        leader.append(b"more")
+        world.run_until(world.now + SOON_S)
+        assert len(having(world, leader.disk.end)) == 2
+
+
+def test_delayed_voters_get_new_records_when_a_commit_takes_too_long() -> None:
+    world = settled()
+    leader = leader_of(world)
+    busy(world, 1.0)
+    world.run_until(world.now + 1.0)
+    leader.append(b"more")
+    world.run_until(world.now + SOON_S)
+    [needed] = having(world, leader.disk.end)
+    world.run_until(world.now + 1.0)
+    needed.paused = []
+    leader.append(b"without it")
+    world.run_until(world.now + COMMIT_DELAY_S_MAX + SOON_S)
+    assert leader.watermark == leader.disk.end
+    leader.append(b"the other is needed now")
+    world.run_until(world.now + SOON_S)
+    assert leader.watermark == leader.disk.end
+    world.run_until(world.now + 0.3)
+    needed.resume()
+    world.run_until(world.now + DELAY_S)
+    assert (needed.disk.end, quorum_of(leader).role) == (leader.disk.end, Role.LEADER)
+
+
+def test_a_restarted_voter_catches_up_without_delay() -> None:
+    world = settled()
+    leader = leader_of(world)
+    leader.append(b"first")
+    world.run_until(world.now + 1.0)
+    behind = others(world)[0]
+    behind.kill(power=False)
+    for _ in range(40):
+        leader.append(b"x" * 100_000)
+        world.run_until(world.now + 0.1)
+    behind.boot()
+    world.run_until(world.now + 0.4)
+    assert behind.disk.end == leader.disk.end

@@ -1,0 +1,152 @@
+"""Fetches of followers and brokers (KIP-595, KIP-1166) that need more than a trace in `traces`."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.kafka.messages import quorum as quorum_messages
+from controller.machine.errors import ErrorCode
+from controller.quorum.log.batches import METADATA_TOPIC_ID, decode_batches
+from controller.quorum.raft.effects import CommittedLost
+from controller.quorum.raft.leader import OBSERVER_DELAY_S
+from controller.quorum.raft.log import SnapshotId
+from controller.quorum.raft.progress import REPLICAS_MAX, Progress
+from tests.quorum.worlds import answer, following, leader_of, others, quorum_of, sent, settled
+from tests.simulation.quorum.world import FETCH_TIMEOUT_S, World
+from tests.support.metadata_files import fetch_of, partition_of
+
+
+def fetched(world: World, offset: int = 0, last_epoch: int = 0) -> quorum_messages.FetchPartitionData:
+    """The leader's response to a fetch without a replica id that does not wait."""
+    leader = leader_of(world)
+    return partition_of(answer(leader, fetch_of(offset, quorum_of(leader).epoch, last_epoch, replica=-1)))
+
+
+def test_a_fetch_response_has_records_high_watermark_and_leader() -> None:
+    world = settled()
+    part = fetched(world)
+    assert part.records == leader_of(world).disk.read(0, 1 << 20)
+    assert part.high_watermark == leader_of(world).watermark
+    assert part.current_leader.leader_id == leader_of(world).id
+
+
+def test_an_observer_gets_committed_records_and_a_voter_all() -> None:
+    world = settled()
+    leader, voter = leader_of(world), others(world)[0]
+    committed = leader.watermark
+    leader.does(lambda quorum: quorum.append(leader.now(), 0, [(None, b"in flight")]))
+    end = leader.disk.end
+    assert committed < end, "nobody has fetched since"
+    last_epoch = leader.disk.last_epoch
+
+    def ends(replica_id: int, directory: bytes, offset: int = 0) -> tuple[int, int]:
+        place = {"replica_directory_id": directory}
+        epoch, newest = quorum_of(leader).epoch, last_epoch if offset else 0
+        shown = partition_of(answer(leader, fetch_of(offset, epoch, newest, replica=replica_id, partition=place)))
+        *_, last = [None, *decode_batches(shown.records or b"")]
+        return (offset if last is None else last.last_offset + 1), shown.high_watermark
+
+    for stranger in ((99, b"x" * 16), (-1, b"x" * 16), (voter.id, b"x" * 16)):
+        assert ends(*stranger) == (committed, committed), stranger
+        assert ends(*stranger, committed) == (committed, committed), stranger
+    assert ends(voter.id, voter.disk.directory) == (end, committed)
+
+
+def test_observers_get_batches_without_metadata_with_the_next_batch_or_after_a_delay() -> None:
+    world = settled()
+    leader = leader_of(world)
+    core, began = quorum_of(leader), leader.watermark
+    last_epoch = leader.disk.last_epoch
+
+    def append(for_observers: bool) -> None:
+        leader.does(lambda quorum: quorum.append(leader.now(), 0, [(None, b"x")], for_observers=for_observers))
+        world.run_until(world.now + 0.1)
+        assert core.high_watermark == core.log.end, "no voter waits for it"
+
+    def seen() -> int:
+        part = fetched(world, began, last_epoch)
+        return began + len(list(decode_batches(part.records or b"")))
+
+    append(for_observers=False)
+    assert seen() == began
+    append(for_observers=True)
+    assert seen() == began + 2
+    append(for_observers=False)
+    append(for_observers=False)
+    assert seen() == began + 2
+    world.run_until(world.now + OBSERVER_DELAY_S)
+    assert seen() == began + 4, "the delay is over"
+
+
+def test_the_number_of_observers_is_bounded() -> None:
+    progress = Progress(quorum_of(leader_of(settled())))
+    for number in range(3 * REPLICAS_MAX):
+        progress.fetched(float(number) / 1000, number, b"d" * 16, 5)
+        progress.fetched(float(number) / 1000, -7, b"e" * 16, 3)
+    assert len(progress._seen) == REPLICAS_MAX
+    assert progress.end_of(-7) == 3, "a replica that fetches stays"
+    assert progress.end_of(0) == 0, "the one whose last fetch is oldest is dropped"
+
+
+def test_many_observers_do_not_displace_voters() -> None:
+    """More brokers than are recorded must not depose a leader."""
+    world = settled()
+    leader = leader_of(world)
+    epoch = quorum_of(leader).epoch
+    world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
+    end, newest = leader.disk.end, leader.disk.last_epoch
+    for number in range(100, 100 + 2 * REPLICAS_MAX):
+        answer(leader, fetch_of(end, epoch, newest, replica=number))
+    world.run_until(world.now + 0.2)
+    leader.append(b"x")
+    world.run_until(world.now + 0.5)
+    assert (leader_of(world), quorum_of(leader).epoch) == (leader, epoch)
+    assert quorum_of(leader).high_watermark == leader.disk.end
+    assert len(quorum_of(leader).leading.progress._seen) == REPLICAS_MAX  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("topic_id", "index"), [(b"x" * 16, 0), (bytes(16), 0), (METADATA_TOPIC_ID, 1)])
+def test_a_fetch_of_another_partition_is_rejected(topic_id: bytes, index: int) -> None:
+    leader = leader_of(settled())
+    request = fetch_of(0, quorum_of(leader).epoch, topic_id=topic_id, partition={"partition": index})
+    assert answer(leader, request).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_delayed_fetches_are_answered_at_a_new_high_watermark_and_after_a_quarter_of_the_fetch_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = settled()
+    leader, follower = leader_of(world), others(world)[0]
+    seen = sent(follower, monkeypatch)
+    world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
+    assert 14 <= len([each for each in seen if isinstance(each.request, quorum_messages.FetchRequest)]) <= 17
+    leader.append(b"x")
+    world.run_until(world.now + 0.05)
+    assert [each.watermark for each in world.replicas.values()].count(leader.disk.end) == 2, "a majority"
+    world.run_until(world.now + FETCH_TIMEOUT_S / 4)
+    assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "and all after their delay"
+
+
+def test_fetches_are_small_enough_for_a_slow_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    bytes_per_s, timeout_s = 1_000_000, 2.0
+    world = settled()
+    follower = others(world)[0]
+    seen = sent(follower, monkeypatch)
+    following(follower)._begin_snapshot(SnapshotId(follower.disk.end + 1000, follower.disk.last_epoch))
+    world.run_until(world.now + 4 * FETCH_TIMEOUT_S)
+    requests = [
+        each.request
+        for each in seen
+        if isinstance(each.request, quorum_messages.FetchRequest | quorum_messages.FetchSnapshotRequest)
+    ]
+    assert {type(each) for each in requests} == {quorum_messages.FetchRequest, quorum_messages.FetchSnapshotRequest}
+    assert all(each.max_bytes < bytes_per_s * timeout_s for each in requests)
+
+
+def test_a_follower_does_not_truncate_committed_records() -> None:
+    world = settled()
+    follower = others(world)[0]
+    end = follower.disk.end
+    with pytest.raises(CommittedLost, match="committed"):
+        following(follower)._truncate(quorum_messages.EpochEndOffset(epoch=0, end_offset=0))
+    assert follower.disk.end == end

@@ -1,0 +1,275 @@
+"""Every kind of record that our controller writes is caused by real clients and replayed by Kafka's own controllers,
+which end where they cannot take one: they live, and their snapshots say what our log says."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+from controller.brokers import kraft
+from controller.brokers.kraft.kafka_folder import read_folder
+from controller.quorum.files import QuorumFiles
+from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.batches import encode_batch
+from controller.quorum.log.metadata_codec import encode_record
+from controller.quorum.log.metadata_records import MetadataRecord
+from controller.quorum.snapshot_files import CHECKPOINT
+from tests.support.churn import QUIET
+from tests.support.kafka_tools import kafka_tools
+from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
+from tests.support.quorum_faults import check_logs
+from tests.support.quorum_logs import image_at, records_at
+from tests.support.real_brokers import until
+from tests.support.wire import Wire
+
+SETTINGS = {
+    "metadata.log.max.record.bytes.between.snapshots": "10000",
+    "broker.session.timeout.ms": "3000",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+"""Kafka's numbers of what has configs."""
+SET, DELETE = 0, 1
+UPGRADE, SAFE_DOWNGRADE = 1, 2
+READS = ("importing.py", "importing_cluster.py")
+"""Files whose records go into no log."""
+SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
+
+
+def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
+    ours = [f"{key}={value}" for key, value in SETTINGS.items()]
+    with quorum_cluster(tmp_path, ours=1, leads=True, settings=SETTINGS, our_settings=ours, release="4.3") as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+        with Wire(f"127.0.0.1:{cluster.brokers[1].port}") as wire:
+            _levels(wire)
+            _topics(admin, wire)
+            _configs(wire)
+            _quotas(wire)
+            _access(admin)
+            _share_groups(wire)
+            _producer(cluster)
+            _brokers(cluster)
+            _controllers(cluster)
+            end = cluster.wait_ready().high_watermark
+            _until_snapshots_of(cluster, end, wire)
+        cluster.wait_ready()
+        for controller in cluster.quorum.controllers:
+            assert controller.process is not None
+            assert controller.process.popen.poll() is None, controller.process.output[-4000:]
+            seen = set(map(type, records_at(controller.metadata)))
+            assert kinds.UnregisterControllerRecord in seen
+            missing = written_kinds() - seen - {kinds.AbortTransactionRecord}
+            assert {each.__name__ for each in missing} == set(), "of each kind there is one"
+        assert check_logs(cluster)[1] > 2
+
+
+def written_kinds() -> set[type[MetadataRecord]]:
+    """The kinds that are made anywhere in our controller of real brokers, as its source says, but where what others
+    wrote is read; and NoOpRecord, which carries the events of each batch."""
+    known = {each.__name__: each for each in kinds.RECORDS.values()}
+    found: set[type[MetadataRecord]] = {kinds.NoOpRecord}
+    folder = Path(kraft.__path__[0])
+    for path in folder.rglob("*.py"):
+        if path.relative_to(folder).parts[0] in READS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                found |= {known[name]} if name in known else set()
+    assert len(found) > 15, "they are found"
+    return found
+
+
+def _topics(admin: AdminClient, wire: Wire) -> None:
+    new = NewTopic("t", 3, 3, config={"retention.ms": "1000000", "min.insync.replicas": "2"})
+    admin.create_topics([new, NewTopic("gone", 2, 3), NewTopic("moved", 1, replica_assignment=[[1, 2]])])["t"].result(
+        60
+    )
+    admin.create_partitions([NewPartitions("t", 4)])["t"].result(60)
+    until(lambda: set(admin.list_topics(timeout=10).topics) >= {"gone", "moved"}, 60, "the topics are there")
+    admin.delete_topics(["gone"])["gone"].result(60)
+    partitions = [{"partition_index": 0, "replicas": [2, 3]}]
+    answer = wire.call(
+        "AlterPartitionReassignments", 0, timeout_ms=60_000, topics=[{"name": "moved", "partitions": partitions}]
+    )
+    assert answer["error_code"] == 0, answer
+    until(lambda: set(admin.list_topics("moved").topics["moved"].partitions[0].replicas) == {2, 3}, 120, "it has moved")
+
+
+def _configs(wire: Wire) -> None:
+    def alter(kind: int, name: str, key: str, value: str | None) -> None:
+        change = {"name": key, "config_operation": DELETE if value is None else SET, "value": value}
+        resource = {"resource_type": kind, "resource_name": name, "configs": [change]}
+        answer = wire.call("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        assert [each["error_code"] for each in answer["responses"]] == [0], answer
+
+    for kind, name, key, value in (
+        (TOPIC, "t", "segment.bytes", "10000000"),
+        (BROKER, "1", "log.cleaner.threads", "2"),
+        (BROKER, "", "log.cleaner.threads", "3"),
+        (CLIENT_METRICS, "all", "interval.ms", "60000"),
+        (GROUP, "g", "consumer.session.timeout.ms", "50000"),
+    ):
+        alter(kind, name, key, value)
+        alter(kind, name, key, None)
+        alter(kind, name, key, value)
+
+
+def _quotas(wire: Wire, rate: float = 1000.0) -> None:
+    for entity in ({"user": "ann"}, {"user": None}, {"user": "ann", "client-id": "c"}, {"ip": "10.0.0.1"}):
+        key = "connection_creation_rate" if "ip" in entity else "producer_byte_rate"
+        for remove in (False, True, False):
+            entry = {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
+                "ops": [{"key": key, "value": rate, "remove": remove}],
+            }
+            answer = wire.call("AlterClientQuotas", 1, entries=[entry], validate_only=False)
+            assert [each["error_code"] for each in answer["entries"]] == [0], answer
+
+
+def _access(admin: AdminClient) -> None:
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    for user in ("ann", "bob"):
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, info, b"secret")])[user].result(60)
+    deletion = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256)
+    admin.alter_user_scram_credentials([deletion])["bob"].result(60)
+    where, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    entries = [
+        AclBinding(ResourceType.TOPIC, "t", where, "User:ann", host, operation, allow)
+        for operation, host in ((AclOperation.READ, "*"), (AclOperation.WRITE, "10.0.0.0/8"))
+    ]
+    for created in admin.create_acls(entries).values():
+        created.result(60)
+    which = AclBindingFilter(ResourceType.TOPIC, "t", where, "User:ann", "*", AclOperation.READ, allow)
+    for deleted in admin.delete_acls([which]).values():
+        deleted.result(60)
+
+
+def _levels(wire: Wire) -> None:
+    """From those of 4.3 to those of 4.4."""
+    for name, level in (("metadata.version", 33), ("share.version", 2)):
+        _finalize(wire, name, level, UPGRADE)
+
+
+def _share_groups(wire: Wire) -> None:
+    _finalize(wire, "share.version", 0, SAFE_DOWNGRADE)
+    _finalize(wire, "share.version", 1, UPGRADE)
+
+
+def _finalize(wire: Wire, name: str, level: int, kind: int) -> None:
+    update = {"feature": name, "max_version_level": level, "upgrade_type": kind}
+    answer = wire.call("UpdateFeatures", 1, timeout_ms=60_000, feature_updates=[update], validate_only=False)
+    assert answer["error_code"] == 0, answer
+    assert {each["error_code"] for each in answer.get("results") or []} <= {0}, answer
+
+
+def _producer(cluster: QuorumCluster) -> None:
+    errors: list[Any] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUIET})
+    producer.produce("t", b"x", on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(60) == 0
+    assert errors == [None]
+
+
+def _cluster_tool(cluster: QuorumCluster, command: str, node_id: int) -> str:
+    """The error that `kafka-cluster.sh` prints."""
+    to = f"127.0.0.1:{cluster.brokers[1].port}"
+    code, output = kafka_tools().run("kafka-cluster", command, "--id", str(node_id), "--bootstrap-server", to)
+    return "" if code == 0 else output
+
+
+def _controllers(cluster: QuorumCluster) -> None:
+    """One's registration is removed, which has it register again; one that never was cannot be."""
+    assert _cluster_tool(cluster, "unregister-controller", cluster.quorum.controllers[0].node_id) == ""
+    assert "Controller ID 3999 is not currently registered." in _cluster_tool(cluster, "unregister-controller", 3999)
+
+
+def _brokers(cluster: QuorumCluster) -> None:
+    """One shuts down, is forgotten, comes back, dies and comes back."""
+    broker = cluster.brokers[3]
+    broker.stop()
+    until(lambda: _cluster_tool(cluster, "unregister", 3) == "", 120, "it is forgotten")
+    for _ in range(2):
+        broker.start()
+        until(lambda: _in_sync(cluster, "t"), 240, "all replicas are in sync again")
+        broker.kill()
+        until(lambda: not _in_sync(cluster, "t"), 120, "its death is noticed")
+
+
+def _in_sync(cluster: QuorumCluster, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{cluster.brokers[1].port}", **QUIET})
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
+    return all(len(each.isrs) == 3 for each in partitions)
+
+
+def _until_snapshots_of(cluster: QuorumCluster, end: int, wire: Wire) -> None:
+    """Write on until every voter has a snapshot of all below an offset."""
+    rate = 1000.0
+
+    def newest(partition: Path) -> int:
+        return max((int(m[1]) for each in partition.iterdir() if (m := CHECKPOINT.fullmatch(each.name))), default=0)
+
+    def are_made() -> bool:
+        nonlocal rate
+        rate += 1
+        _quotas(wire, rate)
+        return all(newest(each.metadata) >= end for each in cluster.members.values())
+
+    until(are_made, 240, f"every voter has a snapshot of all below {end}")
+
+
+def test_a_transaction_that_its_leader_left_open_is_ended(tmp_path: Path) -> None:
+    with quorum_cluster(tmp_path, ours=1, leads=True, brokers=0) as cluster:
+        cluster.wait_ready()
+        (ours,) = cluster.ours
+        for member in cluster.members.values():
+            assert member.process is not None
+            member.process.kill()
+        log = QuorumFiles(ours.metadata)  # its last words as the leader that it was, which nobody else has
+        topic = kinds.TopicRecord(name="never", topic_id=b"n" * 16)
+        for record in (kinds.BeginTransactionRecord(name="left open"), topic):
+            log.append(encode_batch(log.end, log.last_epoch, 1_700_000_000_000, [(None, encode_record(record))]))
+        log.flush()
+        log.close()
+        for controller in cluster.quorum.controllers:
+            with (controller.folder / "controller.properties").open("a") as file:
+                file.write(SLOW)  # ours stands first
+        for node_id in cluster.members:
+            cluster.start(node_id)
+        cluster.wait_ready()
+        kafkas = cluster.quorum.controllers
+        until(lambda: all(_aborts(each.metadata) == 1 for each in kafkas), 60, "the transaction is ended")
+        for controller in kafkas:
+            assert controller.process is not None
+            assert controller.process.popen.poll() is None, controller.process.output[-4000:]
+        check_logs(cluster)
+        folder = read_folder(cluster.quorum.controllers[0].metadata, cut_torn_tail=True)
+        assert list(image_at(folder, folder.end_offset).all(kinds.TopicRecord)) == []
+
+
+def _aborts(partition: Path) -> int:
+    return sum(isinstance(each, kinds.AbortTransactionRecord) for each in records_at(partition))
+
+
+def test_what_is_looked_for_is_what_the_source_makes() -> None:
+    assert kinds.PartitionChangeRecord in written_kinds()
+    assert kinds.ZkMigrationStateRecord not in written_kinds()

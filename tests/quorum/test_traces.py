@@ -1,0 +1,209 @@
+"""Traces of the consensus as text, in `traces`: one step a line, what follows from it indented below.
+
+`python -m tests.quorum.test_traces` runs the steps and rewrites the rest; read the diff. The steps:
+
+    voters COUNT [static] [settled] [priorities P...]   replicas 1 to COUNT start; without priorities none takes over;
+                                              settled: 10 seconds later
+    run SECONDS                               roles that change, with epoch and leader; truncated logs, snapshots
+    logs                                      each replica's log end and high watermark
+    append NODE | hand-over NODE SECONDS | veto NODE | allow NODE | full NODE | room NODE
+    kill NODE | boot NODE | pause NODE | resume NODE | cut NODE NODE | heal
+    vote NODE candidate NODE epoch E log END@EPOCH [pre-vote]
+    fetch NODE epoch E offset N last E        by a replica that does not vote
+    begin NODE leader NODE epoch E | end NODE leader NODE epoch E successors NODE...
+    add NODE | remove NODE                    at the leader, until it responds
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.machine.errors import ErrorCode
+from controller.quorum.log.batches import decode_batches
+from controller.quorum.raft.effects import NotLeader, RoleChanged, SnapshotInstalled, Truncated
+from tests.quorum.worlds import (
+    answer,
+    begin_request,
+    booted,
+    end_request,
+    leader_of,
+    quorum_of,
+    vote_request,
+)
+from tests.simulation.quorum.world import Replica, World
+from tests.support.metadata_files import fetch_of
+
+TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
+
+
+class Trace:
+    """One quorum, and what happened to it since the last step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._world: World
+        self._happened: list[str] = []
+        self._began = 0.0
+        carry_out = Replica._carry_out
+        answer_admin = World.answer
+
+        def carried_out(replica: Replica, quorum: Any, effect: object) -> None:
+            match effect:
+                case RoleChanged(role, epoch, leader_id):
+                    leader = f", leader {leader_id}" if leader_id not in (-1, replica.id) else ""
+                    self._record(replica.world, f"{replica.id} {role.value}, epoch {epoch}{leader}")
+                case Truncated(was, end) if was != end:
+                    self._record(replica.world, f"{replica.id} truncated from {was} to {end}")
+                case SnapshotInstalled(snapshot):
+                    self._record(replica.world, f"{replica.id} snapshot {snapshot.end_offset}")
+            carry_out(replica, quorum, effect)
+
+        def answered(world: World, token: Any, response: Any) -> None:
+            if token[0] == "admin":
+                self._record(world, ErrorCode(response.error_code).name)
+            answer_admin(world, token, response)
+
+        monkeypatch.setattr(Replica, "_carry_out", carried_out)
+        monkeypatch.setattr(World, "answer", answered)
+
+    def _record(self, world: World, text: str) -> None:
+        self._happened.append(f"{world.now - self._began:.2f} {text}")
+
+    def step(self, line: str) -> list[str]:
+        """Carry out a step; returns what happened."""
+        name, *words = line.split()
+        self._happened = []
+        if name == "voters":
+            self._began = 0.0
+            priorities = words[words.index("priorities") + 1 :] if "priorities" in words else []
+            by_id = {number: int(each) for number, each in enumerate(priorities, 1)} or None
+            self._world = booted(int(words[0]), by_id, is_dynamic="static" not in words)
+            if "settled" in words:
+                self._world.run_until(10.0)
+                return []
+            return self._happened
+        self._began = self._world.now
+        result = getattr(self, "_" + name.replace("-", "_"))(*words)
+        return [*self._happened, *([] if result is None else [result] if isinstance(result, str) else result)]
+
+    def _replica(self, node_id: str) -> Replica:
+        return self._world.replicas[int(node_id)]
+
+    def _run(self, seconds: str) -> None:
+        self._world.run_until(self._world.now + float(seconds))
+
+    def _logs(self) -> list[str]:
+        rows = [each for each in self._world.replicas.values() if each.quorum is not None]
+        return [f"{each.id} log {each.disk.start} to {each.disk.end}, watermark {each.watermark}" for each in rows]
+
+    def _append(self, node_id: str) -> str | None:
+        replica = self._replica(node_id)
+        try:
+            replica.does(lambda quorum: quorum.append(replica.now(), 0, [(None, b"x")]))
+        except NotLeader:
+            return "not leader"
+        return None
+
+    def _hand_over(self, node_id: str, seconds: str) -> None:
+        self._replica(node_id).does(lambda quorum: quorum.hand_over(self._world.now, float(seconds)))
+
+    def _veto(self, node_id: str) -> None:
+        self._replica(node_id).does(lambda quorum: quorum.veto(self._replica(node_id).now(), can_lead=False))
+
+    def _allow(self, node_id: str) -> None:
+        self._replica(node_id).does(lambda quorum: quorum.veto(self._replica(node_id).now(), can_lead=True))
+
+    def _full(self, node_id: str) -> None:
+        self._replica(node_id).disk.is_full = True
+
+    def _room(self, node_id: str) -> None:
+        self._replica(node_id).disk.is_full = False
+
+    def _kill(self, node_id: str) -> None:
+        self._replica(node_id).kill(power=True)
+
+    def _boot(self, node_id: str) -> None:
+        replica = self._replica(node_id)
+        replica.boot()
+        if replica.shown_priority is None:
+            quorum_of(replica).want_leadership(replica.now(), wanted=False)
+
+    def _pause(self, node_id: str) -> None:
+        self._replica(node_id).paused = []
+
+    def _resume(self, node_id: str) -> None:
+        self._replica(node_id).resume()
+
+    def _cut(self, one: str, other: str) -> None:
+        self._world.cut |= {(int(one), int(other)), (int(other), int(one))}
+
+    def _heal(self) -> None:
+        self._world.cut = set()
+
+    def _vote(self, node_id: str, *words: str) -> str:
+        _, candidate, _, epoch, _, log, *rest = words
+        end, _, last = log.partition("@")
+        request = vote_request(self._replica(candidate), int(epoch), int(end), int(last), pre_vote=bool(rest))
+        part = answer(self._replica(node_id), request).topics[0].partitions[0]
+        if part.error_code:
+            return ErrorCode(part.error_code).name
+        return f"{'granted' if part.vote_granted else 'refused'}, epoch {part.leader_epoch}, leader {part.leader_id}"
+
+    def _fetch(self, node_id: str, *words: str) -> str:
+        _, epoch, _, offset, _, last = words
+        response = answer(self._replica(node_id), fetch_of(int(offset), int(epoch), int(last), replica=-1))
+        found = response.responses[0].partitions[0] if response.responses else response
+        if found.error_code:
+            return ErrorCode(found.error_code).name
+        if found.diverging_epoch.epoch >= 0:
+            return f"diverging, epoch {found.diverging_epoch.epoch} ends at {found.diverging_epoch.end_offset}"
+        if found.snapshot_id.end_offset >= 0:
+            return f"snapshot {found.snapshot_id.end_offset}"
+        end = max((each.last_offset + 1 for each in decode_batches(found.records)), default=int(offset))
+        return f"records to {end}, watermark {found.high_watermark}, leader {found.current_leader.leader_id}"
+
+    def _begin(self, node_id: str, *words: str) -> str:
+        _, leader, _, epoch = words
+        return self._code(node_id, begin_request(int(leader), int(epoch)))
+
+    def _end(self, node_id: str, *words: str) -> str:
+        _, leader, _, epoch, _, *successors = words
+        return self._code(node_id, end_request(int(leader), int(epoch), *map(int, successors)))
+
+    def _code(self, node_id: str, request: Any) -> str:
+        return ErrorCode(answer(self._replica(node_id), request).topics[0].partitions[0].error_code).name
+
+    def _add(self, node_id: str) -> None:
+        self._change(self._replica(node_id).add_request())
+
+    def _remove(self, node_id: str) -> None:
+        self._change(self._replica(node_id).remove_request())
+
+    def _change(self, request: Any) -> None:
+        leader_of(self._world).administer(request)
+        self._run("3")
+
+
+def replayed(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The steps of a file, with what follows from them."""
+    trace, lines = Trace(monkeypatch), []
+    for line in text.splitlines():
+        if line.startswith(" "):
+            continue
+        lines.append(line)
+        if line and not line.startswith("#"):
+            lines += [f"    {each}" for each in trace.step(line)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
+def test_a_trace_is_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert replayed(path.read_text(), monkeypatch) == path.read_text()
+
+
+if __name__ == "__main__":
+    for each in TRACES:
+        with pytest.MonkeyPatch.context() as patching:
+            each.write_text(replayed(each.read_text(), patching))

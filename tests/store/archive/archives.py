@@ -1,0 +1,125 @@
+"""Logs with archives, for tests: a day's log, archived in small segments, of which the oldest are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from controller.serving.archiving import archiver_of
+from controller.store.archived import retention
+from controller.store.snapshotting import StateRebuild
+from controller.store.store import TopicStore
+from controller.store.tree import root_over
+from events.catalog import EVENT_VERSION
+from events.logs.archive.manifest import (
+    ManifestWriter,
+    Segment,
+    Writer,
+    archive_status,
+    segment_changes,
+    segments_of,
+    status_changes,
+)
+from events.logs.archive.store import ArchiveStore, open_store
+from events.logs.archive.writing import Archiver
+from events.logs.log import Commit, EventLog, read_one, request_offsets, shard_offsets, shard_runs
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import snapshot_info, store_snapshot
+from projections.queries.query import Query
+from tests.replay.history import Day, live_a_day, open_log
+
+SEGMENT = 128
+WRITER = Writer(boot="boot", where="here", since_ms=0)
+
+
+def write_a_day(folder: Path, events: int = 1000) -> None:
+    """A log of at least so many events."""
+    log = open_log(folder)
+    live_on(log, events)
+    log.close()
+
+
+def live_on(log: RocksDbLog, events: int) -> None:
+    """Go on with a log until it has so many events."""
+
+    async def write() -> None:
+        day = await Day(log).start()
+        await live_a_day(day)
+        while log.next_offset < events:
+            await day.create(*(f"more.{log.next_offset + number}" for number in range(20)))
+            await day.settled()
+        await day.controller.stop()
+
+    asyncio.run(write())
+
+
+def archiver(
+    log: EventLog, place: ArchiveStore, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
+) -> Archiver:
+    """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
+    return archiver_of(
+        log,
+        place,
+        ManifestWriter(place, writer),
+        lambda start, end: root_over(value for _, value in log.read(start, end)),
+        known=list if backup else lambda: list(segments_of(log)),
+        segment_events=segment,
+    )
+
+
+def archive_all(log: RocksDbLog, url: Path | str, writer: Writer = WRITER) -> list[Segment]:
+    """Archive what is closed, and note it."""
+    at_work = archiver(log, open_store(str(url)), writer)
+    log.write(Commit(own=status_changes(replace(archive_status(log), url=str(url)))))
+    while (segment := at_work.step()) is not None:
+        log.write(Commit(own=segment_changes(segment)))
+    return list(segments_of(log))
+
+
+def forget_all(log: RocksDbLog) -> None:
+    """Take what was dropped out of the indexes."""
+    while (leaving := retention.IndexCleanup.next(log, segments_of(log))) is not None:
+        for piece in leaving.slices(log.archive.index(leaving.segment)):
+            piece()
+
+
+def take_snapshot(log: RocksDbLog, offset: int) -> None:
+    """Keep a snapshot of the log at an offset, or where the command there ends."""
+    refold = StateRebuild(log, lambda: None)
+    at = refold.go_to(offset)
+    store_snapshot(log, snapshot_info(log, at), query_of_log(log).snapshot_pairs(at, refold.pairs()))
+
+
+def query_of_log(log: RocksDbLog) -> Query:
+    """Queries on it."""
+    store = TopicStore(log)
+    return Query(log, lambda: store)
+
+
+def open_any(folder: Path) -> RocksDbLog:
+    """The log in a folder, whatever its cluster."""
+    return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+
+
+def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:
+    """Every way to read gives the same of both."""
+    end = whole.next_offset
+    assert list(log.read()) == list(whole.read())
+    assert [read_one(log, offset) for offset in range(0, end, 7)] == whole.read_many(range(0, end, 7))
+    assert log.read_many([end - 1, 3, 200, 3]) == whole.read_many([end - 1, 3, 200, 3])
+    keys = ["", *whole.shard_keys()]
+    assert list(log.shard_keys()) == keys[1:]
+    assert list(log.shard_keys("more_2")) == [key for key in keys if key > "more_2"]
+    for key in keys:
+        for start, stop in ((0, None), (100, 450), (end - 20, end), (5, 90)):
+            expected = list(shard_offsets(whole, key, start, stop))
+            assert list(shard_offsets(log, key, start, stop)) == expected, (key, start, stop)
+    for name in {one for one, _, _ in whole.index_runs(of_requests=True)}:
+        assert list(request_offsets(log, name)) == list(request_offsets(whole, name)), name
+        assert list(request_offsets(log, name, 300)) == list(request_offsets(whole, name, 300)), name
+    for start, stop in ((50, end - 5), (5, 90), (end - 20, end)):
+        runs, expected_runs = (shard_runs(one, keys, start, stop) for one in (log, whole))
+        for mine, its in zip(runs, expected_runs, strict=False):
+            assert [offset for run in mine or () for offset in run] == [offset for run in its or () for offset in run]

@@ -1,0 +1,326 @@
+"""What is changed in an archive is found; what is none, or another's, is refused: each with a clear error."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from controller.serving.archiving import Archiving
+from controller.settings.load import load_settings
+from events.logs.archive import manifest, store
+from events.logs.archive.manifest import (
+    MANIFEST,
+    ArchiveDamaged,
+    ArchiveForeign,
+    ManifestWriter,
+    Writer,
+    find_manifest,
+    history_of,
+    read_manifest,
+    segment_changes,
+    segments_of,
+)
+from events.logs.archive.store import ArchiveAway, ArchiveError, BadArchiveUrl, Folder, open_store
+from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
+from events.logs.rocksdb_log import RocksDbLog
+from projections.queries.auditing import audit
+from tests.replay.history import CLUSTER_ID, open_log
+from tests.store.archive.archives import (
+    SEGMENT,
+    archive_all,
+    archiver,
+    live_on,
+    query_of_log,
+)
+from tests.support.ports import free_ports
+
+EVENTS = 600
+DAY_MS = 86_400_000
+OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
+
+
+# --- what is wrong
+
+
+def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+    one = sorted((tmp_path / "archive" / "events").iterdir())[1]
+    content = bytearray(one.read_bytes())
+    content[len(content) // 2] ^= 1
+    one.write_bytes(content)
+    assert read_one(cut, 5), "others can be read"
+    with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
+        read_one(cut, SEGMENT + 5)
+    found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
+    assert "is not as it was archived" in found.findings[0]
+
+
+def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "archive" / "events")
+    with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
+        read_one(cut, SEGMENT + 5)
+
+
+def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+    one = sorted((tmp_path / "archive" / "events").iterdir())[0]
+    content = one.read_bytes()
+    footer = int.from_bytes(content[-8:-4], "little") + 8
+    one.write_bytes(content[:-footer] + bytes(footer - 8) + content[-8:])
+    cut.close()
+    with closing(open_log(tmp_path / "log")) as log:
+        with pytest.raises(ArchiveDamaged, match=rf"{one.name} is not as it was archived"):
+            list(shard_offsets(log, "more_200"))
+        found = audit(log, CLUSTER_ID, query_of_log(log), heads=(), public_key=None, index_key=b"k" * 32)
+    assert f"{one.name} is not as it was archived" in found.findings[0]
+
+
+def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
+    cut.write(Commit(own=dict.fromkeys(segment_changes(next(segments_of(cut))), b"\xc1")))
+    with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
+        list(segments_of(cut))
+
+
+def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    with closing(open_log(folder)) as log:
+        archive_all(log, place)
+        last = place / MANIFEST
+        said = json.loads(last.read_text())
+        last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
+        with pytest.raises(ArchiveDamaged, match=r"the manifest of the segment from offset .* was changed"):
+            archiver(log, Folder(place)).step()
+        for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
+            last.write_bytes(content)
+            with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
+                archiver(log, Folder(place)).step()
+        for segments, wrong in ((said["segments"][:-1], " which was archived"), (said["segments"][1:], "")):
+            last.write_text(json.dumps({**said, "segments": segments}))
+            with pytest.raises(ArchiveDamaged, match=rf"lacks the segment from offset \d+ on[,:]{wrong}"):
+                archiver(log, Folder(place)).step()
+
+
+def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "archive"
+    about = place / MANIFEST
+    with closing(open_log(folder)) as log:
+        archive_all(log, place)
+        said = json.loads(about.read_text())
+        for change, pattern in (
+            ({"cluster_id": "elsewhere"}, "is the archive of cluster elsewhere, not of replayed-cluster"),
+            ({"history": "0" * 16}, "is the archive of another history of cluster replayed-cluster"),
+            ({"format": 2}, "was written by a newer release"),
+        ):
+            about.write_text(json.dumps({**said, **change}))
+            with pytest.raises(ArchiveForeign, match=pattern):
+                archiver(log, Folder(place)).step()
+
+
+def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None:
+    """A voter archives from its start on, and has no event before it follows somebody."""
+    log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
+    at_work = archiver(log, place)
+    assert at_work.step() is None
+    assert find_manifest(place) is None, "nobody knows its history yet"
+    live_on(log, 2 * SEGMENT)
+    log.flush()
+    segment = at_work.step()
+    assert segment is not None
+    log.write(Commit(own=segment_changes(segment)))
+    assert list(segments_of(log)) == [segment]
+    assert read_manifest(place).history == history_of(log) != ""
+    log.close()
+
+
+def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Path, tmp_path: Path) -> None:
+    """The same first events, then others: as when a copy of the folder was started too."""
+    place = tmp_path / "archive"
+    with closing(open_log(folder)) as log:
+        manifests = archive_all(log, place)
+    copy = Path(shutil.copytree(day, tmp_path / "copy"))
+    with closing(open_log(copy)) as log:
+        other = archiver(log, Folder(place))
+        other._root = lambda start, end: bytes(32) if start else bytes.fromhex(manifests[0].tree)
+        assert other.step() == manifests[0]
+        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {SEGMENT} on"):
+            other.step()
+
+
+def test_events_that_are_not_those_of_the_tree_are_not_archived(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        at_work = archiver(log, Folder(tmp_path / "archive"))
+        at_work._root = lambda start, end: bytes(32)
+        with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
+            at_work.step()
+    assert not read_manifest(Folder(tmp_path / "archive")).segments
+
+
+def test_two_that_archive_to_one_place_are_found(folder: Path, tmp_path: Path) -> None:
+    place = Folder(tmp_path / "archive")
+    with closing(open_log(folder)) as log:
+        first, second = archiver(log, place), archiver(log, place, OTHER)
+        assert first.step()
+        assert second.step(), "it takes over what is there"
+        with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
+            first.step()
+        assert second.step()
+        assert second.next_offset == 2 * SEGMENT
+
+
+def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveForeign, match=r"is empty, and the log's events below .* are in"):
+        archiver(cut, Folder(tmp_path / "elsewhere")).step()
+    shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
+    moved = archiver(cut, Folder(tmp_path / "elsewhere"))
+    assert moved.step() is None, "all is there"
+    assert not moved.is_new_archive
+
+
+def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        before = archive_all(log, tmp_path / "archive")
+        moved = archiver(log, Folder(tmp_path / "elsewhere"))
+        assert moved.step() == before[0]
+        assert moved.is_new_archive
+
+
+def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_path: Path) -> None:
+    """With a power cut, after the new place has its first segment."""
+    with closing(open_log(folder)) as log:
+        before = archive_all(log, tmp_path / "archive")
+        assert archiver(log, Folder(tmp_path / "elsewhere")).step() == before[0]
+        again = archiver(log, Folder(tmp_path / "elsewhere"))
+        assert [again.step(), again.step()] == before[:2]
+        assert again.is_new_archive
+
+
+async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_service_dies(
+    folder: Path, tmp_path: Path
+) -> None:
+    settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
+
+    writer = ManifestWriter(Folder(place), Writer(boot="boot", where="here", since_ms=0))
+
+    async def archived(segments: int) -> Archiving:
+        with closing(open_log(folder)) as log:
+            one = Archiving(log, settings, lambda: 0, Folder(place), writer)
+            for _ in range(segments):
+                await one._once()
+            assert list(segments_of(log)) == one._segments
+            return one
+
+    await archived(3)
+    shutil.rmtree(place)
+    assert len((await archived(1))._segments) == 1, "what was archived before is not there"
+    one = await archived(3)
+    assert (one.error, [each.start for each in one._segments]) == (None, [0, 256])
+
+
+class Full(Folder):
+    """A folder without room."""
+
+    def write(self, name: str, content: bytes) -> None:
+        if name.startswith("events/"):
+            raise ArchiveAway(f"the archive {self.url} cannot be used now: No space left on device")
+        super().write(name, content)
+
+
+def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> None:
+    with closing(open_log(folder)) as log:
+        at_work = archiver(log, Full(tmp_path / "archive"))
+        with pytest.raises(ArchiveAway, match=r"No space left"):
+            at_work.step()
+        at_work._store = Folder(tmp_path / "archive")
+        assert at_work.step()
+
+
+def test_a_manifest_that_is_full_is_not_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Folder(tmp_path / "archive")
+    with closing(open_log(folder)) as log:
+        monkeypatch.setattr(manifest, "MANIFEST_BYTES_MAX", 1000)
+        at_work = archiver(log, place)
+        assert at_work.step()
+        with pytest.raises(ArchiveError, match="its manifest has no room for more segments"):
+            at_work.step()
+        assert len(read_manifest(place).segments) == 1
+
+
+def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        closing(open_log(folder)) as log,
+        pytest.raises(ArchiveAway, match=r"file cannot be used now: .*Not a directory"),
+    ):
+        archiver(log, Folder(tmp_path / "file")).step()
+
+
+BAD_PLACES = """
+                                     | is not a place for an archive: use a folder, s3://
+http://host/path                     | is not a place for an archive
+file://host/path                     | is not a place for an archive
+s3://                                | is not a place for an archive
+s3:///path                           | is not a place for an archive
+s3://bucket/a/../b                   | is not a place for an archive
+s3://[bucket/path                    | is not a place for an archive
+ftp://bucket/a?x=secret              | 'ftp://bucket/a' is not a place for an archive
+ftp://u:p/secret@bucket/a            | 'ftp://(hidden)@bucket/a' is not a place for an archive
+s3://AKIA:secret@bucket/a            | before @ in the URL of an archive may hold a secret: give credentials in the env
+s3://secret@bucket/a                 | before @
+gs://user:secret@bucket              | before @
+gs://secret@bucket/a                 | before @
+abfs://con:secret@acc/a              | before @
+abfs://SECRET+secret==@acc/a         | before @
+s3://bucket/a#secret                 | after #
+abfs://con@b/c?client_secret=secret  | a parameter in the URL of an archive may hold a secret
+abfs://con@b/p?sv=2022&sig=secret    | a parameter
+s3://bucket/a?secret                 | parameters of s3:// may be allow_bucket_creation
+gcs://bucket/a?REGION=secret         | parameters of gcs:// may be endpoint_override, project_id, retry_limit_seconds, s
+s3://b/p?endpoint_override=http://u:secret@h:1     | the value of endpoint_override in the URL of an archive may hold
+s3://b/p?endpoint_override=http://u%3asecret%40h:1 | the value of endpoint_override
+s3://b/p?endpoint_override=h:1/?sig%3dsecret       | the value of endpoint_override
+"""
+
+
+@pytest.mark.parametrize("line", BAD_PLACES.strip("\n").splitlines())
+def test_what_is_no_place_is_refused(line: str) -> None:
+    url, pattern = (one.strip() for one in line.split("|"))
+    with pytest.raises(BadArchiveUrl, match=re.escape(pattern)) as raised:
+        open_store(url)
+    assert "secret" not in str(raised.value).replace("may hold a secret", "")
+
+
+WITHIN = """
+/a/b/                    | /a/b/n
+s3://b                   | s3://b/n
+s3://b/p/?region=x&a=b/  | s3://b/p/n?region=x&a=b/
+"""
+
+
+@pytest.mark.parametrize("line", WITHIN.strip().splitlines())
+def test_a_place_in_a_place(line: str) -> None:
+    url, expected = (one.strip() for one in line.split("|"))
+    assert store.within(url, "n") == expected
+
+
+STORES_AWAY = (
+    "gs://anonymous@bucket/a?endpoint_override=127.0.0.1:PORT&scheme=http&retry_limit_seconds=1",
+    "gs://anonymous@bucket/a?endpoint_override=127.0.0.1:PORT&scheme=http",
+    "abfs://container@devstoreaccount1/a?blob_storage_authority=127.0.0.1:PORT&enable_tls=false",
+)
+
+
+@pytest.mark.parametrize("url", STORES_AWAY)
+def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "TRIED_S", 1)
+    url = url.replace("PORT", str(free_ports(1)[0]))
+    with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
+        open_store(url).names("state")
+
+
+@pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "state/x\0.json"])
+def test_no_object_has_a_name_that_goes_elsewhere(name: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"is the name of no object"):
+        Folder(tmp_path).read(name)

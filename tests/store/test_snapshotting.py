@@ -1,0 +1,323 @@
+"""Snapshots: taken beside deciding, made anew from events, thinned; and the past as they show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given as drawn
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from controller.store.recorder import Recorder
+from controller.store.snapshotting import (
+    SNAPSHOT_KINDS,
+    SNAPSHOTS_MAX,
+    Snapshotting,
+    StateRebuild,
+    missing,
+    spacing,
+    state_keys,
+    too_many,
+)
+from controller.store.store import TopicStore
+from events.catalog import EVENT_VERSION, Recorded
+from events.codec import encode_event
+from events.logs.rocksdb_log import RocksDbLog
+from events.logs.snapshots import FOLDER, SnapshotInfo, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
+from projections.queries.query import Query
+from tests.events.logs.rocksdb_folders import flip
+from tests.machine.rig import topics_of
+from tests.machine.walks import NAMES, Walk, _walk, walked, walks
+from tests.projections.logs import kept as in_memory
+from tests.projections.logs import listed, query_of
+
+Work = Callable[[], None]
+
+
+class Notes:
+    """What was reported."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.failed: list[str] = []
+
+    def snapshot_taken(self, offset: int, size: int) -> None:
+        assert size > 0
+        self.taken.append(offset)
+
+    def snapshot_failed(self, why: str) -> None:
+        self.failed.append(why)
+
+
+class Kept:
+    """A log in a folder that records go into, with its snapshotting, whose work is done when `work` is called."""
+
+    def __init__(self, folder: Path, interval: int = 0) -> None:
+        self.log = RocksDbLog.open(
+            folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "kept", cache_bytes=1 << 20
+        )
+        self.store = TopicStore(self.log)
+        self.recorder = Recorder(self.log, self.store)
+        self.query = Query(self.log, lambda: self.store)
+        self.notes = Notes()
+        self.waiting: list[Work] = []
+        self.snapshotting = Snapshotting(self.log, interval, self.waiting.append, self.query.snapshot_pairs, self.notes)
+
+    def commit(self, records: list[Recorded]) -> None:
+        """Write the records of a commit, and take a snapshot if it is time."""
+        for one in records:
+            self.recorder.take(one, encode_event(one.at_ms, one.cause, one.event))
+        self.recorder.commit()
+        self.log.flush()
+        self.store.became_durable(self.recorder.state)
+        self.snapshotting.reached(self.store.durable_counts.topics)
+
+    def work(self) -> None:
+        """Do what waits."""
+        while self.waiting:
+            self.waiting.pop(0)()
+
+    def state_at(self, offset: int) -> list[tuple[bytes, bytes]]:
+        """The state keys in the snapshot at an offset."""
+        with open_snapshot(self.log, offset) as snapshot:
+            return list(state_keys(snapshot))
+
+
+@contextmanager
+def kept(interval: int = 0) -> Iterator[Kept]:
+    with TemporaryDirectory() as folder:
+        one = Kept(Path(folder) / "log", interval)
+        yield one
+        one.log.close()
+
+
+def commits_of(records: list[Recorded], of_each: int = 1) -> Iterator[list[Recorded]]:
+    """Whole commands, some to a commit."""
+    commit: list[Recorded] = []
+    commands = 0
+    for record in records:
+        if commit and record.cause != commit[-1].cause:
+            commands += 1
+            if commands % of_each == 0:
+                yield commit
+                commit = []
+        commit.append(record)
+    if commit:
+        yield commit
+
+
+@drawn(walks(60), st.integers(1, 12), st.integers(1, 4))
+@hypothesis_settings(max_examples=8, deadline=None)
+def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: int, of_each: int) -> None:
+    records = list(walked(walk).log)
+    plain = query_of(records)
+    with kept(interval) as one:
+        one.snapshotting.begin()
+        for commit in commits_of(records, of_each):
+            one.commit(commit)
+            one.work()
+        assert not one.notes.failed
+        assert one.notes.taken or len(records) < interval * 2 + 60, "some were taken"
+        for end in range(len(records) + 1):
+            assert one.query.topics_at(end, "", 1000) == plain.topics_at(end, "", 1000), f"topics at end {end}"
+            assert one.query.cluster_at(end) == plain.cluster_at(end), f"brokers at end {end}"
+            rows = listed(one.query, end, 1)
+            assert tuple(rows) == plain.topics_at(end, "", 1000).rows, f"pages of one at end {end}"
+            for row in rows:
+                assert one.query.topic_at(row.name, end) == row, f"{row.name} at end {end}"
+
+
+@drawn(walks(60), st.integers(2, 12))
+@hypothesis_settings(max_examples=10, deadline=None)
+def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
+    records = list(walked(walk).log)
+    with kept(interval) as one:
+        for commit in commits_of(records):
+            one.commit(commit)
+            one.work()
+        for offset in one.notes.taken:
+            refold = StateRebuild(one.log, lambda: None)
+            assert refold.go_to(offset) == offset, "it was taken where a command ended"
+            taken = one.state_at(offset)
+            assert list(refold.pairs()) == taken, f"at {offset}"
+
+
+@drawn(walks(60), st.lists(st.integers(1, 200), min_size=1, max_size=5))
+@hypothesis_settings(max_examples=10, deadline=None)
+def test_refolding_ends_where_commands_do(walk: Walk, ends: list[int]) -> None:
+    records = list(walked(walk).log)
+    with kept() as one:
+        one.commit(records) if records else None
+        refold = StateRebuild(one.log, lambda: None)
+        for end in sorted(min(end, len(records)) for end in ends):
+            at = refold.go_to(end)
+            assert at >= end
+            assert at == len(records) or records[at].cause != records[at - 1].cause
+            log, _ = in_memory(records[:at])
+            assert list(refold.pairs()) == [pair for prefix in SNAPSHOT_KINDS for pair in log.scan(prefix)], f"at {at}"
+
+
+def story(count: int) -> list[Recorded]:
+    """A long walk of always the same steps, with some topics at its end."""
+    for seed in range(1000):
+        rig = walked(_walk(seed, 200))
+        if len(rig.log) >= count and len(list(topics_of(rig.state))) > 2:
+            return list(rig.log)
+    raise AssertionError("no walk is so long")
+
+
+def test_damaged_and_missing_ones_are_made_anew_at_a_start() -> None:
+    records = story(120)
+    with TemporaryDirectory() as place:
+        one = Kept(Path(place) / "log", 10)
+        for commit in commits_of(records):
+            one.commit(commit)
+            one.work()
+        taken = one.notes.taken
+        assert len(taken) >= 6
+        folder = one.log.path / FOLDER
+        files = sorted(folder.iterdir())
+        flip(files[2], 60)
+        for file in files[4:-1]:
+            file.unlink()
+        (folder / "1.snapshot.tmp").write_bytes(b"half")
+        one.log.close()
+
+        again = Kept(Path(place) / "log", 10)
+        again.snapshotting.begin()
+        again.work()
+        assert [why for why in again.notes.failed if files[2].name in why]
+        assert not list(folder.glob("*.tmp"))
+        offsets = snapshot_offsets(again.log)
+        gaps = [after - before for before, after in zip([0, *offsets], [*offsets, len(records)], strict=True)]
+        assert max(gaps) <= 2 * 10 + 20, f"nothing is missing: {offsets}"
+        plain = query_of(records)
+        for end in range(len(records)):
+            assert again.query.topics_at(end, "", 100) == plain.topics_at(end, "", 100), f"at end {end}"
+        again.log.close()
+
+
+def test_one_that_is_damaged_while_it_runs_is_passed_over() -> None:
+    records = story(120)
+    plain = query_of(records)
+    with kept(10) as one:
+        for commit in commits_of(records):
+            one.commit(commit)
+            one.work()
+        for file in sorted((one.log.path / FOLDER).iterdir())[1::2]:
+            flip(file, 40)
+        for end in range(0, len(records), 3):
+            assert one.query.topics_at(end, "", 100) == plain.topics_at(end, "", 100), f"at end {end}"
+            for name in NAMES:
+                if any(row.name == name for row in plain.topics_at(end, "", 100).rows):
+                    assert one.query.topic_at(name, end) == plain.topic_at(name, end)
+
+
+def test_what_is_written_meanwhile_is_not_in_it() -> None:
+    records = story(100)
+    with kept(10) as one:
+        commits = commits_of(records)
+        while not one.waiting:
+            one.commit(next(commits))
+        end = one.log.next_offset
+        for commit in commits:
+            one.commit(commit)
+        assert len(one.waiting) == 1, "one at a time"
+        one.work()
+        assert one.notes.taken == [end]
+        refold = StateRebuild(one.log, lambda: None)
+        refold.go_to(end)
+        assert list(refold.pairs()) == one.state_at(end)
+
+
+def test_none_is_taken_of_what_a_power_cut_could_take_back() -> None:
+    records = story(60)
+    with kept(10) as one:
+        for commit in commits_of(records):
+            for record in commit:
+                one.recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
+            one.recorder.commit()
+            one.snapshotting.reached(0)
+        assert not one.waiting
+        one.log.flush()
+        one.snapshotting.reached(0)
+        assert one.waiting
+
+
+def test_a_close_ends_what_is_at_work() -> None:
+    records = story(60)
+    with kept(10) as one:
+        for commit in commits_of(records):
+            one.commit(commit)
+        one.snapshotting.close()
+        one.work()
+        assert not one.notes.taken
+        assert not one.notes.failed
+        assert snapshot_offsets(one.log) == []
+
+
+def test_a_log_that_was_closed_lets_go_of_what_is_frozen() -> None:
+    with TemporaryDirectory() as place:
+        one = Kept(Path(place) / "log", 10)
+        for commit in commits_of(story(60)):
+            one.commit(commit)
+        one.log.close()
+        one.work()
+        assert one.notes.failed
+        again = Kept(Path(place) / "log", 10)
+        assert snapshot_offsets(again.log) == []
+        again.log.close()
+
+
+def test_a_full_disk_is_reported_and_nothing_stays(tmp_path: Path) -> None:
+    with kept(10) as one:
+        (one.log.path / FOLDER).write_bytes(b"in the way")
+        for commit in commits_of(story(60)):
+            one.commit(commit)
+            one.work()
+        assert not one.notes.taken
+        assert "snapshots" in one.notes.failed[0]
+
+
+def test_kept_are_so_many_evenly_and_the_newest() -> None:
+    offsets: list[int] = []
+    for number in range(1, 1000):
+        offsets.append(number * 105 + number % 7)
+        gone = too_many(offsets, 100)
+        assert offsets[-1] not in gone
+        offsets = [one for one in offsets if one not in gone]
+        assert len(offsets) <= SNAPSHOTS_MAX
+        gaps = [after - before for before, after in zip([0, *offsets], offsets, strict=False)]
+        assert max(gaps) <= 4 * spacing(100, offsets[-1]), f"{number}: {gaps}"
+    assert too_many(offsets, 100) == []
+
+
+def test_missing_are_those_further_apart_than_twice_the_distance() -> None:
+    assert missing([], 35, 10) == [10, 20]
+    assert missing([10, 20, 30], 45, 10) == []
+    assert missing([10, 40], 45, 10) == [20, 30]
+    assert missing([], 15, 10) == []
+    assert spacing(10, 640) == 10
+    assert spacing(10, 650) == 20
+
+
+def test_interval_0_takes_none() -> None:
+    with kept(0) as one:
+        one.snapshotting.begin()
+        for commit in commits_of(story(60)):
+            one.commit(commit)
+        assert not one.waiting
+
+
+def test_a_snapshot_of_a_newer_event_version_is_passed_over() -> None:
+    with kept() as one:
+        one.commit(story(60))
+        end = one.log.next_offset
+        about = snapshot_info(one.log, end)
+        store_snapshot(
+            one.log, SnapshotInfo(about.cluster_id, end, EVENT_VERSION + 1, about.last_event), [(b"t", b"?")]
+        )
+        assert one.query.topics_at(end, "", 100) == query_of(story(60)).topics_at(end, "", 100)
