@@ -2,16 +2,14 @@
 
 Each sub-command is a function `run_NAME(runner, ref, options) -> Outcome` in a module of its name. If an exception was
 raised in a Spark worker, Spark passes on its text among Python's and Java's stack traces. `message_of` finds the line
-that a user can act on.
+that a user can act on. No msgspec here: `--help` has to be quick.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 _OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|Bad[A-Z]\w+"
 _RAISED = re.compile(rf"^\s*(?:[\w.]+\.)?(?:{_OURS}): (.+)$", re.MULTILINE)
@@ -41,7 +39,7 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(NamedTuple):
     """The options of a sub-command; each reads those that apply to it.
 
     `at` is a point in time as `projections.text.moments` parses it; None is the newest event. `policies` are class
@@ -64,14 +62,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one sub-command only, by their name on the command line."""
 
 
-class Table(msgspec.Struct, frozen=True):
+class Table(NamedTuple):
     """Rows under a header; the caller aligns the columns."""
 
     header: tuple[str, ...]
     rows: Sequence[Sequence[object]]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(NamedTuple):
     """The result: `rows` for programs, `lines` for people. `found` is true if a check failed (exit code 1).
 
     `about` tells programs up to which offset the log was read, and how many events it has.

@@ -130,7 +130,7 @@ def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Itera
     options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
     try:
         with open_backend(options, COMPLETE_WITHIN_S) as backend:
-            page = backend.get(TopicsView, "/topics", after=_just_before(prefix), limit=PAGE)
+            page = backend.get(TopicsView, "/topics", cursor=_just_before(prefix), limit=PAGE)
     except (BackendError, Refusal):
         return ()
     names = (one.name for one in page.topics if _LEGAL.fullmatch(one.name))  # the service is not trusted

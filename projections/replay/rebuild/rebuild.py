@@ -19,7 +19,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from msgspec.structs import replace
 
 from events.codec import decode_event
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, events_before, offsets_row
@@ -127,7 +126,7 @@ def begun_at(outcome: Outcome, begin: Beginning, ends: Ends) -> Outcome:
     left = many(events_before(ends) - begin.offset, "event")
     line = f"begun at the snapshot of offset {begin.offset - 1}, with {left} after it; --from-scratch trusts none"
     about = {**outcome.about, "snapshot_offset": begin.offset - 1}
-    return replace(outcome, lines=[*outcome.lines, line], about=about)
+    return outcome._replace(lines=[*outcome.lines, line], about=about)
 
 
 _ORDER = {
