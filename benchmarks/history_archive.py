@@ -93,7 +93,7 @@ def _leave(log: RocksDbLog) -> None:
             piece()
 
 
-def begun(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
+def snapshot_offset(log: RocksDbLog, place: Folder, fresh: Path) -> Iterator[Figure]:
     """Put a base, and begin with it as an empty folder does, up to where its state can be decided on."""
     putting, beginning, checking = Timing(), Timing(), Timing()
     base = Base(topic_id="topic", start=log.start_offset, offset=log.next_offset, kafka_offset=0)
@@ -123,7 +123,7 @@ def measured(folder: Path) -> Iterator[Figure]:
     place = Folder(folder.with_name(folder.name + "-archive"))
     with closing(opened(folder)) as log:
         yield from archived(log, place)
-        yield from begun(log, place, folder.with_name(folder.name + "-fresh"))
+        yield from snapshot_offset(log, place, folder.with_name(folder.name + "-fresh"))
     with closing(opened(folder)):  # what is gone leaves the disk when its files are compacted, at the latest now
         pass
     here = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,8 +1,7 @@
-"""Regular expressions that operators write, for names that clients choose: each is found in linear time.
+"""Regular expressions from settings, policies and queries, matched in linear time with RE2.
 
-Python's own engine tries all ways to match: twenty-six characters keep it busy for seconds, and no other thread runs
-meanwhile. RE2 takes time in proportion to the name, and knows no lookaround and no backreferences, which cannot be had
-so.
+Python's `re` backtracks: a name of 26 characters can block it, and all other threads, for seconds. RE2 takes time in
+proportion to the name. In return it supports no lookaround and no backreferences.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ AGO = "5m, 2h or 3d (ago), yesterday 14:00, 14:00"
 _SPAN = re.compile(r"(\d{1,6})\s*(s|sec|m|min|h|d|w)(\s+ago)?")
 _UNITS = {"s": "seconds", "sec": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _DAY = re.compile(r"(now|today|yesterday)?\s*(?:(\d{1,2}):(\d\d)(?::(\d\d))?)?")
-NEWEST_SPAN = timedelta(days=365 * 50)
+SPAN_MAX = timedelta(days=365 * 50)
 
 
 def absolute(text: str, now: datetime) -> str | None:
@@ -188,7 +188,7 @@ def absolute(text: str, now: datetime) -> str | None:
     span = _SPAN.fullmatch(word)
     if span is not None:
         ago = timedelta(**{_UNITS[span[2]]: int(span[1])})
-        if ago > NEWEST_SPAN:
+        if ago > SPAN_MAX:
             raise ValueError(f"{text!r} is more than 50 years ago")
         return _iso(now - ago)
     day = _DAY.fullmatch(word)

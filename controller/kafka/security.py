@@ -1,4 +1,4 @@
-"""Login at a cluster, from librdkafka's properties: for its client, and for plain sockets.
+"""Authentication at a cluster, from librdkafka's properties: for librdkafka, and for our own sockets.
 
 Most requests to a cluster go through librdkafka. Requests for a certain broker, and forwarded requests, use sockets of
 their own, which authenticate as the same user with TLS, SASL PLAIN or SCRAM.

@@ -17,7 +17,7 @@ import msgspec
 from controller.machine import validation
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.state import Settings
-from controller.policy.interface import PolicyInForce, PolicyViolation, RequestMetadata, RuleInForce
+from controller.policy.interface import EffectivePolicy, EffectiveRule, PolicyViolation, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict
 
 ALLOWED = Verdict(outcome="allowed")
@@ -42,7 +42,7 @@ class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     policy: Policy
     close: Callable[[], object] | None = None
-    rules: tuple[RuleInForce, ...] = ()
+    rules: tuple[EffectiveRule, ...] = ()
 
 
 class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +74,9 @@ class PolicyChain:
         return tuple(loaded.name for loaded in self._policies)
 
     @property
-    def in_force(self) -> tuple[PolicyInForce, ...]:
+    def in_force(self) -> tuple[EffectivePolicy, ...]:
         """The policies in order, with their rules."""
-        return tuple(PolicyInForce(one.name, one.rules) for one in self._policies)
+        return tuple(EffectivePolicy(one.name, one.rules) for one in self._policies)
 
     def validate(self, request: RequestMetadata, probe: PolicyProbe = SILENT) -> Verdict:
         """Calls the policies until one refuses or fails. Raises nothing except KeyboardInterrupt."""

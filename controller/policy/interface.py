@@ -84,7 +84,7 @@ class CreateTopicPolicy(ABC):
         """Releases resources. Exceptions are logged."""
 
 
-class RuleInForce(msgspec.Struct, frozen=True):
+class EffectiveRule(msgspec.Struct, frozen=True):
     """A rule of a file. `written` has its keys and values."""
 
     name: str
@@ -92,8 +92,8 @@ class RuleInForce(msgspec.Struct, frozen=True):
     written: dict[str, str]
 
 
-class PolicyInForce(msgspec.Struct, frozen=True):
+class EffectivePolicy(msgspec.Struct, frozen=True):
     """A policy by class name, with the rules of its file."""
 
     name: str
-    rules: tuple[RuleInForce, ...] = ()
+    rules: tuple[EffectiveRule, ...] = ()

@@ -25,7 +25,7 @@ import msgspec
 from controller.machine.configs.table import BY_NAME, TopicConfig
 from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
 from controller.patterns import ALLOWED, Pattern, PatternError
-from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata, RuleInForce
+from controller.policy.interface import CreateTopicPolicy, EffectiveRule, PolicyViolation, RequestMetadata
 from controller.policy.rule import NO_LIMIT_AT_MINUS_ONE, Choice, ConfigRequirement, Range, Rule, Scope
 from events.catalog import Observation
 from events.logs.log import read_text
@@ -340,9 +340,9 @@ class TopicRules(CreateTopicPolicy):
         self._rules = read_rules(Path(path))
 
     @property
-    def in_force(self) -> tuple[RuleInForce, ...]:
+    def in_force(self) -> tuple[EffectiveRule, ...]:
         """The rules, for display."""
-        return tuple(RuleInForce(one.name, one.enforced and self._enforcing, one.written) for one in self._rules)
+        return tuple(EffectiveRule(one.name, one.enforced and self._enforcing, one.written) for one in self._rules)
 
     def validate(self, request: RequestMetadata) -> Sequence[Observation] | None:
         """Checks a topic by every rule. Raises PolicyViolation; returns observations."""

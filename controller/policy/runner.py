@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
-from controller.policy.interface import PolicyInForce, RequestMetadata
+from controller.policy.interface import EffectivePolicy, RequestMetadata
 from events.catalog import Verdict
 
 Verdicts = tuple[Verdict, ...]
@@ -60,7 +60,7 @@ class PolicyRunner:
         self._judging = ""
 
     @property
-    def in_force(self) -> tuple[PolicyInForce, ...]:
+    def in_force(self) -> tuple[EffectivePolicy, ...]:
         """The policies in order, with their rules."""
         return self._chain.in_force
 

@@ -1,12 +1,12 @@
-"""The history of a log, maintained while it is written: archive, snapshots, Merkle tree and signed tree heads.
+"""The history of a log, maintained while it is written: archive, snapshots and signed tree heads.
 
-Closed segments of the log are written to `log.archive.url`. Archived events past retention are dropped from the data
-folder. If another process archives the same log, only dropping is done here. Reading, packing and uploading run in a
-thread of their own, with pauses. The log's own records of it are written on the loop, in slices of some milliseconds. A
-failure is shown in a log line, a metric and the health response, and retried; deciding continues.
+Closed segments of the log are uploaded to `log.archive.url`. Archived events past retention are then deleted from the
+data folder. If another process archives the same log, this one only deletes. A thread of its own reads, packs and
+uploads, with pauses. The log's database lists the archived segments; the event loop updates it, a few milliseconds at a
+time. A failure is shown in a log line, a metric and the health response, and retried; deciding continues.
 
-Snapshots are taken as `controller.store.snapshotting` says, in a thread of their own. A log without a Merkle tree gets
-one in the background. With a signing key, a signed tree head is recorded at intervals.
+Snapshots are taken as `controller.store.snapshotting` says, in a thread of their own. With a signing key, a signed tree
+head is recorded at intervals.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ class Archiving:
             await self._in_thread(write_base)
 
     def _next_base(self) -> Callable[[], None] | None:
-        """The work that writes the next base to the archive, for another thread; None if none is due."""
+        """The upload of the next base, to be run in another thread; None if none is due. A base is a copy of the log's
+        database, with which an empty data folder starts (`events.logs.archive.base`). Only workers write bases."""
         return None
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:

@@ -40,7 +40,7 @@ class ReachedCluster(msgspec.Struct, frozen=True):
 
 
 def log_readers(log: RocksDbLog) -> tuple[History, Callable[[], Iterator[Recorded]]]:
-    """How the target cluster's brokers read a log: the events of a shard, and the recent events."""
+    """Functions that read a log for `TargetCluster`: the events of a shard, and the newest events of all."""
 
     def history(shard: ShardKey) -> Iterator[Recorded]:
         return (decode_event(offset, read_one(log, offset)) for offset in shard_offsets(log, shard))

@@ -27,7 +27,7 @@ UNHEALTHY, TALLIES, CREATED, REPLICAS, CREATED_IN = b"x", b"y", b"z", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
 RANGE_SIZE = 1 << 16
-"""A page of a list of topics as of the past reads the entries of each range from the snapshot up to that time."""
+"""A list of topics as of the past reads the topics created in each range from its snapshot up to that time."""
 
 _encode = msgspec.msgpack.Encoder().encode
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from controller.policy.interface import PolicyInForce
+from controller.policy.interface import EffectivePolicy
 from controller.store.request_index import RULE, values_of
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
@@ -127,7 +127,7 @@ def _refused(query: Queries, end: Ends, since: Ends) -> Iterable[RefusedView]:
             )
 
 
-def policies(query: Queries, at: str | None, in_force: tuple[PolicyInForce, ...] | None) -> PoliciesView:
+def policies(query: Queries, at: str | None, in_force: tuple[EffectivePolicy, ...] | None) -> PoliciesView:
     """The create-topic policies, and the refusals. `in_force` are the current policies, if known. Raises BadMoment."""
     end = query.end(at)
     named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")

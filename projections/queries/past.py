@@ -6,11 +6,11 @@ keys at once, and folds them. So a page costs its own topics and their events si
 size of the log. The creation index (`controller.store.topic_indexes`) names the keys that may have got a topic since.
 Without a snapshot the same steps begin at the first event.
 
-Tail. Listing all topics through the index would read every later event in a block of its own. Reading them in their
-order takes a fifth of that, once: long pages that continue a list do so (`Tails.of`) and keep the bytes. A log keeps
-one tail, until its list ends or other lists have asked for long pages for a while. It takes the bytes of the events,
-at most `TAIL_BYTES` for each name or event of a page, and about 100 bytes a key. The garbage collector tracks nothing
-in it event by event.
+Tail. Through the index, each later event costs one block read. To list all topics, it is five times as fast to read the
+events once in log order. So a list of long pages gets a tail (`Tails.of`): all events since the snapshot, cached in
+memory by shard key. A log caches one tail. It is dropped when its list ends, and may be replaced after
+ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes the bytes of the events, at most `TAIL_BYTES` for
+each name or event of a page, and about 100 bytes a key. The garbage collector tracks none of its events.
 
 What it does not do: it takes no snapshots and no locks.
 """

@@ -1,7 +1,8 @@
-"""Folds the topics of a log, shard by shard: the events of each in order, one shard after another.
+"""Runs a job on the events of a log, grouped by shard: all events of one shard in order, then those of the next.
 
-The state of one topic never depends on another's. So shards are folded concurrently, and only the state of one is in
-memory at a time. Shards of different log partitions are different shards.
+A shard has the events of one shard key (`events.names.shard_key`): a topic name with `.` as `_`. The state of one topic
+never depends on another's. So shards are processed concurrently, and only the state of one is in memory at a time.
+Shards of different log partitions are different shards.
 
 Broker and settings events concern every topic, and there are few of them: `cluster_events` reads them here, and the
 function that folds carries them along. A fold may begin at a snapshot, whose topics then come first.
@@ -47,7 +48,7 @@ Shard = tuple[int, str, Iterator[Stored]]
 """A log partition, a shard key, and the events of that shard in order."""
 Row = tuple[Any, ...]
 Job = Callable[[Iterator[Shard]], Iterable[Row]]
-"""What the shards of one bucket come to."""
+"""Computes rows from the shards of one bucket."""
 Clusters = Mapping[int, Sequence[Stored]]
 """The events that concern every topic, by log partition."""
 
@@ -126,9 +127,9 @@ def fold_shards(
     only: frozenset[str] | None = None,
     buckets: int | None = None,
 ) -> pa.Table:
-    """What `job` makes of the events of topics before `ends`, as rows of `schema`; `only` of some shards.
+    """Run `job` on each bucket of shards, with the events before `ends`, and return its rows; `only` limits the shards.
 
-    If the fold begins at a snapshot, the first event of each of its topics is the state, at a negative offset: `begun`.
+    From a snapshot on, the first event of each topic is its state, at a negative offset: `snapshot_offset`.
     Raises ReplayError, LogError, EventDecodeError, and what the job raises; through Spark its own errors.
     """
 
@@ -141,7 +142,7 @@ def fold_shards(
     return runner.fold(source, folded, schema, by=_PLACE[:2], order=_PLACE, buckets=max(1, count))
 
 
-def begun(last_offset: int) -> int:
+def snapshot_offset(last_offset: int) -> int:
     """Encode the newest offset of a topic's shard in a snapshot as a negative number, and decode it."""
     return -1 - last_offset
 
@@ -212,7 +213,11 @@ def _of_snapshot(log: LogRef, part: _SnapshotPart) -> Iterator[tuple[str, int, b
 
             newest = opened.newest_before([shard for shard, _ in topics()], part.offset)
             for (shard, values), offset in zip(topics(), newest, strict=True):
-                yield shard, begun(offset), values[0] if len(values) == 1 else encode_topic(decode_topic(values))
+                yield (
+                    shard,
+                    snapshot_offset(offset),
+                    values[0] if len(values) == 1 else encode_topic(decode_topic(values)),
+                )
     except (SnapshotDamaged, FileNotFoundError) as error:
         raise ReplayError(
             f"the snapshot at {part.offset} no longer exists ({error}): run again, or use --from-scratch"

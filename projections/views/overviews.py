@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from controller.policy.interface import PolicyInForce
+from controller.policy.interface import EffectivePolicy
 from projections.views.brokers import BrokerView
 from projections.views.events import EventView
 from projections.views.requests import RequestSummary
@@ -88,7 +88,7 @@ class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
     built-in rules too."""
 
     class_names: tuple[str, ...]
-    policies: tuple[PolicyInForce, ...] | None
+    policies: tuple[EffectivePolicy, ...] | None
     refused: tuple[RefusedView, ...]
     as_of: AsOfView
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.policy.interface import PolicyInForce
+from controller.policy.interface import EffectivePolicy
 from events.logs.log import read_one
 from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
@@ -315,7 +315,7 @@ async def test_policies_in_force_and_whom_they_refused() -> None:
         before = (await one.get("/v1/brokers"))["as_of"]["offset"]
         await one.create("orphan", 403)
         await one.create("orphan-2", 403)
-        one.api.policies = (PolicyInForce("tests.Owned"),)
+        one.api.policies = (EffectivePolicy("tests.Owned"),)
         shown = await one.get("/v1/policies")
         assert (shown["class_names"], shown["policies"]) == (["tests.Owned"], [{"name": "tests.Owned", "rules": []}])
         (refused,) = shown["refused"]

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from controller import quorum
 from controller.brokers import kraft
 from controller.brokers.kraft.kafka_folder import read_folder
 from controller.quorum.files import QuorumFiles
@@ -87,9 +88,9 @@ def written_kinds() -> set[type[MetadataRecord]]:
     wrote is read; and NoOpRecord, which carries the events of each batch."""
     known = {each.__name__: each for each in kinds.RECORDS.values()}
     found: set[type[MetadataRecord]] = {kinds.NoOpRecord}
-    folder = Path(kraft.__path__[0])
-    for path in folder.rglob("*.py"):
-        if path.relative_to(folder).parts[0] in READS:
+    paths = [path for package in (kraft, quorum) for path in Path(package.__path__[0]).rglob("*.py")]
+    for path in paths:
+        if path.name in READS:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):

@@ -168,7 +168,7 @@ class Leader(RoleState):
     def _append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
         for each in [each for each in self._delayed.values() if self._has_news(each)]:
             if self._schedule.has_waited(now, each.replica, each.since):
-                self._answer(now, each)  # without this batch, so that other voters have a longer log
+                self._answer(now, each)  # without this batch: a delayed voter must not have the longest log
         last = self._replica.append_batch(records, timestamp_ms, is_control=is_control)
         self._schedule.log_changed(now)
         self._answer_delayed(now)

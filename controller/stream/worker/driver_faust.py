@@ -1,13 +1,13 @@
-"""A driver on Faust (faust-streaming).
+"""A `Driver` (`worker.driver`) on Faust (faust-streaming): feeds commands from the commands topic to the engine.
 
-Faust assigns partitions, delivers messages and supervises tasks; the engine decides which commands to process.
-`faust_seam` changes Faust so that no command is lost. Partitions are claimed in `on_rebalance_complete`, which Faust
-sends before it seeks and lets messages flow. Lost partitions are claimed again between rebalances in the same order:
-hold, claim, seek, resume.
+Faust assigns partitions, delivers messages and supervises tasks; the engine decides the commands. `faust_seam` changes
+Faust so that no command is lost. A worker claims a partition by writing a fence, a record with the next epoch
+(`worker.engine`). It claims partitions in `on_rebalance_complete`, before Faust seeks and resumes the consumer. If it
+loses partitions between rebalances, it claims them again in the same order: pause (`hold`), claim, seek, resume.
 
-The agent only puts messages into an inbox, which one task drains in batches. A message is acknowledged after its
-decision, only so that Kafka's tools show the progress: nobody reads committed offsets. No Faust table, web server,
-`take()` or static membership is used. A lost command would show as a gap, and be fetched again.
+The agent only puts messages into an inbox, which one task drains in batches. Offsets are committed after the decisions,
+only so that Kafka's tools show the lag: no worker reads them. No Faust table, web server, `take()` or static membership
+is used. The engine detects a lost command as an offset gap; it is then fetched again.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Runner, Source
 
 SETTLE_MS = 1000
-"""How long the reconciler may write no event while it still works through the topics."""
+"""The end of a log is checked only if `ReconcileTopics` wrote no event for this time (`log_ends` in views.sql)."""
 BUCKET_EVENTS = 250_000
 """About how many events a task checks at once."""
 COLUMNS = (

@@ -1,1 +1,1 @@
-"""Which log, which stretch of it, as it is on disk or in Kafka."""
+"""Reads a log, or a part of it, from disk or from Kafka."""

@@ -1,11 +1,11 @@
-"""Scans an events topic once, so that tasks can then read parts of it in parallel.
+"""Scans an events topic once and divides it into ranges, which the tasks of a replay read in parallel.
 
-Which records count depends on the records before them, from the beginning of each partition
-(`events.logs.events_topic`). So the process that starts the replay folds the topic once, and keeps the position of the
-fold, with its time, every ten thousand events or so: tasks may begin at each of them. It also keeps the events that
-concern every topic: they are few, and every fold needs them. The end of each partition is fixed before the scan.
+Records of fenced workers and duplicate decisions do not count (`events.logs.events_topic`). To recognize them, a reader
+must know the records before. So the process that starts the replay reads each partition from the beginning, and stores
+the reader's position every SCAN_EVENTS events: a task may begin there. It also stores the events that concern every
+topic (brokers, settings), which every task needs. The end of each partition is fixed before the scan.
 
-Memory: some hundred bytes for each stretch, and the events of brokers and settings.
+Memory: some hundred bytes for each range, and the events of brokers and settings.
 
 Non-goal: keeping the other events. Tasks read them from Kafka again.
 """
@@ -24,11 +24,11 @@ from events.logs.log import LogError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
 from projections.replay.outcome import ReplayError
 
-STRETCH_EVENTS = 50_000  # a task's share of a partition
+SCAN_EVENTS = 50_000  # a task's share of a partition
 Stored = tuple[int, bytes]
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class ScannedRange(msgspec.Struct, frozen=True):
     """Consecutive records of a partition, from a position up to the record `kafka_end` (exclusive).
 
     They hold the events from `start.next_event` up to `end` (exclusive); the time of the first is `first_ms`.
@@ -42,11 +42,11 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class PartitionScan(msgspec.Struct, frozen=True):
-    """A partition: its stretches with events, in order, and the events that concern every topic."""
+    """A partition: its parts with events, in order, and the events that concern every topic."""
 
     partition: int
     end: int
-    stretches: tuple[Stretch, ...]
+    parts: tuple[ScannedRange, ...]
     cluster: tuple[Stored, ...]
 
 
@@ -57,7 +57,7 @@ class Scan(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionScan, ...]
 
 
-def scan(topic: KafkaTopic, segment_events: int = STRETCH_EVENTS, only: int | None = None) -> Scan:
+def scan(topic: KafkaTopic, segment_events: int = SCAN_EVENTS, only: int | None = None) -> Scan:
     """Fold a topic, or `only` one of its partitions, up to its current end. Raises ReplayError if it cannot be reached,
     records are missing or invalid, or the partition does not exist."""
     with reading(topic) as kafka:
@@ -74,7 +74,7 @@ def _scan(
 ) -> PartitionScan:
     check_begins(topic, partition, first)
     cluster: list[Stored] = []
-    stretches: list[Stretch] = []
+    parts: list[ScannedRange] = []
     start, first_ms = START, -1
     fold = PartitionReader(partition)
     for events in folded(topic, fold, kafka.records(partition, 0, end)):
@@ -84,11 +84,11 @@ def _scan(
             if not hasattr(recorded.event, "topic"):
                 cluster.append((number, value))
         if fold.next_event - start.next_event >= segment_events:
-            stretches.append(Stretch(partition, start, fold.kafka_offset, fold.next_event, first_ms))
+            parts.append(ScannedRange(partition, start, fold.kafka_offset, fold.next_event, first_ms))
             start, first_ms = fold.position, -1
     if fold.next_event > start.next_event:
-        stretches.append(Stretch(partition, start, fold.kafka_offset, fold.next_event, first_ms))
-    return PartitionScan(partition, fold.next_event, tuple(stretches), tuple(cluster))
+        parts.append(ScannedRange(partition, start, fold.kafka_offset, fold.next_event, first_ms))
+    return PartitionScan(partition, fold.next_event, tuple(parts), tuple(cluster))
 
 
 def check_begins(topic: KafkaTopic, partition: int, first: int) -> None:
@@ -137,19 +137,19 @@ def stored_events(topic: KafkaTopic, partition: int, position: Position, kafka_e
 
 def end_at_time(topic: KafkaTopic, one: PartitionScan, at_ms: int) -> int:
     """The offset after the last event of a partition at or before a time; 0 before the first."""
-    place = bisect_right([stretch.first_ms for stretch in one.stretches], at_ms)
+    place = bisect_right([part.first_ms for part in one.parts], at_ms)
     if place == 0:
         return 0
-    stretch = one.stretches[place - 1]
-    for number, value in stored_events(topic, one.partition, stretch.start, stretch.kafka_end, stretch.end):
+    part = one.parts[place - 1]
+    for number, value in stored_events(topic, one.partition, part.start, part.kafka_end, part.end):
         if decoded(topic, one.partition, number, value).at_ms > at_ms:
             return number
-    return stretch.end
+    return part.end
 
 
 def event_at(topic: KafkaTopic, one: PartitionScan, offset: int) -> bytes:
     """The event at an offset before the end of a partition."""
-    place = bisect_right([stretch.start.next_event for stretch in one.stretches], offset) - 1
-    stretch = one.stretches[place]
-    found = stored_events(topic, one.partition, stretch.start, stretch.kafka_end, offset + 1)
+    place = bisect_right([part.start.next_event for part in one.parts], offset) - 1
+    part = one.parts[place]
+    found = stored_events(topic, one.partition, part.start, part.kafka_end, offset + 1)
     return next(value for number, value in found if number == offset)

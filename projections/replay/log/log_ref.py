@@ -21,7 +21,7 @@ from events.logs.events_topic import START, Position
 from events.logs.log import LogError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import STRETCH_EVENTS, Scan, Stretch, end_at_time, scan
+from projections.replay.log.kafka_scan import SCAN_EVENTS, Scan, ScannedRange, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
@@ -100,9 +100,9 @@ def _folder(text: str, partition: int = 0) -> LogRef:
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
-def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = STRETCH_EVENTS) -> KafkaRef:
+def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_EVENTS) -> KafkaRef:
     """Scan a topic, or one partition; tasks may begin after each `segment_events` events. Raises ReplayError."""
-    return KafkaRef(topic, scan(topic, min(segment_events, STRETCH_EVENTS), only))
+    return KafkaRef(topic, scan(topic, min(segment_events, SCAN_EVENTS), only))
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
         at_ms = round(moment.timestamp() * 1000)
         ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.scan.partitions}
         if not any(ends.values()):
-            raise _too_early(at, min((one.stretches[0].first_ms for one in ref.scan.partitions if one.end), default=0))
+            raise _too_early(at, min((one.parts[0].first_ms for one in ref.scan.partitions if one.end), default=0))
         return ends
     if moment >= max(newest.values(), default=0):
         reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
@@ -239,25 +239,25 @@ def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Ra
 
 
 def _kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
-    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole stretches, and
-    have at most `events_max` events unless a single stretch has more."""
+    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole scanned parts, and
+    have at most `events_max` events unless a single part has more."""
     made: list[Range] = []
     for one in scan.partitions:
         end = min(ends.get(one.partition, 0), one.end)
-        wanted = [stretch for stretch in one.stretches if stretch.end > start and stretch.start.next_event < end]
+        wanted = [part for part in one.parts if part.end > start and part.start.next_event < end]
         for run in _runs(wanted, events_max):
             first, last = run[0].start, run[-1]
             made.append(Range(max(start, first.next_event), min(end, last.end), one.partition, first, last.kafka_end))
     return made or [Range(0, 0)]
 
 
-def _runs(stretches: Sequence[Stretch], events_max: int) -> Iterator[list[Stretch]]:
-    run: list[Stretch] = []
-    for stretch in stretches:
-        if run and stretch.end - run[0].start.next_event > events_max:
+def _runs(parts: Sequence[ScannedRange], events_max: int) -> Iterator[list[ScannedRange]]:
+    run: list[ScannedRange] = []
+    for part in parts:
+        if run and part.end - run[0].start.next_event > events_max:
             yield run
             run = []
-        run.append(stretch)
+        run.append(part)
     if run:
         yield run
 

@@ -21,7 +21,7 @@ from events.codec import OF_NO_PARTITION, decode_event, place_of
 from events.external_decision import FOLLOW
 from events.names import TopicName
 from projections.replay.log.columns import PARTITION, TEXTS
-from projections.replay.shards import Row, Shard, Stored, begun
+from projections.replay.shards import Row, Shard, Stored, snapshot_offset
 from projections.text.names import topic_id_text
 from projections.views.requests import RequestTopicView, fold_request_topic
 
@@ -174,7 +174,7 @@ def folded(events: Iterable[Stored]) -> tuple[Topic | None, int]:
     newest, pending = -1, dict[int, Stored]()
     for offset, value in events:
         if offset < 0:
-            topic, newest = decode_topic([value]), begun(offset)
+            topic, newest = decode_topic([value]), snapshot_offset(offset)
             continue
         newest, place = offset, place_of(offset, value)[1]
         if place >= 0:

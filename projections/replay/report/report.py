@@ -31,7 +31,7 @@ from projections.text.moments import iso
 from projections.text.names import error_name
 from projections.text.wording import many
 
-BROKERS_BESIDE_WAITS = 8
+BROKERS_NEXT_TO_WAITS = 8
 """With more brokers than this, their figure has the full width."""
 
 
@@ -53,7 +53,7 @@ def page(report: Report) -> str:
             (one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.held.brokers
         ],
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
-        brokers_beside_waits=BROKERS_BESIDE_WAITS,
+        brokers_beside_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
         **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many},
     )

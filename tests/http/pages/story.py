@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from controller.policy.interface import PolicyInForce, RuleInForce
+from controller.policy.interface import EffectivePolicy, EffectiveRule
 from projections.views.overviews import QuorumView, VoterView
 from tests.http.service import POLICY, Judge, Service, owned, service
 
@@ -29,11 +29,11 @@ HOSTILE = (
 """Names that nobody may have; a request for one is refused, and stands in the log as it was."""
 CLIENT = "<img src=x onerror=window.hacked=1>"
 RULES = (
-    PolicyInForce(
+    EffectivePolicy(
         "tests.Owned",
         (
-            RuleInForce("owner", True, {"refuse": "names need an owner", "topics": "*"}),
-            RuleInForce("size", False, {"partitions": "at least 2"}),
+            EffectiveRule("owner", True, {"refuse": "names need an owner", "topics": "*"}),
+            EffectiveRule("size", False, {"partitions": "at least 2"}),
         ),
     ),
 )

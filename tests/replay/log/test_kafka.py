@@ -67,26 +67,26 @@ def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) ->
 # --- reading
 
 
-@pytest.mark.parametrize("stretch", [50_000, 7])
+@pytest.mark.parametrize("size", [50_000, 7])
 def test_the_events_are_those_of_data_directories(
-    spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef], parts: Parts, stretch: int
+    spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef], parts: Parts, size: int
 ) -> None:
-    ref = scanned(in_kafka.topic, segment_events=stretch)
+    ref = scanned(in_kafka.topic, segment_events=size)
     ends = {n: len(part) for n, part in enumerate(parts)}
     assert {one.partition: one.end for one in ref.scan.partitions} == ends
     expected = [row for one in folders for row in rows(one, ends)]
     assert rows(ref, ends) == expected
-    reader = spark.read.format("topicwright").option("rangeevents", stretch)
+    reader = spark.read.format("topicwright").option("rangeevents", size)
     frame = reader.load(ref.text)
-    assert frame.rdd.getNumPartitions() >= sum(max(1, len(part) // (2 * stretch)) for part in parts)
+    assert frame.rdd.getNumPartitions() >= sum(max(1, len(part) // (2 * size)) for part in parts)
     found = frame.select("log_partition", "offset", "value").orderBy("log_partition", "offset").collect()
     assert [bytes(row.value) for row in found] == [row["value"] for row in expected]
 
 
 def test_what_does_not_count_was_there(in_kafka: KafkaRef) -> None:
     for one in in_kafka.scan.partitions:
-        (stretch,) = one.stretches
-        assert stretch.kafka_end > IGNORED_IN_EACH
+        (part,) = one.parts
+        assert part.kafka_end > IGNORED_IN_EACH
         assert one.cluster[0][0] == 0
 
 

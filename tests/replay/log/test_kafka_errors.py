@@ -103,12 +103,12 @@ def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None
     topic = make_topic(kafka44.bootstrap, [records()])
     ref = open_ref(url(kafka44, topic))
     assert isinstance(ref, KafkaRef)
-    (stretch,) = ref.scan.partitions[0].stretches
+    (part,) = ref.scan.partitions[0].parts
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)
     with refused("record 0 of partition 0 no longer exists"):
-        list(stored_events(ref.topic, 0, stretch.start, stretch.kafka_end, stretch.end))
+        list(stored_events(ref.topic, 0, part.start, part.kafka_end, part.end))
 
 
 FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
