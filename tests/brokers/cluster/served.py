@@ -14,15 +14,13 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does not say it exports these
 
-from controller.machine.apply import apply
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
+from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION, Cause, Recorded
-from events.codec import decode_event, encode_event
-from events.logs.log import Commit, Entry
+from events.catalog import EVENT_VERSION
+from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
-from events.names import Offset
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.rig import fold
@@ -116,16 +114,10 @@ def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: f
 def record(data: Path, *commands: Any) -> None:
     """Decide and record, as a process that dies right after that."""
     log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
-    store = TopicStore(log)
-    state, entries, offset = store.state(), list[Entry](), log.next_offset
+    recorder = Recorder(log, TopicStore(log))
     for command in commands:
-        cause = Cause(type(command).__name__, command.request_id)
-        for event in decide(state, command).events:
-            key = apply(state, Recorded(Offset(offset), command.at_ms, cause, event))
-            value = encode_event(command.at_ms, cause, event)
-            entries.append(Entry(value, key, getattr(event, "request_id", "")))
-            offset += 1
-    log.write(Commit(entries, store.changes(state)))
+        recorder.record_decision(command, decide(recorder.state, command).events)
+    recorder.commit()
     log.flush()
     log.close()
 
