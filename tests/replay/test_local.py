@@ -43,7 +43,7 @@ WAYS: list[tuple[str, Options]] = [
 
 def outcome(runner: Runner, name: str, ref: Ref, options: Options) -> Any:
     run: Callable[..., Outcome] = getattr(import_module(f"projections.replay.{COMMANDS[name].module}"), f"run_{name}")
-    return msgspec.to_builtins(run(runner, ref, options))
+    return msgspec.to_builtins(run(runner, ref, options)._asdict())
 
 
 @pytest.mark.parametrize(("name", "options"), WAYS, ids=lambda one: one if isinstance(one, str) else "")
