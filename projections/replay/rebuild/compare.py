@@ -17,7 +17,7 @@ Non-goal: points in time in the past. The live side is the current one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,26 +29,23 @@ from events.names import ShardKey
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.rebuild.compare_gateway import with_gateway
 from projections.replay.rebuild.differences import (
+    NOT_SEARCHED,
+    SEARCHED_MAX,
     Difference,
-    FirstDifference,
     History,
+    Key,
     cluster_difference,
     difference,
+    excerpts,
     live_hashes,
     outcome,
 )
-from projections.replay.rebuild.explaining import Excerpt
 from projections.replay.rebuild.folds import HASHES, hash_rows
 from projections.replay.rebuild.rebuild import beginning, begun_at
 from projections.replay.runner import Runner
-from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows
-
-SEARCHED_MAX = 500
-"""Of a log in Kafka: for how many topics the first event after which they differ is searched."""
-NOT_SEARCHED = FirstDifference(None, f"not looked into: more than {SEARCHED_MAX} topics differ")
-Key = tuple[int, str]
-"""A log partition and a shard key."""
+from projections.replay.shards import AT_FIRST, Beginning, cluster_events, fold_shards, rows_of
 
 
 def check_compare(ref: Ref, options: Options) -> None:
@@ -76,26 +73,12 @@ def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
             begin = beginning(ref, end, options)
             return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
     if "http" in options.more:
-        from projections.replay.rebuild.compare_gateway import with_gateway
-
         return with_gateway(runner, ref, str(options.more["http"]), options)
     data = Path(options.more["data"])
     with ExitStack() as opened:
         logs = _logs_in(data, ref, opened)
         ref, ends = _reaching(ref, {partition: log.next_offset for partition, log in logs.items()}, data)
         return _with_logs(runner, ref, logs, ends, AT_FIRST, options)
-
-
-def excerpts(runner: Runner, ref: Ref, ends: Ends, keys: Collection[Key]) -> dict[Key, EventLog]:
-    """The events of some shards before `ends`, by log partition and shard key. Raises ReplayError."""
-    found: dict[Key, Excerpt] = {key: Excerpt(ends[key[0]]) for key in keys}
-    if keys:
-        only = frozenset(shard for _, shard in keys)
-        rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=only)
-        for log_partition, shard, offset, value in rows_of(rows):
-            if (log_partition, shard) in found:
-                found[log_partition, shard].add(offset, shard, None, value)
-    return dict(found)
 
 
 def _with_logs(

@@ -23,8 +23,15 @@ from events.logs.events_topic import partition_of
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
 from projections.replay.log.log_ref import KafkaRef, scanned
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.rebuild.compare import NOT_SEARCHED, SEARCHED_MAX, excerpts
-from projections.replay.rebuild.differences import Difference, History, first_difference, outcome
+from projections.replay.rebuild.differences import (
+    NOT_SEARCHED,
+    SEARCHED_MAX,
+    Difference,
+    History,
+    excerpts,
+    first_difference,
+    outcome,
+)
 from projections.replay.rebuild.folds import state_hash
 from projections.replay.rebuild.rebuild import rebuilt
 from projections.replay.runner import Runner

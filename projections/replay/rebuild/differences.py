@@ -12,7 +12,7 @@ memory does not grow with the history.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -25,10 +25,13 @@ from events.catalog import Partition, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, shard_offsets
 from events.names import CLUSTER_SHARD, ShardKey
-from projections.replay.log.log_ref import Ends, as_of, offsets_row
+from projections.replay.log.log_ref import Ends, Ref, as_of, offsets_row
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome
+from projections.replay.rebuild.explaining import Excerpt
 from projections.replay.rebuild.folds import state_hash
+from projections.replay.runner import Runner
+from projections.replay.shards import STORED, fold_shards, rows_of, stored_rows
 from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
 
@@ -44,6 +47,13 @@ class FirstDifference(msgspec.Struct, frozen=True):
 
     offset: int | None
     event: str
+
+
+SEARCHED_MAX = 500
+"""Of a log in Kafka: for how many topics the first event after which they differ is searched."""
+NOT_SEARCHED = FirstDifference(None, f"not looked into: more than {SEARCHED_MAX} topics differ")
+Key = tuple[int, str]
+"""A log partition and a shard key."""
 
 
 class History:
@@ -304,3 +314,15 @@ def _as_row(one: Difference) -> dict[str, Any]:
         "offset": one.first_difference.offset,
         "event": one.first_difference.event,
     }
+
+
+def excerpts(runner: Runner, ref: Ref, ends: Ends, keys: Collection[Key]) -> dict[Key, EventLog]:
+    """The events of some shards before `ends`, by log partition and shard key. Raises ReplayError."""
+    found: dict[Key, Excerpt] = {key: Excerpt(ends[key[0]]) for key in keys}
+    if keys:
+        only = frozenset(shard for _, shard in keys)
+        rows = fold_shards(runner, ref, ends, stored_rows, STORED, only=only)
+        for log_partition, shard, offset, value in rows_of(rows):
+            if (log_partition, shard) in found:
+                found[log_partition, shard].add(offset, shard, None, value)
+    return dict(found)
