@@ -71,7 +71,9 @@ def _is_reconciled(partition: Partition, unavailable: Ids, min_isr: int, cluster
 
 
 def _unavailable_members(partition: Partition, cluster: Cluster) -> Ids:
-    """The ISR members that cannot serve."""
+    """The ISR members that cannot serve; none in front of a target cluster, which decides that itself."""
+    if cluster.settings.has_target_cluster:
+        return ()
     if partition.replica_metadata is None:
         return without(partition.isr, cluster.live)
     directories = directories_of(partition)
