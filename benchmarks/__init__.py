@@ -1,1 +1,1 @@
-"""Benchmarks: each prints a table, and JSON with `--json`, beside Kafka's own figure where there is one."""
+"""Benchmarks: each prints a table, and JSON with `--json`, next to Kafka's own figure if there is one."""

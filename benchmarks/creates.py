@@ -1,4 +1,4 @@
-"""Creating topics through the gateway door: one by one, pipelined, in large requests, and as dry runs.
+"""Creating topics over the Kafka protocol: one by one, pipelined, in large requests, and as dry runs.
 
 The same frames go to Topicwright (fsync on, three simulated brokers) and to one combined node of a real Kafka, over
 the same bare client. Names differ from run to run, so that every create is new.

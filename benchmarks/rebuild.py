@@ -39,7 +39,7 @@ def rebuild(data: Path) -> tuple[int, int, float, float]:
 
 
 def run() -> list[Figure]:
-    """Fill a log through the gateway door, then fold it."""
+    """Fill a log over the Kafka protocol, then fold it."""
     with TemporaryDirectory(prefix="topicwright-bench-") as folder:
         data = Path(folder) / "data"
         with topicwright(data) as running:

@@ -165,7 +165,7 @@ def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
 
 
 def _read(setting: Setting, given: _Given | None) -> tuple[object, str | None]:
-    """Returns the value of a setting, as its parser has it if it has a syntax of its own, and its canonical text."""
+    """Returns the value of a setting, parsed if it has a syntax of its own, and its canonical text."""
     text = setting.default if given is None else given.text
     if text is None or (not text and setting.default is None):
         return None, None

@@ -260,7 +260,7 @@ def _check_events(database: Database, start: int, end: int) -> None:
 
 
 def _why_wrong(file: EventFile, reached: int) -> str:
-    """What is wrong with a table file, if the files before it have the events up to `reached`; "" if nothing is."""
+    """The defect of a table file whose predecessors have the events up to `reached`; "" if it has none."""
     width = file.last + 1 - file.first
     if file.deletions:
         return f"table file {file.name} deletes events among {file.first} to {file.last}, which this log never does"

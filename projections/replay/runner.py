@@ -44,7 +44,7 @@ class Runner(Protocol):
         order: Sequence[str] = (),
         buckets: int = 1,
     ) -> pa.Table:
-        """What `function` makes of a source, as rows of `schema`.
+        """Run `function` on a source, and return its rows, which have `schema`.
 
         Each task calls the function with its batches. Without `by` a task has one or more parts. With `by`, all rows
         that have the same values in these columns are in the same of so many buckets, and sorted by `order`.

@@ -1,5 +1,5 @@
-"""Files of commands: what is written is for its owner's eyes alone, whatever the umask; what is not is warned of; and
-commands that read the folder of a stopped service change no byte of it, after a kill too."""
+"""Commands write files that only their owner may read, whatever the umask, and warn of other files. Commands that read
+the folder of a stopped service change no byte of it, also after a kill."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _open_umask() -> Iterator[None]:
 
 
 def readable(path: Path) -> list[str]:
-    """What of a folder others may do anything with, itself included."""
+    """The paths of a folder, itself included, on which others have any permission."""
     return [str(each) for each in (path, *path.rglob("*")) if stat.S_IMODE(each.stat().st_mode) & 0o077]
 
 

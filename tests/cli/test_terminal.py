@@ -115,7 +115,7 @@ for words, more in json.loads(sys.argv[1]):
 
 
 def on_terminal(*runs: tuple[tuple[str, ...], dict[str, str]]) -> list[str]:
-    """What each command shows on a terminal of 80 columns."""
+    """The output of each command on a terminal of 80 columns."""
     leader, follower = pty.openpty()
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     env.pop("NO_COLOR", None)

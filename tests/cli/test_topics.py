@@ -150,7 +150,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(_folder: Path, tmp_path: Path) -> Path:
-    """What a worker leaves that has owned every partition."""
+    """The folder of a worker that has owned every partition."""
     return Path(shutil.copytree(_folder, tmp_path / "worker"))
 
 

@@ -1,5 +1,5 @@
-"""What clients read of offsets, groups and configs from brokers that keep no records; and KIP-4's routing: given one
-broker alone, clients find the controller by themselves."""
+"""Clients read offsets, groups and configs from brokers that store no records; and KIP-4's routing: given one broker
+alone, clients find the controller by themselves."""
 
 from __future__ import annotations
 

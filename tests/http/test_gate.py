@@ -1,5 +1,5 @@
-"""Who gets in over HTTP: the names that it goes by, who a client is behind a proxy, who has to log in, as whom, and
-what a failed login costs."""
+"""Access over HTTP: allowed host names, the client's address behind a proxy, who must log in, as whom, and the cost of
+a failed login."""
 
 from __future__ import annotations
 

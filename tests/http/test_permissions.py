@@ -183,7 +183,7 @@ class Only(Rules):
 
 @contextmanager
 def work(log: Counting, only: Only) -> Iterator[list[int]]:
-    """What is read of the log and checked within the block."""
+    """Counts the reads of the log and the permission checks within the block."""
     log.reads = only.checks = 0
     spent: list[int] = []
     yield spent

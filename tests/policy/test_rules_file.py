@@ -95,7 +95,7 @@ mode = 'observe'; [[rule]]; refuse = 'no' | mode = 'observe': unknown key; allow
 
 
 def _error(file: Path, text: str) -> str:
-    """What the error says after the name of the file."""
+    """The error's text after the name of the file."""
     file.write_text(text)
     with pytest.raises(RulesError) as raised:
         read_rules(file)

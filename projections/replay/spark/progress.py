@@ -1,7 +1,7 @@
 """Shows the progress of long Spark jobs: one changing line on a terminal, a few lines elsewhere.
 
 Lines stay in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. A new stage is shown
-at once if the last line is 5 seconds old, and the waits begin anew.
+at once if the last line is 5 seconds old, and the waits start again at 5 seconds.
 
 Spark's own progress bar writes to the terminal from Java, over other output. This one asks Spark a few times a second
 which stages run and how many of their tasks are done; with Spark Connect, Spark calls it.

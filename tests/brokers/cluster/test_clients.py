@@ -164,7 +164,7 @@ def test_sarama_that_begins_here(server: Topicwright, name: str) -> None:
 
 SERVER = "--bootstrap-server"
 LOG = "tools-log"
-"""What the names of the topics that hold the gateway's log begin with."""
+"""The prefix of the topics that hold the gateway's log."""
 
 
 class Both(NamedTuple):
