@@ -2,9 +2,9 @@
 gateways that are killed under the requests of real clients; brokers of Kafka that are killed, one, and all for a
 minute.
 
-`python -m tests.stream.chaos` does the whole of it, for both drivers; the tests do a little. Either way every command
-must have been decided exactly once and in order, every request answered once, and what clients were answered must be
-what happened; in the end Spark checks every rule on the events topic, and decides every request again.
+`python -m tests.stream.chaos` does the whole of it, the test a little. Workers of both drivers share a group. Every
+command must have been decided exactly once and in order, every request answered once, and what clients were answered
+must be what happened; in the end replay checks every rule on the events topic, and decides every request again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,18 +32,12 @@ from tests.support.processes import Process, ProcessFailure
 from tests.support.reference_kafka import KafkaCluster, ReferenceKafka, kafka_cluster
 from tests.support.stream import Stream
 from tests.support.tools import ROOT
+from tests.support.topicwright import command
 
 PARTITIONS = 4
 CLIENTS = 3
 OUTAGE_S = 60
-_REPLAYS = """
-import sys
-from controller.cli.replay import main
-sys.exit(max(main([what, *sys.argv[1:]]) for what in ("invariants", "redecide")))
-"""
-"""Both in one process, so that Java starts once."""
-
-
+DRIVERS = ("plain", "faust")
 READY = r"^ready (?:kafka=\S+ )?http=(\S+)$"
 READY_S = 300
 
@@ -174,18 +169,23 @@ def _spread(seconds: list[float]) -> str:
 class Chaos:
     """Two workers and two gateways that take turns in misfortune, and a third worker that comes and goes."""
 
-    def __init__(self, folder: Path, kafka: KafkaCluster | ReferenceKafka, driver: str, plan: Plan) -> None:
+    def __init__(
+        self, folder: Path, kafka: KafkaCluster | ReferenceKafka, plan: Plan, drivers: Sequence[str] = DRIVERS
+    ) -> None:
+        """The workers have these `drivers` in turns."""
         self.plan = plan
         self._folder = folder
         self._cluster = kafka
         self._kafka = kafka.bootstrap
         self._chance = random.Random(plan.seed)
-        self._names = f"chaos-{driver}-{time.time_ns()}"
+        self._names = f"chaos-{time.time_ns()}"
         self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.gateway_kills else []
         session = {"stream.session.timeout.ms": str(int(plan.session_s * 1000))}
-        self._stream = Stream(folder, self._kafka, self._names, session, driver, ROOT, ExitStack())
-        worker = "--driver", driver, "--brokers", "simulated:3"
-        self._workers = [self._process("worker", number, *worker) for number in range(3)]
+        self._stream = Stream(folder, self._kafka, self._names, session, "", ROOT, ExitStack())
+        self._workers = [
+            self._process("worker", number, "--driver", driver, "--brokers", "simulated:3")
+            for number, driver in zip(range(3), cycle(drivers), strict=False)
+        ]
         self._gateways = [self._process("gateway", n, "--kafka", at) for n, at in enumerate(self._addresses)]
         self._marks: list[tuple[float, str]] = []
 
@@ -224,12 +224,13 @@ class Chaos:
         return Outcome(found, load.put, load.poisons, pauses, ended, reports)
 
     def replay(self, outcome: Outcome) -> None:
-        """Have Spark check every rule on the events topic, and decide every request again."""
+        """Check every rule on the events topic, and decide every request again."""
         log = f"kafka://{self._kafka}/{self._names}.events"
-        done = subprocess.run([sys.executable, "-c", _REPLAYS, log], capture_output=True, text=True, check=False)
-        outcome.replayed = "\n".join(line for line in done.stdout.splitlines() if line and " ok " not in line)
-        if done.returncode:
-            outcome.found.wrong.append(f"replay ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
+        for what in ("invariants", "redecide"):
+            done = command("replay", what, log, "--local")
+            outcome.replayed += "".join(f"{line}\n" for line in done.stdout.splitlines() if line and " ok " not in line)
+            if done.returncode:
+                outcome.found.wrong.append(f"{what} ended with {done.returncode}: {done.stdout}{done.stderr[-3000:]}")
 
     def _process(self, what: str, number: int, *more: str) -> Supervised:
         """A worker or a gateway, not started. Gateways have the default timeout of answers."""
@@ -239,12 +240,18 @@ class Chaos:
 
     def _misfortunes(self) -> None:
         plan = self.plan
-        steps = [self._rebalance] * plan.rebalances + [self._kill] * plan.kills + [self._zombie] * plan.zombies
-        steps += [self._kill_gateway] * plan.gateway_kills + [self._kill_broker] * plan.broker_kills
-        steps += [self._kafka_gone] * plan.outages
+        counts = {
+            self._rebalance: plan.rebalances,
+            self._kill: plan.kills,
+            self._zombie: plan.zombies,
+            self._kill_gateway: plan.gateway_kills,
+            self._kill_broker: plan.broker_kills,
+            self._kafka_gone: plan.outages,
+        }
+        steps = [(step, self._workers[number % 2]) for step, count in counts.items() for number in range(count)]
         self._chance.shuffle(steps)
-        for number, step in enumerate(steps):
-            step(self._workers[number % 2])
+        for step, worker in steps:
+            step(worker)
 
     def _mark(self, kind: str) -> None:
         self._marks.append((time.monotonic(), kind))
@@ -326,7 +333,7 @@ class Chaos:
 def main() -> int:
     """Run from the command line; 1 if anything was lost, decided twice, or wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.stream.chaos", description=__doc__)
-    parser.add_argument("--driver", choices=("plain", "faust", "both"), default="both")
+    parser.add_argument("--driver", choices=(*DRIVERS, "both"), default="both")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rebalances", type=int, default=20)
     parser.add_argument("--zombies", type=int, default=5)
@@ -350,7 +357,6 @@ def main() -> int:
         seed=options.seed,
     )
     print(f"seed {plan.seed}", flush=True)
-    bad = 0
     with TemporaryDirectory(prefix="topicwright-chaos-") as held:
         folder = Path(held)
         with kafka_cluster(
@@ -359,14 +365,12 @@ def main() -> int:
             offsets_topic_replication_factor="3",
             offsets_topic_num_partitions="3",
         ) as kafka:
-            for driver in ("plain", "faust") if options.driver == "both" else (options.driver,):
-                (folder / driver).mkdir()
-                chaos = Chaos(folder / driver, kafka, driver, plan)
-                outcome = chaos.run()
-                chaos.replay(outcome)
-                print(f"--- {driver}\n{outcome.summary()}", flush=True)
-                bad += outcome.bad
-    return 1 if bad else 0
+            drivers = DRIVERS if options.driver == "both" else (options.driver,)
+            chaos = Chaos(folder, kafka, plan, drivers)
+            outcome = chaos.run()
+            chaos.replay(outcome)
+            print(outcome.summary(), flush=True)
+    return 1 if outcome.bad else 0
 
 
 if __name__ == "__main__":
