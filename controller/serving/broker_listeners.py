@@ -18,7 +18,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import structlog
@@ -27,13 +27,11 @@ from controller.apis.tables import HandlerTable, broker_listener
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.kafka.server.server import KafkaServer
+from controller.serving.listeners import KafkaListeners
 from controller.settings.load import SettingsError
 from events.catalog import Endpoint
 from events.files import replacing
 from events.names import BrokerId
-
-if TYPE_CHECKING:
-    from controller.serving.client_listeners import ClientListeners
 
 FILE = "broker-ports.json"
 _Key = Annotated[str, msgspec.Meta(pattern=r"^[^/]+/\d{1,10}$")]
@@ -47,7 +45,7 @@ MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTab
 class BrokerListeners:
     """A listener for each broker of the target cluster, at each listener of the process."""
 
-    def __init__(self, folder: Path, ports: range, listening: ClientListeners) -> None:
+    def __init__(self, folder: Path, ports: range, listening: KafkaListeners) -> None:
         """`ports` are those that may be used. Raises SettingsError for an invalid file."""
         self._file = folder / FILE
         self._ports = ports
@@ -181,7 +179,7 @@ def _bound(host: str, port: int, *, listen: bool = False) -> socket.socket:
 class SimulatedBrokerListeners:
     """A listener for each simulated broker, notified when a broker starts or stops."""
 
-    def __init__(self, brokers: SimulatedBrokers, listening: ClientListeners) -> None:
+    def __init__(self, brokers: SimulatedBrokers, listening: KafkaListeners) -> None:
         self._brokers, self._listening = brokers, listening
         self._host = listening.servers[0].host
         self._api: ControllerApi | None = None

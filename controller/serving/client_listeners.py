@@ -4,9 +4,6 @@ They are created before anything else, so that every settings error is reported 
 
 Only users of this machine reach loopback. Beyond it, anyone on the network connects, so HTTP does not listen there
 without authentication unless the settings allow it explicitly. The ready screen warns of other open listeners.
-
-A process whose file descriptors are all used by idle clients cannot write its log. Connections are therefore limited so
-that the log, its indexes and our own sockets always have descriptors.
 """
 
 from __future__ import annotations
@@ -14,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import resource
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from controller.access.authorizer import Authorizer, StandardAuthorizer
-from controller.access.users import SECRET_BYTES, Users
+from controller.access.users import SECRET_BYTES
 from controller.access.users_file import UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.link import ClusterLink
@@ -35,22 +30,10 @@ from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.http.gate import Hosts, Logins
 from controller.http.metrics import Metrics
-from controller.kafka.messages import APIS
-from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
-from controller.serving.listeners import (
-    Listener,
-    advertised,
-    connection_limits,
-    http_logs_in,
-    http_tls,
-    plan,
-    reachable,
-    reload_tls,
-    sasl_rules,
-)
+from controller.serving.listeners import KafkaListeners, Listener, http_logs_in, http_tls, reload_tls
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
@@ -76,7 +59,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.host}:{self.port}"
 
 
-class ClientListeners:
+class ClientListeners(KafkaListeners):
     """The listeners and their authentication. They accept connections from `listen` on, and requests from `open` on.
     The constructor raises SettingsError and UsersFileError."""
 
@@ -90,51 +73,14 @@ class ClientListeners:
         name: str = "PLAINTEXT",
     ) -> None:
         """`default`, called `name`, is the listener if the settings name none; `cluster` returns the durable state."""
-        self._settings = settings
+        super().__init__(settings, Endpoint(name, default.host, default.port), metrics, cluster)
         self.http_address = http
-        self._metrics = metrics
-        self._cluster = cluster
-        self.listeners = plan(settings, Endpoint(name, default.host, default.port))
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
         self.hosts = hosts_of(settings)
-        self.counts = connection_counts(settings)
-        self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
-        self.servers: list[KafkaServer] = []
-        """The server of each listener, and in `advertised` its address for clients, once it listens."""
-        self.advertised: tuple[Endpoint, ...] = ()
         self._cluster_brokers: BrokerListeners | None = None
         self._simulated_brokers: SimulatedBrokerListeners | None = None
         self._http: HttpServer | None = None
-
-    async def listen(self) -> None:
-        """Listen for Kafka clients; their requests wait for `open`. Raises OSError for an unavailable address."""
-        for listener in self.listeners:
-            server = self.make_server(listener, listener.endpoint.host, listener.endpoint.port)
-            await server.start()
-            self.servers.append(server)
-        given = advertised(self._settings)
-        self.advertised = tuple(
-            given.get(each.listener, Endpoint(each.listener, reachable(each.host), each.port)) for each in self.servers
-        )
-
-    def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
-        """A server with the protocol of this listener, not started."""
-        settings, name = self._settings, listener.endpoint.name
-        # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
-        return KafkaServer(
-            host,
-            port,
-            {},
-            listener=name,
-            tls=listener.tls,
-            sasl=sasl_rules(settings, name, self.users) if listener.logs_in else None,
-            limits=connection_limits(settings),
-            counts=self.counts,
-            on_login=self._metrics.login,
-            on_request=self._requested,
-            clock=time.perf_counter,
-        )
 
     async def listen_for_cluster(self, data: Path) -> None:
         """Listen at the ports of the target cluster's brokers, which the data folder has, until `open_for_cluster`.
@@ -249,11 +195,6 @@ class ClientListeners:
         except UsersFileError as error:
             structlog.get_logger("topicwright").error("reload failed", listener="users.file", why=str(error))
 
-    def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
-        """Count a request; unsupported APIs and versions count as `other`."""
-        name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
-        self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)
-
 
 def _http_server() -> type[HttpServer]:
     """Imported in a thread: the framework takes as long as everything else together."""
@@ -316,30 +257,3 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-RESERVED_MAX: Final = 2048
-"""File descriptors reserved for the log: a RocksDB opens at most 512 tables, and gateways have several."""
-
-
-def raise_file_limit() -> int:
-    """Raise the soft limit on open files to the hard limit, and return it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):  # above the system limit: keep the soft limit
-            hard = soft
-    return UNLIMITED if hard == resource.RLIM_INFINITY else hard
-
-
-def connection_counts(settings: ServeSettings) -> ConnectionCounts:
-    """Connection limits of all listeners together: those of the settings, within the limit on open files."""
-    limit = raise_file_limit()
-    room = limit - min(RESERVED_MAX, limit // 2)
-    if settings.max_connections != UNLIMITED and settings.max_connections > room:
-        structlog.get_logger("topicwright").warning(
-            "max.connections is more than open files allow", max_connections=settings.max_connections, allowed=room,
-            open_files=limit,
-        )  # fmt: skip
-    return ConnectionCounts(settings.max_connections_per_ip, settings.max_connections_per_ip_overrides, room)

@@ -2,22 +2,32 @@
 
 Invalid settings are reported before anything listens: names without a protocol, TLS without files, authentication
 without users.
+
+A process whose file descriptors are all used by idle clients cannot write its log. Connections are therefore limited so
+that the log, its indexes and our own sockets always have descriptors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import resource
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import structlog
 
-from controller.kafka.sasl.conversation import PlainConversation, StartConversation, Users
+from controller.access.users import Users
+from controller.http.metrics import Metrics
+from controller.kafka.messages import APIS
+from controller.kafka.sasl.conversation import PlainConversation, StartConversation
 from controller.kafka.sasl.gate import SaslRules
 from controller.kafka.sasl.scram import ScramConversation
-from controller.kafka.server.server import Limits
+from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer, Limits
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
+from controller.machine.state import Cluster
 from controller.settings.load import ServeSettings, SettingsError
 from events.catalog import Endpoint
 
@@ -159,3 +169,80 @@ def connection_limits(settings: ServeSettings) -> Limits:
 def reachable(host: str) -> str:
     """The address at which this machine reaches a server that is bound to a host, or to all addresses."""
     return "127.0.0.1" if host in {"0.0.0.0", "::", ""} else host
+
+
+RESERVED_MAX: Final = 2048
+"""File descriptors reserved for the log: a RocksDB opens at most 512 tables, and gateways have several."""
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit on open files to the hard limit, and return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):  # above the system limit: keep the soft limit
+            hard = soft
+    return UNLIMITED if hard == resource.RLIM_INFINITY else hard
+
+
+def connection_counts(settings: ServeSettings) -> ConnectionCounts:
+    """Connection limits of all listeners together: those of the settings, within the limit on open files."""
+    limit = raise_file_limit()
+    room = limit - min(RESERVED_MAX, limit // 2)
+    if settings.max_connections != UNLIMITED and settings.max_connections > room:
+        structlog.get_logger("topicwright").warning(
+            "max.connections is more than open files allow", max_connections=settings.max_connections, allowed=room,
+            open_files=limit,
+        )  # fmt: skip
+    return ConnectionCounts(settings.max_connections_per_ip, settings.max_connections_per_ip_overrides, room)
+
+
+class KafkaListeners:
+    """The listeners of the settings, or `default`, and the users that authenticate there. Raises SettingsError and
+    UsersFileError."""
+
+    def __init__(
+        self, settings: ServeSettings, default: Endpoint, metrics: Metrics, cluster: Callable[[], Cluster]
+    ) -> None:
+        self._settings, self._metrics, self._cluster = settings, metrics, cluster
+        self.listeners = plan(settings, default)
+        self.counts = connection_counts(settings)
+        self.users = Users(cluster, None if settings.users_file is None else Path(settings.users_file))
+        self.servers: list[KafkaServer] = []
+        """The server of each listener, and in `advertised` its address for clients, once it listens."""
+        self.advertised: tuple[Endpoint, ...] = ()
+
+    async def listen(self) -> None:
+        """Listen for Kafka clients; their requests wait for `open`. Raises OSError for an unavailable address."""
+        for listener in self.listeners:
+            server = self.make_server(listener, listener.endpoint.host, listener.endpoint.port)
+            await server.start()
+            self.servers.append(server)
+        given = advertised(self._settings)
+        self.advertised = tuple(
+            given.get(each.listener, Endpoint(each.listener, reachable(each.host), each.port)) for each in self.servers
+        )
+
+    def make_server(self, listener: Listener, host: str, port: int) -> KafkaServer:
+        """A server with the protocol of this listener, not started."""
+        settings, name = self._settings, listener.endpoint.name
+        # perf_counter, because uvloop's own clock counts in ms, and does not advance within an iteration of the loop.
+        return KafkaServer(
+            host,
+            port,
+            {},
+            listener=name,
+            tls=listener.tls,
+            sasl=sasl_rules(settings, name, self.users) if listener.logs_in else None,
+            limits=connection_limits(settings),
+            counts=self.counts,
+            on_login=self._metrics.login,
+            on_request=self._requested,
+            clock=time.perf_counter,
+        )
+
+    def _requested(self, api_key: int, version: int, outcome: str, seconds: float) -> None:
+        """Count a request; unsupported APIs and versions count as `other`."""
+        name = "other" if api_key < 0 else APIS[api_key].name if api_key in APIS else str(api_key)
+        self._metrics.request(name, "other" if version < 0 else version, outcome, seconds)

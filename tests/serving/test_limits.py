@@ -78,7 +78,7 @@ OPEN_FILES = 256
 
 LIMITS_PROGRAM = """
 import resource, sys
-from controller.serving.client_listeners import connection_counts, raise_file_limit
+from controller.serving.listeners import connection_counts, raise_file_limit
 from controller.settings.load import load_settings
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
 print(raise_file_limit(), connection_counts(load_settings(overrides=sys.argv[1:])).total_max)
