@@ -27,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
@@ -131,16 +132,19 @@ async def reached(
     reach: Callable[[], Awaitable[T]],
     unreachable: type[Exception],
     on_wait: Callable[[str], None] = lambda _: None,
+    within_s: float = inf,
     **where: str,
 ) -> T:
     """Call `reach` until it does not raise `unreachable`, and return its result. Each new reason is logged; `on_wait`
-    receives every reason."""
-    logged = ""
+    receives every reason. The last reason is raised after `within_s`."""
+    logged, deadline_s = "", time.monotonic() + within_s
     while True:
         try:
             return await reach()
         except unreachable as error:
             why = str(error)
+        if time.monotonic() >= deadline_s:
+            raise unreachable(f"{what} cannot be reached within {within_s:g} s: {why}")
         on_wait(why)
         if why != logged:
             logged = why

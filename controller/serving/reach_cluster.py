@@ -6,17 +6,16 @@ at the start, an error names the cause. If it becomes unreachable later, the pro
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
 from controller.brokers.cluster.target_cluster import RECENT_EVENTS, History, WatchTimes
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import BadCredentials, NotAuthenticated, Security, security_of
+from controller.serving.process import reached
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.properties import PropertiesError, read_values
 from events.catalog import Configs, Recorded
@@ -59,27 +58,30 @@ def watch_times(settings: ServeSettings) -> WatchTimes:
     )
 
 
-async def reach_cluster(bootstrap: str, settings: ServeSettings, log: FilteringBoundLogger) -> ReachedCluster:
-    """Connect to a cluster. Raises SettingsError for credentials and ids that do not fit, and ClusterUnreachable."""
+async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedCluster:
+    """Connect to a cluster, which may start at the same time. Raises SettingsError for credentials and ids that do not
+    fit, and ClusterUnreachable."""
     security = security_in(settings.cluster_client_properties_file)
-    return await reach_as(security, bootstrap, log, check=lambda metadata: _check(metadata, settings))
+
+    async def reach() -> ReachedCluster:
+        return await reach_as(security, bootstrap, check=lambda metadata: _check(metadata, settings))
+
+    return await reached(f"the cluster at {bootstrap}", reach, ClusterUnreachable, within_s=REACH_WITHIN_S)
 
 
 async def reach_as(
-    security: Security,
-    bootstrap: str,
-    log: FilteringBoundLogger,
-    *,
-    within_s: float = REACH_WITHIN_S,
-    check: Callable[[ClusterMetadata], None] = lambda _: None,
+    security: Security, bootstrap: str, check: Callable[[ClusterMetadata], None] = lambda _: None
 ) -> ReachedCluster:
     """Connect to a cluster and call `check` with its first description. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and what `check` raises."""
     link = ClusterLink(bootstrap, security)
     try:
-        metadata = await _first_metadata(link, bootstrap, log, within_s)
+        metadata = await link.metadata()
         await link.refresh_api_versions()
         check(metadata)
+    except NotAuthenticated as error:
+        link.close()
+        raise SettingsError(f"the cluster at {bootstrap}: {error}") from None
     except BaseException:
         link.close()
         raise
@@ -114,26 +116,6 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
 def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
     """The settings that decisions depend on, with the one that comes with the target cluster."""
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
-
-
-async def _first_metadata(
-    link: ClusterLink, bootstrap: str, log: FilteringBoundLogger, within_s: float
-) -> ClusterMetadata:
-    deadline = asyncio.get_running_loop().time() + within_s
-    is_logged = False
-    while True:
-        try:
-            return await link.metadata()
-        except NotAuthenticated as error:
-            raise SettingsError(f"the cluster at {bootstrap}: {error}") from None
-        except ClusterUnreachable as error:
-            if asyncio.get_running_loop().time() >= deadline:
-                message = f"the cluster at {bootstrap} cannot be reached within {within_s:g} s: {error}"
-                raise ClusterUnreachable(message) from None
-            if not is_logged:
-                log.warning("the cluster cannot be reached yet", bootstrap=bootstrap, why=str(error))
-                is_logged = True
-            await asyncio.sleep(0.5)
 
 
 def _check(metadata: ClusterMetadata, settings: ServeSettings) -> None:

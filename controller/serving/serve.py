@@ -290,7 +290,7 @@ async def serve(options: ServeOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
     cluster = None
     if options.cluster is not None:
-        cluster = await reach_cluster(options.cluster, options.settings, structlog.get_logger("topicwright"))
+        cluster = await reach_cluster(options.cluster, options.settings)
     service = Service(options, cluster)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     return await process.run_service(service, process.stop_on_signals(), service.leads_others)

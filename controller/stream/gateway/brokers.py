@@ -120,7 +120,7 @@ class GatewayCluster:
         addresses = addresses_of(self._cluster())
         if not addresses:
             raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
-        return await reach_as(self._security, ",".join(addresses), self._log, within_s=0)
+        return await reach_as(self._security, ",".join(addresses))
 
     async def _poll(self) -> None:
         assert self._reached is not None, "it was reached"

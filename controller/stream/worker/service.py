@@ -32,7 +32,8 @@ from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import Security
 from controller.release import RELEASE
 from controller.serving.archiving import archive_store, head_signer
-from controller.serving.client_listeners import Address, connection_counts, hosts_of, is_open
+from controller.serving.client_listeners import Address, hosts_of, is_open
+from controller.serving.listeners import connection_counts
 from controller.serving.log_lines import write_lines
 from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
@@ -286,7 +287,7 @@ class Worker:
         security = security_in(file) if file is not None else options.security
         self._cluster = await reached(
             "the target cluster",
-            lambda: reach_as(security, bootstrap, self._log, within_s=0),
+            partial(reach_as, security, bootstrap),
             ClusterUnreachable,
             self._wait_for,
         )

@@ -20,7 +20,7 @@ from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
-from controller.serving.reach_cluster import reach_as
+from controller.serving import reach_cluster
 from events.catalog import Cause, Partition, Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveAway
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
@@ -262,8 +262,7 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
 def test_a_start_without_the_cluster_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert reach_as.__kwdefaults__ is not None, "it has a limit"
-    monkeypatch.setitem(reach_as.__kwdefaults__, "within_s", 1.0)
+    monkeypatch.setattr(reach_cluster, "REACH_WITHIN_S", 1.0)
     places = ["--data", str(tmp_path), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     assert main.main(["serve", *places, "--brokers", "cluster:127.0.0.1:1", "--set", "node.id=100"]) == 2
     assert "the cluster at 127.0.0.1:1 cannot be reached within 1 s" in capsys.readouterr().err
