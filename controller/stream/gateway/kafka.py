@@ -6,7 +6,7 @@ gateway that receives its own heartbeat receives events too.
 
 Sending. The producer is idempotent, and all in-sync replicas acknowledge a command. Deliveries are reported on the
 event loop. A command that Kafka did not acknowledge in time may still have arrived: nobody can know before Kafka is
-back. The sender knows the fate of each command until a worker decides it.
+back.
 """
 
 from __future__ import annotations
@@ -291,40 +291,23 @@ class CommandProducer:
             done(offset, error)
 
 
-STORED_FAULTS_MAX = 1000
-"""Limit of stored faults of unacknowledged commands; a worker may decide a command before its acknowledgement
-arrives."""
-
 NOT_TAKEN = "Kafka did not acknowledge the command in time; it may still be decided."
-
-_Place = tuple[int, int]
-"""A partition of the commands topic, and an offset."""
-_Owner = tuple[RequestId, TopicName]
 
 
 class CommandSender:
-    """Sends commands to the partitions of `topic`.
-
-    `answer_error` answers a failed command. `next_source` returns the next command of a partition after those whose
-    decisions were read.
-    """
+    """Sends commands to the partitions of `topic`. `answer_error` answers one that Kafka did not take."""
 
     def __init__(
         self,
         producer: CommandProducer,
         topic: str,
         answer_error: Callable[[RequestId, TopicName, ErrorCode, str], None],
-        next_source: Callable[[int], int],
     ) -> None:
         self._producer = producer
         self._topic = topic
         self._answer_error = answer_error
-        self._next_source = next_source
-        self._unacknowledged: set[_Owner] = set()
+        self._unacknowledged: set[tuple[RequestId, TopicName]] = set()
         """Commands that Kafka has not acknowledged yet."""
-        self._in_flight: dict[_Place, _Owner] = {}
-        self._faults: dict[_Place, str] = {}
-        """Faults of commands that are not acknowledged yet, so their request is unknown."""
 
     def send(self, command: TopicCommand | ClusterCommand, number: int) -> None:
         """Send a client's command to a partition."""
@@ -333,8 +316,8 @@ class CommandSender:
         def done(offset: int, error: KafkaError | None) -> None:
             self._unacknowledged.discard(owner)
             if error is None:
-                self._acknowledged((number, offset), owner)
-            elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                return
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 why = f"The command is larger than the commands topic accepts: {error.str()}"
                 self._answer_error(*owner, ErrorCode.INVALID_REQUEST, why)
             else:
@@ -359,24 +342,6 @@ class CommandSender:
     def is_unacknowledged(self, request_id: RequestId, topic: TopicName) -> bool:
         """True if Kafka has not acknowledged a command yet."""
         return (request_id, topic) in self._unacknowledged
-
-    def decided(self, place: _Place, fault: str) -> None:
-        """Process a decision that was read; a `fault` says why the command was skipped."""
-        owner = self._in_flight.pop(place, None)
-        if fault and owner is not None:
-            self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)
-        elif fault and self._unacknowledged:
-            self._faults[place] = fault
-            if len(self._faults) > STORED_FAULTS_MAX:
-                self._faults.pop(next(iter(self._faults)))
-
-    def _acknowledged(self, place: _Place, owner: _Owner) -> None:
-        """Remember the owner of an acknowledged command, unless it is decided already."""
-        fault = self._faults.pop(place, None)
-        if fault is not None:
-            self._answer_error(*owner, ErrorCode.UNKNOWN_SERVER_ERROR, fault)
-        elif self._next_source(place[0]) <= place[1]:
-            self._in_flight[place] = owner
 
 
 def _log_loss(offset: int, error: KafkaError | None) -> None:

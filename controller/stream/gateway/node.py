@@ -67,7 +67,7 @@ from controller.stream.gateway.kafka import (
 )
 from controller.stream.gateway.members import Members
 from controller.stream.log.codec import CLUSTER_PARTITION, partition_of_command
-from controller.stream.log.partition import Accepted, PartitionState
+from controller.stream.log.partition import PartitionState
 from controller.stream.log.transport import Topics
 from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
@@ -175,9 +175,7 @@ class GatewayNode:
         self._committed = committed
         self._limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
         self._members = members
-        self._sender = CommandSender(
-            producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
-        )
+        self._sender = CommandSender(producer, topics.commands, self._answer_error)
         self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
@@ -304,18 +302,16 @@ class GatewayNode:
             return
         self._unread -= batch.ended
         self._copies.read_further()
-        for number, decision in accepted:
-            for answer in decision.answers:
+        for _, answers in accepted:
+            for answer in answers:
                 self.replies.resolve(answer)
-            if decision.source_offset is not None:
-                self._sender.decided((number, decision.source_offset), decision.fault)
 
-    def _accept(self, record: Record) -> tuple[int, Accepted] | None:
+    def _accept(self, record: Record) -> tuple[int, tuple[Answer, ...]] | None:
         if record.topic == self._members.topic:
             self._members.on_heartbeat(record.value)
             return None
-        accepted = self.partitions[record.partition].accept(record.offset, record.value)
-        return None if accepted is None else (record.partition, accepted)
+        answers = self.partitions[record.partition].accept(record.offset, record.value)
+        return None if answers is None else (record.partition, answers)
 
     def fail(self, error: BaseException) -> None:
         """Following failed: answer all waiting requests; the process must exit."""

@@ -95,18 +95,6 @@ class StoredPosition(Fact, frozen=True):
     position: Position
 
 
-class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """A record of the events topic that counts, with its events as in the partition's log.
-
-    `source_offset` is the command's, None for a fence. `answers` are empty unless requested.
-    """
-
-    records: tuple[Recorded, ...]
-    answers: tuple[Answer, ...]
-    source_offset: int | None
-    fault: str
-
-
 class _CachedLog(RocksDbLog):
     """A log that is a cache: nothing waits for the disk."""
 
@@ -200,8 +188,8 @@ class PartitionState:
             why = f"goes up to record {self.reader.kafka_offset}, and Kafka has only those before {end}"
             raise CacheAhead(self.log.path, why)
 
-    def accept(self, kafka_offset: int, value: bytes) -> Accepted | None:
-        """Process a record of the events topic; None if it does not count.
+    def accept(self, kafka_offset: int, value: bytes) -> tuple[Answer, ...] | None:
+        """Process a record of the events topic. Returns its answers, none unless requested; None if it does not count.
 
         Its events are in `state` at once, and in `store`'s durable view after `commit`. Raises LogCorrupted,
         RecordError, EventDecodeError, and CannotApply for events that do not fit.
@@ -213,8 +201,7 @@ class PartitionState:
         for record, event in zip(records, taken.events, strict=True):
             self._recorder.take(record, event)
         self._record(records)
-        answers = decode_answers(taken.answers, self.state.topics) if self._answers else ()
-        return Accepted(records, answers, taken.source_offset, taken.fault)
+        return decode_answers(taken.answers, self.state.topics) if self._answers else ()
 
     # --- writing
 

@@ -27,7 +27,6 @@ from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement
 from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
 from events.access import Acl
 from events.catalog import Endpoint
-from events.logs.events_topic import Decided, encode_record
 from events.names import RequestId
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, codes, in_partition
@@ -136,20 +135,6 @@ async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
     assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
     rig.work()
     assert READS in rig.gateway.cluster.acls, "decided all the same, and in force"
-
-
-@on_virtual_time
-async def test_undecidable_cluster_request_is_answered_with_its_fault(rig: Rig) -> None:
-    pending = rig.request(creates(READS))
-    worker = rig.workers[CLUSTER_PARTITION]
-    offset = worker.partition.reader.next_source
-    value = encode_record(Decided(worker.partition.reader.epoch, offset, (), b"", "KeyError: 'x'"))
-    worker.partition.accept(len(worker.topic), value)
-    worker.topic.append(value)
-    rig.acknowledge([(rig.put.pop()[4], offset)])
-    rig.read()
-    (answer,) = await pending
-    assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
 
 
 # --- quotas

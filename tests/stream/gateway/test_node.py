@@ -17,7 +17,6 @@ from controller.stream.gateway.kafka import FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, encode_announcement, node_id_of
 from controller.stream.gateway.node import GRACE_S
 from events.catalog import Endpoint
-from events.logs.events_topic import Decided, encode_record
 from events.names import BrokerId, RequestId, TopicName
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import SESSION_S, Rig, both, codes, in_partition
@@ -122,30 +121,6 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     pending = rig.request(*both())
     rig.work()
     assert set(codes(await pending).values()) == {7}
-
-
-@pytest.mark.parametrize("acknowledge_first", [True, False])
-@on_virtual_time
-async def test_a_poison_command_is_answered_with_its_fault(rig: Rig, acknowledge_first: bool) -> None:
-    name = in_partition(1)
-    pending = rig.request(create(name))
-    (_, partition, _, _, done) = rig.put.pop()
-    reader = rig.workers[partition].partition.reader
-    offset = reader.next_source
-    value = encode_record(Decided(reader.epoch, offset, (), b"", "KeyError: 'x'"))
-    rig.workers[partition].partition.accept(len(rig.workers[partition].topic), value)
-    rig.workers[partition].topic.append(value)
-    if acknowledge_first:
-        done(offset, None)
-        rig.read()
-    else:
-        rig.read()
-        done(offset, None)
-    (answer,) = await pending
-    assert (answer.code, answer.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, "KeyError: 'x'")
-    again = rig.request(replace(create(name, timeout_ms=0), request_id=RequestId("again")))
-    rig.work(acknowledge_first=acknowledge_first)
-    assert codes(await again) == {name: 7}, "the partition goes on"
 
 
 @on_virtual_time
