@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from controller.cli.main import main
 from controller.serving.client_listeners import Address
 from controller.serving.serve import _hints
 from events.catalog import EVENT_VERSION
@@ -18,7 +15,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from tests.events.logs.rocksdb_folders import copied, flip, largest, write_counted
 from tests.serving.service import CREATE, Talk, codes, create, serving
 from tests.support.processes import Process
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, command
 
 TABLE_RULES = "create.topic.policy.class.name=controller.policy.rules.TopicRules"
 # arguments of `serve`, with places in capitals | what standard error says
@@ -75,24 +72,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         yield {**names, "TAKEN": f"127.0.0.1:{taken.getsockname()[1]}"}
 
 
-@pytest.fixture
-def _signals() -> Iterator[None]:
-    """What a start sets up for the whole process is as before."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("_signals")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("line", REJECTED.strip().splitlines())
 def test_a_start_is_rejected(
-    line: str,
-    places: dict[str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    line: str, places: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules.toml").write_text("[[rule]]\nname = 'r'\npartition = 3\n")
@@ -101,23 +84,17 @@ def test_a_start_is_rejected(
     words, message = (cell.strip() for cell in line.split(" | "))
     given = {"--kafka": "127.0.0.1:0", "--http": "127.0.0.1:0", "--data": places["DATA"]}
     flags = [word for flag, value in given.items() if f"{flag}=" not in words for word in (flag, value)]
-    try:
-        code: object = main(["serve", *flags, *words.replace("--kafka= ", "").split()])
-    except SystemExit as exit_:
-        code = exit_.code
-    out, err = capsys.readouterr()
-    assert code == 2
-    assert message in err
-    assert "ready" not in out
-    assert "Traceback" not in err
+    done = command("serve", *flags, *words.replace("--kafka= ", "").split())
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "ready" not in done.stdout
+    assert "Traceback" not in done.stderr
     assert not Path(places["DATA"]).exists(), "nothing was begun"
 
 
 def test_a_folder_that_another_process_serves(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"]
-        argv += ["--data", server.data]
-        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
+        done = command("serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", server.data)
         assert (done.returncode, done.stdout) == (2, "")
         [line] = [line for line in done.stderr.splitlines() if not line.startswith("{")]
         assert line.startswith("topicwright: ")
@@ -126,18 +103,15 @@ def test_a_folder_that_another_process_serves(tmp_path: Path) -> None:
             assert codes(talk.call(CREATE, 7, create("undisturbed"))) == [0]
 
 
-def test_a_voter_is_not_named_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_voter_is_not_named_by_default(tmp_path: Path) -> None:
     """It would be node 0, which may be a broker."""
-    code = main(["join", "--bootstrap-controller", "127.0.0.1:1", "--data", str(tmp_path / "voter")])
-    assert code == 2
-    assert "give this node an id that no controller or broker has: --set node.id=N" in capsys.readouterr().err
+    done = command("join", "--bootstrap-controller", "127.0.0.1:1", "--data", tmp_path / "voter")
+    assert done.returncode == 2
+    assert "give this node an id that no controller or broker has: --set node.id=N" in done.stderr
     assert not (tmp_path / "voter").exists()
 
 
-@pytest.mark.usefixtures("_signals")
-def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(tmp_path: Path) -> None:
     places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
     kraft = ("--brokers", "kraft")
     level = ("--set", "kraft.version=1", "--metadata-version")
@@ -151,8 +125,8 @@ def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
         (*kraft, *level, "24"): "--metadata-version 24: the cluster has 25, which cannot be lowered",
     }
     for arguments, why in rejected.items():
-        assert main(["serve", *places, *arguments]) == 2
-        assert why in capsys.readouterr().err
+        done = command("serve", *places, *arguments)
+        assert (done.returncode, why in done.stderr) == (2, True), done
     with Process([COMMAND, "serve", *places, *kraft, "--set", "kraft.version=1"], cwd=tmp_path) as process:
         process.wait_for_line('"event":"QuorumEpochBegun",.*"epoch":2', within_s=240)
         process.wait_for_line("^ready", within_s=240)

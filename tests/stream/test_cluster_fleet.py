@@ -1,15 +1,20 @@
-"""Workers and a gateway before a real Kafka that holds their log and carries their decisions out.
+"""Workers and gateways before a real Kafka that holds their log and carries their decisions out.
 
-Two workers and two gateways for all of it. Topics have names of their own.
+They are those of `make cluster`, the topology of docker-compose.yml as plain processes, from its first word to Ctrl-C.
+Topics have names of their own.
 """
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -23,13 +28,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 
 from tests.brokers.cluster.served import create, replicas, seen, types, until
+from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
-from tests.support.stream import Stream, stream
+from tests.support.stream import Stream
+from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
-SETTINGS = {"cluster.watch.interval.ms": "300", "cluster.configs.watch.interval.ms": "500"}
-NAMES = "cluster-fleet"
+NAMES = "topicwright"
+STARTED_WITHIN_S = 480
 
 
 @dataclass(frozen=True)
@@ -37,29 +44,31 @@ class Before:
     """What is before the cluster, and the cluster; an admin client at a gateway, and one at the cluster."""
 
     kafka: ReferenceKafka
-    running: Stream
+    gateways: tuple[Topicwright, Topicwright]
     there: AdminClient
 
     @property
     def here(self) -> AdminClient:
         """A new client: one that requested metadata of a named topic knows the brokers' own addresses."""
-        return AdminClient({"bootstrap.servers": self.running.gateways[0].kafka})
+        return AdminClient({"bootstrap.servers": self.gateway.kafka})
 
     @property
     def gateway(self) -> Topicwright:
-        return self.running.gateways[0]
+        return self.gateways[0]
 
 
 @pytest.fixture(scope="module")
-def before(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Before]:
-    """Two workers and two gateways; the cluster's policy refuses names that begin with `refused`."""
-    folder = tmp_path_factory.mktemp("fleet")
-    with stream(folder, kafka44.bootstrap, NAMES, SETTINGS, workers=0, gateways=0) as running:
-        running.start_worker("cluster")
-        running.start_worker(f"cluster:{kafka44.brokers[2]}")
-        running.start_gateway()
-        running.start_gateway()
-        yield Before(kafka44, running, AdminClient({"bootstrap.servers": kafka44.bootstrap}))
+def before(kafka44: ReferenceKafka) -> Iterator[Before]:
+    """Two workers and two gateways; the cluster's policy refuses names that begin with `refused`. `make cluster` also
+    starts Kafka and Spark."""
+    with Process([sys.executable, "-m", "tests.support.cluster", kafka44.bootstrap], cwd=ROOT) as process:
+        kafka = process.wait_for_line(r"^Kafka clients +(\S+) and (\S+)$", within_s=STARTED_WITHIN_S).groups()
+        http = process.wait_for_line(r"^HTTP +(\S+) and (\S+)$", within_s=10).groups()
+        process.wait_for_line(r"^Ctrl-C ends it\.$", within_s=10)
+        one, other = (Topicwright(process, *each, Path()) for each in zip(kafka, http, strict=True))
+        yield Before(kafka44, (one, other), AdminClient({"bootstrap.servers": kafka44.bootstrap}))
+        process.popen.send_signal(signal.SIGINT)
+        assert process.wait(90) == 0, process.output[-4000:]
 
 
 @pytest.fixture
@@ -102,7 +111,7 @@ def test_clients_that_begin_at_a_gateway_produce_and_consume(before: Before, nam
     assert create(admin, name)[0] == 0
     with Wire(before.gateway.kafka) as wire:  # librdkafka may already ask a broker, whose address it learned here
         listed = wire.call("Metadata", 9, topics=[{"name": name}])["brokers"]
-    gateways = {one.kafka for one in before.running.gateways}
+    gateways = {one.kafka for one in before.gateways}
     assert {f"{node['host']}:{node['port']}" for node in listed} == {*before.kafka.brokers.values(), *gateways}
 
     producer = Producer({**start, "transactional.id": name})
@@ -166,10 +175,11 @@ def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str)
     assert log <= set(before.there.list_topics(timeout=10).topics)
 
 
-def test_another_worker_takes_over(before: Before, name: str) -> None:
+def test_another_worker_takes_over(before: Before, name: str, tmp_path: Path) -> None:
     """A worker dies: whoever owns its partitions next watches the cluster and carries out for them."""
-    third = before.running.start_worker("cluster")
-    third.kill()
+    with ExitStack() as held:
+        others = Stream(tmp_path, before.kafka.bootstrap, NAMES, {}, "plain", ROOT, held)
+        others.start_worker(f"cluster:{before.kafka.brokers[2]}").kill()
     names = [f"{name}-{number}" for number in range(6)]
     here = before.here
     for each in names:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import yaml
@@ -62,28 +62,22 @@ def spark(folder: Path) -> Iterator[str]:
             yield url
 
 
-@contextmanager
-def cluster(folder: Path) -> Iterator[tuple[Stream, str]]:
-    """All of it, in a folder: the workers and gateways, and the URL of the Spark master."""
-    spark_folder = folder / "spark"
-    spark_folder.mkdir(parents=True)
-    with reference_kafka(folder / "kafka") as kafka:
-        bootstrap = ",".join(kafka.brokers.values())
-        with (
-            stream(folder, bootstrap, "topicwright", SETTINGS, workers=2, gateways=2, brokers="cluster") as running,
-            spark(spark_folder) as master,
-        ):
-            yield running, master
-
-
-def main() -> int:
-    """Run until interrupted."""
+def main(kafka: str = "") -> int:
+    """Run until interrupted. With the address of a Kafka that runs already it starts workers and gateways alone."""
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     print("starting three Kafka nodes, two workers, two gateways and Spark; this takes a minute", flush=True)
-    with tempfile.TemporaryDirectory(prefix="topicwright-cluster-") as made, cluster(Path(made)) as (running, master):
-        print(_what_there_is(running, master, Path(made) / "spark"), flush=True)
+    with tempfile.TemporaryDirectory(prefix="topicwright-cluster-") as made, ExitStack() as held:
+        folder, spark_folder = Path(made), Path(made) / "spark"
+        spark_folder.mkdir()
+        nodes = () if kafka else held.enter_context(reference_kafka(folder / "kafka")).brokers.values()
+        bootstrap = kafka or ",".join(nodes)
+        running = held.enter_context(
+            stream(folder, bootstrap, "topicwright", SETTINGS, workers=2, gateways=2, brokers="cluster")
+        )
+        master = "none" if kafka else held.enter_context(spark(spark_folder))
+        print(_what_there_is(running, master, spark_folder), flush=True)
         stopped.wait()
     return 0
 
@@ -103,4 +97,4 @@ Ctrl-C ends it."""
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

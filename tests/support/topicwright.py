@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
 import time
@@ -22,12 +23,16 @@ COMMAND = Path(sys.executable).parent / "topicwright"
 
 def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a command that ends by itself: in this process, because a new Python takes longer to start than it runs."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with redirect_stdout(out), redirect_stderr(err):
         try:
             code = main([str(each) for each in words])
         except SystemExit as ended:
             code = int(ended.code or 0)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
     printed = []
     for each in (out, err):
         each.seek(0)

@@ -3,6 +3,7 @@ takes over. A gateway that has read everything lets go what is archived."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.stream.requests import create, get
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
-from tests.support.topicwright import Topicwright
+from tests.support.topicwright import Topicwright, command
 
 SETTINGS = {"stream.partitions": "1", "log.archive.interval.events": "1024", "log.snapshot.interval.events": "2000"}
 
@@ -70,9 +71,7 @@ def _delete_what_the_bases_have(kafka: ReferenceKafka, archive: Path) -> int:
 
 
 def _refused_without_an_archive(running: Stream) -> None:
-    words = running._argv("gateway", "refused", {**running.common})
-    with Process([*words, "--kafka", "127.0.0.1:0"], cwd=running.folder) as process:
-        assert process.popen.wait(300) == 2
-        process.wait_for_line(
-            r"begins at record \d+ in Kafka, and there is no base to start from: no log.archive.url", within_s=60
-        )
+    done = command(*running._argv("gateway", "refused", running.common)[1:], "--kafka", "127.0.0.1:0")
+    assert done.returncode == 2, done
+    words = r"begins at record \d+ in Kafka, and there is no base to start from: no log.archive.url"
+    assert re.search(words, done.stderr), done

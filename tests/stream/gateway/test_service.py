@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -14,12 +13,11 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 
-from controller.stream.gateway.node import NO_KAFKA
 from tests.http.pages.story import Read
-from tests.stream.requests import create, create_with_messages, get, until
+from tests.stream.requests import create, get, until
 from tests.support.ports import free_ports
 from tests.support.processes import Process
-from tests.support.reference_kafka import ReferenceKafka, reference_kafka
+from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
 from tests.support.topicwright import COMMAND, Topicwright, command
 from tests.support.wire import ConnectionClosed, Wire
@@ -51,14 +49,6 @@ def nodes(address: str) -> set[str]:
     controller = {each["node_id"]: f"{each['host']}:{each['port']}" for each in body["brokers"]}[body["controller_id"]]
     assert controller == address, "the controller that a gateway names is the gateway itself, which answers"
     return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
-
-
-def refused(*words: str | Path) -> str:
-    """What a gateway prints that does not start."""
-    argv: list[str | Path] = [COMMAND, "gateway", *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 2, done
-    return done.stderr
 
 
 def test_answered_topic_is_visible_at_once(running: Stream) -> None:
@@ -99,7 +89,7 @@ def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = Non
 
 def test_pages_show_the_logs_of_all_partitions(running: Stream) -> None:
     gateway = running.gateways[0]
-    until("the gateway is ready", lambda: _ready(gateway))
+    until("the gateway is ready", lambda: is_ready(gateway))
     token = page(gateway, "/policies").token
     for name in ("paged.a", "paged.b", "paged.c", "paged.d"):
         assert name in page(gateway, "/topics", {"token": token, "name": name, "do": "create"}).text
@@ -200,7 +190,7 @@ def test_a_killed_gateway_is_left_out_and_comes_back(running: Stream) -> None:
     doomed = running.start_gateway(folder="doomed")
     one = running.gateways[0]
     until("all three are listed", lambda: len(nodes(one.kafka)) == 3)
-    until("a topic is created there", lambda: _created(doomed.kafka, "before-the-kill"))
+    until("a topic is created there", lambda: created(doomed.kafka, "before-the-kill"))
     doomed.process.kill()
     until("it is left out", lambda: doomed.kafka not in nodes(one.kafka))
     assert create(one.kafka, "after-the-kill") == {"after-the-kill": 0}
@@ -233,7 +223,9 @@ def test_starts_that_are_refused(running: Stream, tmp_path: Path) -> None:
         ),
     ]
     for words, says in rows:
-        assert says in refused("--bootstrap", running.kafka, *words)
+        done = command("gateway", "--bootstrap", running.kafka, *words)
+        assert done.returncode == 2, done
+        assert says in done.stderr
 
 
 def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:
@@ -248,29 +240,6 @@ def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None
     until("it is decided later", lambda: described(running.gateways[1].kafka, "nobody-decides") == 0)
 
 
-def test_a_gateway_that_has_lost_kafka_says_so_and_recovers(tmp_path: Path) -> None:
-    """Kafka is stopped for a while, like one behind a broken network."""
-    with (
-        reference_kafka(tmp_path / "kafka", nodes=1) as kafka,
-        stream(tmp_path / "s", kafka.bootstrap, "lost", gateways=0) as one,
-    ):
-        gateway = one.start_gateway({"gateway.session.timeout.ms": "1500", "gateway.heartbeat.interval.ms": "200"})
-        tried: list[str] = []
-        until("a topic is created", lambda: _created(gateway.kafka, "before"))
-        kafka.process.popen.send_signal(signal.SIGSTOP)
-        try:
-            until("it is not ready", lambda: not _ready(gateway))
-            assert "does not receive its own heartbeats" in get(gateway, "/health/ready", 503)["reason"]
-            # An announcement that Kafka has still given back may come late: what is put then may arrive in the end.
-            until("what is requested is not put", lambda: _refused_at_once(gateway.kafka, tried))
-            assert described(gateway.kafka, "before") == 0, "what is known is still shown"
-        finally:
-            kafka.process.popen.send_signal(signal.SIGCONT)
-        until("it is ready again", lambda: _ready(gateway))
-        until("requests are decided again", lambda: _created(gateway.kafka, "after"))
-        assert described(gateway.kafka, tried[-1]) == 3, "what was refused was not put"
-
-
 def test_a_gateway_waits_for_kafka_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     argv: list[str | Path] = [COMMAND, "gateway", "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
@@ -279,7 +248,7 @@ def test_a_gateway_waits_for_kafka_and_can_be_stopped_meanwhile(tmp_path: Path) 
         assert process.stop(within_s=120) == 0
 
 
-def _ready(gateway: Topicwright) -> bool:
+def is_ready(gateway: Topicwright) -> bool:
     try:
         with urllib.request.urlopen(f"http://{gateway.http}/health/ready", timeout=60):
             return True
@@ -288,15 +257,7 @@ def _ready(gateway: Topicwright) -> bool:
         return False
 
 
-def _refused_at_once(address: str, names: list[str]) -> bool:
-    """Try a new name, the last of `names` then."""
-    names.append(f"meanwhile-{len(names)}")
-    (outcome,) = create_with_messages(address, names[-1]).values()
-    assert outcome[0] == NOT_CONTROLLER
-    return outcome[1] == NO_KAFKA
-
-
-def _created(address: str, name: str) -> bool:
+def created(address: str, name: str) -> bool:
     try:
         return create(address, name, timeout_ms=5000)[name] in {0, 36}
     except ConnectionClosed:
