@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.soak.clients import Changes, altered_otherwise
 from tests.soak.stage import NAMES, STREAM_PARTITIONS, Stage
 from tests.stream.checking import check_topics, next_source
-from tests.stream.gateway.load import decided_otherwise, shown_otherwise
+from tests.stream.gateway.load import Changes, altered_otherwise, decided_otherwise, shown_otherwise
 from tests.stream.load import read_topic
 from tests.support.quorum_faults import check_logs
 from tests.support.topicwright import COMMAND

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from tests.soak.clients import Changes
 from tests.soak.judging import differing_logs, lost_commands, lost_topics, tried
 from tests.soak.nodes import Node
 from tests.soak.readers import Follower, Reader
 from tests.soak.stage import Stage
 from tests.soak.standstills import Standstills, evidence
+from tests.stream.gateway.load import Changes
 from tests.support.churn import QUIET, Churn, Reading
 
 TOPIC: Final = "kept"

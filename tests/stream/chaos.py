@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.stream.checking import Found, check_topics, next_source
-from tests.stream.gateway.load import ClientReport, GatewayClient, decided_otherwise, shown_otherwise
+from tests.stream.gateway.load import Changes, ClientReport, decided_otherwise, shown_otherwise
 from tests.stream.load import Arrivals, Load, read_topic
 from tests.support.ports import free_ports
 from tests.support.processes import Process, ProcessFailure
@@ -197,7 +197,8 @@ class Chaos:
             arrivals = Arrivals(self._kafka, f"{self._names}.events", PARTITIONS)
             load = Load(self._kafka, f"{self._names}.commands", PARTITIONS, self.plan.rate, self.plan.seed)
             clients = [
-                GatewayClient(f"client-{n}", self._addresses, 0.2) for n in range(CLIENTS if self._gateways else 0)
+                Changes(f"client-{n}", ",".join(self._addresses), 2, 0.2, kept=3, by_brokers=False)
+                for n in range(CLIENTS if self._gateways else 0)
             ]
             for thread in (arrivals, load, *clients):
                 thread.start()

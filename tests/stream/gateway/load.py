@@ -1,9 +1,9 @@
-"""Real clients of gateways, one of which may die at any time, and what they must find in the end.
+"""Real clients that change topics while what answers them may die, and what they must find in the end.
 
-Each client works on topics of its own: it creates one, grows some, deletes some. A request whose gateway dies, or does
-not answer in time, is sent again to the others, until one answers. What was decided already is then answered as such:
-the topic exists, or is gone, or has as many partitions. Any other answer is wrong; so are events that do not come to
-just what the client requested, and a gateway that shows another topic.
+Each client works on topics of its own: it creates one, grows or alters some, and deletes what is old. A request that is
+not answered is sent again, until somebody answers. What was decided already is then answered as such: the topic exists,
+or is gone, or has as many partitions. Any other answer is wrong; so are events that do not come to just what the client
+requested, and a server that shows another topic.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from events.catalog import Event, PartitionsAdded, TopicCreated, TopicDeleted
 from events.codec import decode_event
 from events.logs.events_topic import PartitionReader
+from tests.support.churn import QUIET
 
 WITHIN_S = 240
 """So long may sending again take before a request counts as lost: Kafka may be gone for a minute."""
@@ -38,6 +47,12 @@ _LOST = frozenset(
     )
 )
 """What a client gets when it cannot know whether what it requested was decided."""
+_LOST_BY_BROKERS = _LOST | {
+    KafkaError._DESTROY_BROKER,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+}
+"""The same through brokers, which may be too few just then."""
 
 
 class Unexpected(Exception):
@@ -56,7 +71,7 @@ class Wanted:
 
 @dataclass
 class ClientReport:
-    """What a client requested, what it found wrong, and how long it took to find another gateway, in seconds."""
+    """What a client requested, what it found wrong, and how long it took to find somebody else, in seconds."""
 
     topics: list[Wanted] = field(default_factory=list)
     answers: int = 0
@@ -65,89 +80,119 @@ class ClientReport:
     detours_s: list[float] = field(default_factory=list)
 
 
-class GatewayClient(threading.Thread):
-    """One client; `gateways` are all there are (HOST:PORT)."""
+class Changes(threading.Thread):
+    """One client, of which at most `kept` topics live at a time. Gateways answer it; or `by_brokers`, which pass its
+    requests on to whoever leads. A broker sends a request again by itself when its controller goes, so that what is
+    done already may be answered to a request that was sent once.
+    """
 
-    def __init__(self, name: str, gateways: Sequence[str], pause_s: float) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, factor: int, pause_s: float, *, kept: int = 40, by_brokers: bool = True
+    ) -> None:
         super().__init__(name=name, daemon=True)
         self.report = ClientReport()
-        self._gateways = gateways
-        self._pause_s = pause_s
-        self._over = threading.Event()
-        self._admin = AdminClient(
-            {
-                "bootstrap.servers": ",".join(gateways),
-                "client.id": name,
-                "socket.timeout.ms": 10_000,
-                "reconnect.backoff.max.ms": 200,
-                "log_level": 0,
-            }
-        )
+        self.creates: list[tuple[float, float]] = []
+        """Of each create that was answered at once: when it began, and how long it took; in seconds."""
+        self.altered: dict[str, str] = {}
+        """retention.ms of topics that live and were altered."""
+        self._factor, self._pause_s, self._kept, self._by_brokers = factor, pause_s, kept, by_brokers
+        bounded = {"socket.timeout.ms": 10_000, "reconnect.backoff.max.ms": 200}
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "client.id": name, **bounded, **QUIET})
+        self.over = threading.Event()
 
     def run(self) -> None:
         number = 0
-        while not self._over.is_set() and not self.report.wrong:
+        while not self.over.is_set() and not self.report.wrong:
             try:
-                self._live(f"{self.name}-{number}", grow=number % 3 == 1, delete=number % 4 == 2)
+                self._live(f"{self.name}-{number}", number % 4)
             except Exception as error:
                 self.report.wrong.append(f"{self.name}-{number}: {error!r}")
             number += 1
-            time.sleep(self._pause_s)
+            self.over.wait(self._pause_s)
 
     def end(self) -> ClientReport:
-        """Send no more; what came of it."""
-        self._over.set()
+        """Send no more; what came of it, when all is answered."""
+        self.over.set()
         self.join(WITHIN_S * 3 + 30)
         if self.is_alive():
             self.report.wrong.append(f"{self.name} still waits for an answer")
         return self.report
 
-    def _live(self, name: str, *, grow: bool, delete: bool) -> None:
-        topic, admin = Wanted(name), self._admin
-        wanted = NewTopic(name, PARTITIONS, 2)
-        self._until_answered(
-            f"create {name}",
-            lambda: admin.create_topics([wanted], request_timeout=10)[name].result(15),
-            KafkaError.TOPIC_ALREADY_EXISTS,
+    def _live(self, name: str, kind: int) -> None:
+        """A topic is made, changed in one way or another, and what is old goes."""
+        admin, new, began = self._admin, NewTopic(name, PARTITIONS, self._factor), time.monotonic()
+        times = self._until_answered(
+            f"create {name}", lambda: admin.create_topics([new], request_timeout=10)[name], "TOPIC_ALREADY_EXISTS"
         )
+        if times == 1:
+            self.creates.append((began, time.monotonic() - began))
+        topic = Wanted(name)
         self.report.topics.append(topic)
-        if grow:
+        if kind == 1:
             more = NewPartitions(name, GROWN)
             self._until_answered(
                 f"grow {name}",
-                lambda: admin.create_partitions([more], request_timeout=10)[name].result(15),
-                KafkaError.INVALID_PARTITIONS,
+                lambda: admin.create_partitions([more], request_timeout=10)[name],
+                "INVALID_PARTITIONS",
             )
             topic.grown, topic.partitions = True, GROWN
-        if delete:
+        elif kind == 2:
+            value = str(3_600_000 + len(self.report.topics))
+            entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
+            wanted = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
             self._until_answered(
-                f"delete {name}",
-                lambda: admin.delete_topics([name], request_timeout=10)[name].result(15),
-                KafkaError.UNKNOWN_TOPIC_OR_PART,
+                f"alter {name}",
+                lambda: admin.incremental_alter_configs([wanted], request_timeout=10)[wanted],
+                "NO_ERROR",  # it may be done again
             )
-            topic.deleted = True
+            self.altered[name] = value
+        if len(self.report.topics) > self._kept:
+            old = self.report.topics[-self._kept - 1]
+            self._until_answered(
+                f"delete {old.name}",
+                lambda: admin.delete_topics([old.name], request_timeout=10)[old.name],
+                "UNKNOWN_TOPIC_OR_PART",
+            )
+            old.deleted = True
+            self.altered.pop(old.name, None)
 
-    def _until_answered(self, what: str, request: Callable[[], Any], done_before: int) -> None:
-        """Send until somebody answers; `done_before` is the answer where a request before was decided after all."""
-        started, lost = time.monotonic(), 0
+    def _until_answered(self, what: str, request: Callable[[], Any], done_before: str) -> int:
+        """Send until somebody answers; how often that was. `done_before` is the answer where a request before was
+        decided after all."""
+        started, times = time.monotonic(), 0
         while True:
+            times += 1
             try:
-                request()
+                request().result(15)
             except KafkaException as error:
                 code = error.args[0].code()
-                if code in _LOST:
-                    lost += 1
+                if code in (_LOST_BY_BROKERS if self._by_brokers else _LOST):
                     self.report.again += 1
                     if time.monotonic() - started > WITHIN_S:
-                        raise Unexpected(f"{what}: lost") from error
+                        raise Unexpected(f"{what}: not answered") from error
                     time.sleep(0.1)
                     continue
-                if not lost or code != done_before:
-                    raise Unexpected(f"{what}: {error} after {lost} requests without an answer") from error
+                may_be_done = self._by_brokers or times > 1
+                if not may_be_done or code != getattr(KafkaError, done_before):
+                    raise Unexpected(f"{what}: {error} after {times} requests") from error
             self.report.answers += 1
-            if lost:
+            if times > 1:
                 self.report.detours_s.append(time.monotonic() - started)
-            return
+            return times
+
+
+def altered_otherwise(client: Changes, bootstrap: str) -> list[str]:
+    """Configs of a client's topics that are not what it was answered."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    wanted = {ConfigResource(ResourceType.TOPIC, name): value for name, value in client.altered.items()}
+    if not wanted:
+        return []
+    wrong = []
+    for resource, future in admin.describe_configs(list(wanted), request_timeout=30).items():
+        shown = future.result(40)["retention.ms"].value
+        if shown != wanted[resource]:
+            wrong.append(f"{resource.name}: retention.ms is {shown}, not {wanted[resource]}")
+    return wrong
 
 
 def shown_otherwise(reports: Iterable[ClientReport], gateway: str) -> list[str]:
