@@ -134,17 +134,6 @@ async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_
     assert codes(await reply) == [0]
 
 
-@on_virtual_time
-async def test_a_big_topic_is_a_slice_of_its_own() -> None:
-    stage = await with_topics(10, num_partitions=1_500, replication_factor=1)
-    slices = []
-    after = None
-    while topics := stage.controller.store.durable_slice(after, 200, 2_000):
-        after = topics[-1].name
-        slices.append(len(topics))
-    assert slices == [2] * 5
-
-
 async def with_one_of(partitions: int) -> Stage:
     """A topic that is as large as no one request can make it."""
     stage = await with_topics(1, num_partitions=min(partitions, 9_000), replication_factor=3)

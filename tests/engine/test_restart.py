@@ -95,21 +95,6 @@ async def test_followers_that_were_never_reported_come_in_sync() -> None:
     await later.controller.stop()
 
 
-@on_virtual_time
-async def test_request_ids_of_processes_never_clash() -> None:
-    seen: set[str] = set()
-    stage = Stage()
-    for boot in ("p1", "p2", "p11"):
-        stage = await Stage(disk=stage.disk, boot_id=boot).start()
-        ids = [stage.controller.new_request_id(origin) for origin in ("", "", "auto", "1")]
-        await stage.create(f"of-{boot}")
-        await stage.controller.stop()
-        assert len(set(ids)) == 4
-        assert not seen & set(ids)
-        seen |= set(ids)
-    assert audit(stage.records()) == []
-
-
 @on_stage(brokers=4)
 async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced(stage: Stage) -> None:
     await stage.create("a", num_partitions=4, replication_factor=4)

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.folder import FolderBackend
 from controller.cli.main import main
 from controller.store.archived.recovering import archived
 from events.logs.archive.manifest import read_manifest, segments_of
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER
-from projections.views.topics import TopicsView
 from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
 from tests.store.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server
@@ -142,32 +140,3 @@ def test_a_store_that_goes_away_and_comes_back(
         assert list(log.read(start, end)) == list(other.read(start))
         assert list(other.read(0, start)) == list(_archived(store.bucket / "cluster" / "one", start))
     capsys.readouterr()
-
-
-OFTEN = {"log.snapshot.interval.events": "200"}
-
-
-def newest(server: Serving) -> int:
-    """The newest snapshot's offset, as the metrics have it."""
-    offsets = [int(file.name[:20]) for file in (server.data / FOLDER).glob("*.snapshot")]
-    return max(offsets, default=0)
-
-
-def test_snapshots_are_taken_under_load_and_the_past_begins_there(tmp_path: Path) -> None:
-    with serving(tmp_path, settings=OFTEN) as server:
-        load = Load(server.kafka, "load", 600)
-        load.start()
-        load.done()
-        wait_until(lambda: newest(server) > 1000)
-        at = newest(server) + 7
-        status, page = server.get(f"/v1/topics?at={at}&limit=1000")
-        assert status == 200
-        brokers = server.get(f"/v1/brokers?at={at}")[1]
-    records = check_log(server.data)
-    (tmp_path / "data" / FOLDER).rename(tmp_path / "taken away")
-    with FolderBackend(server.data) as backend:
-        again = backend.get(TopicsView, "/topics", limit=1000, at=at)
-        assert [one.name for one in again.topics] == [one["name"] for one in page["topics"]]
-        assert [one.status for one in again.topics] == [one["status"] for one in page["topics"]]
-    assert brokers["as_of"]["offset"] == at
-    assert len(records) > at

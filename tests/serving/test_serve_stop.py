@@ -5,14 +5,11 @@ lost, and the process goes on when there is room."""
 
 from __future__ import annotations
 
-import os
 import random
 import resource
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import AsyncMock, Mock
 
@@ -221,36 +218,11 @@ def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
             resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
         created = starve(server, fill, make_room)
-    check_after(tmp_path, server.data, created)
-
-
-def test_a_file_system_without_room(tmp_path: Path) -> None:
-    with small_file_system(tmp_path / "disk") as disk:
-        ballast = disk / "ballast"
-        with serving(tmp_path, disk / "data") as server:
-
-            def fill() -> None:
-                room = os.statvfs(disk)
-                with ballast.open("wb") as file:
-                    os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - 2_000_000)
-
-            created = starve(server, fill, ballast.unlink)
-        check_after(tmp_path, server.data, created)
-
-
-@contextmanager
-def small_file_system(path: Path) -> Iterator[Path]:
-    """128 MiB of memory as a disk; skips the test where this user may not mount it."""
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("only root can mount a small file system; the limit on file sizes stands for it")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
+    check_log(server.data)
+    with serving(tmp_path) as server:
+        lost = created - server.topics().keys()
+        assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]}, {len(lost)} in all"
+        assert server.process.stop() == 0
 
 
 def starve(server: Serving, fill: Callable[[], None], make_room: Callable[[], None]) -> set[str]:
@@ -292,12 +264,3 @@ def create_until_refused(talk: Talk, created: set[str]) -> list[int]:
         if any(got):
             return [code for code in got if code]
     raise AssertionError("the disk never filled")
-
-
-def check_after(tmp_path: Path, data: Path, created: set[str]) -> None:
-    """The log is whole, and all that was answered is there at the next start."""
-    check_log(data)
-    with serving(tmp_path, data) as server:
-        lost = created - server.topics().keys()
-        assert not lost, f"answered NONE, and not there: {sorted(lost)[:10]}, {len(lost)} in all"
-        assert server.process.stop() == 0

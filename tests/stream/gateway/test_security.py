@@ -23,7 +23,6 @@ from tests.stream.requests import create, until
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream, stream
 from tests.support.topicwright import Topicwright
-from tests.support.wire import Wire
 
 ROOT_PASSWORD, ALICE_PASSWORD = "root-PLANTED-1", "alice-PLANTED-2"
 
@@ -128,24 +127,6 @@ def test_refusals_that_were_counted_are_recorded_when_a_gateway_stops(running: S
         return [fields["count"] for fields in seen if fields["resource"] == "Topic:counted"]
 
     until("the count is recorded", lambda: counts() == [2])
-
-
-def test_a_quota_that_one_gateway_sets_refuses_at_the_other(running: Stream) -> None:
-    one, other = running.gateways[:2]
-    entity = [{"entity_type": "user", "entity_name": "ANONYMOUS"}]
-    ops = [{"key": "controller_mutation_rate", "value": 0.1, "remove": False}]
-    with Wire(one.kafka) as wire:
-        answer = wire.call("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": ops}], validate_only=False)
-        assert [each["error_code"] for each in answer["entries"]] == [0]
-    codes: list[int] = []
-
-    def is_refused() -> bool:
-        name = f"metered-{len(codes)}"
-        codes.append(create(other.kafka, name)[name])
-        return codes[-1] != 0
-
-    until("the quota is used up", is_refused)
-    assert codes[-1] == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def events_at(gateway: Topicwright) -> list[Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,32 @@ from tests.stream.log.records import BORN_MS, Writing, create, joined
 CLUSTER, TOPIC = "cluster-1", "topic-1"
 
 
-@pytest.fixture
-def writing(tmp_path: Path) -> Iterator[Writing]:
-    """A worker that has taken partition 2 over; its brokers 1 and 2 are live."""
-    state = opened(tmp_path / "worker")
-    worker = Writing(state)
-    worker.fence()
-    worker.decide(*joined(1), *joined(2))
-    state.commit()
-    yield worker
-    state.close()
-
-
 def opened(data: Path, **options: Any) -> PartitionState:
     return PartitionState.open(data, 2, **{"cluster_id": CLUSTER, "topic_id": TOPIC, **options})
+
+
+OpenIn = Callable[..., PartitionState]
+
+
+@pytest.fixture
+def open_in(tmp_path: Path) -> Iterator[OpenIn]:
+    """Opens partition 2 in a folder of this name; it is closed with the test."""
+    with ExitStack() as held:
+
+        def open_one(name: str, **options: Any) -> PartitionState:
+            return held.enter_context(closing(opened(tmp_path / name, **options)))
+
+        yield open_one
+
+
+@pytest.fixture
+def writing(open_in: OpenIn) -> Writing:
+    """A worker that has taken partition 2 over; its brokers 1 and 2 are live."""
+    worker = Writing(open_in("worker"))
+    worker.fence()
+    worker.decide(*joined(1), *joined(2))
+    worker.partition.commit()
+    return worker
 
 
 def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -> list[tuple[Answer, ...]]:
@@ -58,10 +71,10 @@ def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -
     return accepted
 
 
-def test_a_reader_has_what_the_writer_has(writing: Writing, tmp_path: Path) -> None:
+def test_a_reader_has_what_the_writer_has(writing: Writing, open_in: OpenIn) -> None:
     writing.decide(create("a"), create("b.c"), create("b_c"), create("b.c", validate_only=True))
     writing.partition.commit()
-    gateway = opened(tmp_path / "gateway", answers=True)
+    gateway = open_in("gateway", answers=True)
     accepted = read_all(gateway, writing.topic, commit_every=3)
     assert list(gateway.log.read()) == list(writing.partition.log.read())
     assert gateway.store.durable_slice(None, 10) == writing.partition.store.durable_slice(None, 10)
@@ -69,36 +82,32 @@ def test_a_reader_has_what_the_writer_has(writing: Writing, tmp_path: Path) -> N
     assert gateway.reader.position == writing.partition.reader.position
     assert len(accepted) == 9
     assert gateway.log.durable_offset == gateway.log.next_offset
-    gateway.close()
 
 
-def test_answers_show_what_the_decision_showed(writing: Writing, tmp_path: Path) -> None:
+def test_answers_show_what_the_decision_showed(writing: Writing, open_in: OpenIn) -> None:
     deleting = DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName("a"))
     writing.decide(create("a", timeout_ms=0), create("a"), create("dry", validate_only=True), deleting)
-    gateway = opened(tmp_path / "gateway", answers=True)
+    gateway = open_in("gateway", answers=True)
     answers = [answer for each in read_all(gateway, writing.topic) for answer in each]
     assert [(each.topic_name, each.code) for each in answers] == [("a", 7), ("a", 36), ("dry", 0), ("a", 0)]
     assert [each.topic.name if each.topic else None for each in answers] == ["a", None, "dry", "a"]
     assert answers[0].topic is not None
     assert answers[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
-    gateway.close()
 
 
-def test_without_answers_none_are_decoded(writing: Writing, tmp_path: Path) -> None:
+def test_without_answers_none_are_decoded(writing: Writing, open_in: OpenIn) -> None:
     writing.decide(create("a", timeout_ms=0))
-    reader = opened(tmp_path / "reader")
+    reader = open_in("reader")
     assert set(read_all(reader, writing.topic)) == {()}
-    reader.close()
 
 
-def test_a_fault_counts_as_decided(writing: Writing, tmp_path: Path) -> None:
+def test_a_fault_counts_as_decided(writing: Writing, open_in: OpenIn) -> None:
     reader = writing.partition.reader
     source = reader.next_source
     writing.topic.append(encode_record(Decided(reader.epoch, source, (), b"", "no command")))
-    copy = opened(tmp_path / "reader")
+    copy = open_in("reader")
     assert read_all(copy, writing.topic)[-1] == ()
     assert copy.reader.next_source == source + 1
-    copy.close()
 
 
 @pytest.mark.parametrize("keep", range(7))
@@ -127,26 +136,24 @@ def _read_once(data: Path, topic: list[bytes]) -> list[Any]:
     return list(topics)
 
 
-def test_unacknowledged_decision_is_lost_on_close(writing: Writing, tmp_path: Path) -> None:
+def test_unacknowledged_decision_is_lost_on_close(writing: Writing, open_in: OpenIn) -> None:
     writing.decide(create("lost"))
     assert writing.partition.store.durable_named("lost") is None
     before = list(writing.partition.log.read())
     writing.partition.close()
-    again = opened(tmp_path / "worker")
+    again = open_in("worker")
     assert list(again.log.read()) == before
     assert (again.reader.next_source, again.store.durable_named("lost")) == (4, None)
-    again.close()
 
 
-def test_position_is_stored_after_many_records_without_events(writing: Writing, tmp_path: Path) -> None:
+def test_position_is_stored_after_many_records_without_events(writing: Writing, open_in: OpenIn) -> None:
     for _ in range(POSITION_EVERY_RECORDS // 2 + 10):
         writing.decide(*joined(1))
     writing.partition.commit()
     position = writing.partition.reader.position
     writing.partition.close()
-    again = opened(tmp_path / "worker")
+    again = open_in("worker")
     assert again.reader.position == position
-    again.close()
 
 
 @pytest.mark.parametrize(
@@ -157,24 +164,25 @@ def test_position_is_stored_after_many_records_without_events(writing: Writing, 
     ],
 )
 def test_a_cache_of_another_events_topic_stays(
-    writing: Writing, tmp_path: Path, options: dict[str, str], says: str
+    writing: Writing, open_in: OpenIn, options: dict[str, str], says: str
 ) -> None:
     events = list(writing.partition.log.read())
     writing.partition.close()
     with pytest.raises(CacheAhead, match=rf"partition-00002 is {says}: it may be the last copy of its events"):
-        opened(tmp_path / "worker", **options)
-    again = opened(tmp_path / "worker")
+        open_in("worker", **options)
+    again = open_in("worker")
     assert list(again.log.read()) == events
-    again.close()
 
 
-def test_cache_without_events_is_replaced(tmp_path: Path) -> None:
-    opened(tmp_path / "worker").close()
-    opened(tmp_path / "worker", topic_id="topic-2").close()
+def test_cache_without_events_is_replaced(open_in: OpenIn) -> None:
+    open_in("worker").close()
+    open_in("worker", topic_id="topic-2").close()
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_cache_before_kafkas_first_record_stays(writing: Writing, tmp_path: Path, damaged: bool) -> None:
+def test_cache_before_kafkas_first_record_stays(
+    writing: Writing, tmp_path: Path, open_in: OpenIn, damaged: bool
+) -> None:
     """Kafka was trimmed beyond it, so nothing can be read again; also a damaged one is more than nothing."""
     folder, first = tmp_path / "worker/partition-00002", writing.partition.reader.kafka_offset + 1
     writing.partition.close()
@@ -183,24 +191,23 @@ def test_cache_before_kafkas_first_record_stays(writing: Writing, tmp_path: Path
     before = {path.name for path in folder.iterdir() if path.suffix == ".lost"}
     for _ in range(2):
         with pytest.raises(FirstRecordsDeleted, match=f"begins at record {first} in Kafka"):
-            opened(tmp_path / "worker", first_record=first)
+            open_in("worker", first_record=first)
     assert before <= {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     if not damaged:
-        again = opened(tmp_path / "worker")
+        again = open_in("worker")
         assert again.log.next_offset == 5
         again.close()
 
 
-def test_killed_replacement_of_a_cache_is_undone(writing: Writing, tmp_path: Path) -> None:
+def test_killed_replacement_of_a_cache_is_undone(writing: Writing, tmp_path: Path, open_in: OpenIn) -> None:
     folder = tmp_path / "worker/partition-00002"
     events = list(writing.partition.log.read())
     writing.partition.close()
     folder.rename(folder.with_name(folder.name + ASIDE))
     folder.mkdir()
-    again = opened(tmp_path / "worker")
+    again = open_in("worker")
     assert list(again.log.read()) == events
-    again.close()
 
 
 def test_cache_ahead_of_the_topic_is_rejected(writing: Writing) -> None:
@@ -210,40 +217,37 @@ def test_cache_ahead_of_the_topic_is_rejected(writing: Writing) -> None:
         writing.partition.check_end(end - 1)
 
 
-def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path, open_in: OpenIn) -> None:
     writing.partition.close()
     (tmp_path / "worker/partition-00002/CURRENT").unlink()
-    again = opened(tmp_path / "worker")
+    again = open_in("worker")
     assert again.log.next_offset == 0
-    again.close()
 
 
-def test_all_who_read_a_partition_have_the_same_tree(writing: Writing, tmp_path: Path) -> None:
+def test_all_who_read_a_partition_have_the_same_tree(writing: Writing, open_in: OpenIn) -> None:
     writing.decide(*(create(f"t{number}") for number in range(200)))
     writing.partition.commit()
-    gateway = opened(tmp_path / "gateway")
+    gateway = open_in("gateway")
     read_all(gateway, writing.topic, commit_every=7)
     assert head_of(gateway.log) == head_of(writing.partition.log)
     assert list(gateway.log.scan(HEAD)) == list(writing.partition.log.scan(HEAD))
     assert head_of(gateway.log)[0] > 300
-    gateway.close()
 
 
-def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, tmp_path: Path) -> None:
-    gateway = opened(tmp_path / "gateway")
+def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, open_in: OpenIn) -> None:
+    gateway = open_in("gateway")
     read_all(gateway, writing.topic)
     gateway.log.write(Commit(own={HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)}))
     gateway.close()
-    gateway = opened(tmp_path / "gateway")
+    gateway = open_in("gateway")
     assert gateway.log.next_offset == 0
     read_all(gateway, writing.topic)
     assert list(gateway.log.read()) == list(writing.partition.log.read())
-    gateway.close()
 
 
-def test_a_second_process_is_refused(writing: Writing, tmp_path: Path) -> None:
+def test_a_second_process_is_refused(writing: Writing, open_in: OpenIn) -> None:
     with pytest.raises(LogLocked):
-        opened(tmp_path / "worker")
+        open_in("worker")
 
 
 class _FromTheFuture(Fact, frozen=True, tag="TopicPainted"):
@@ -278,16 +282,15 @@ def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
     assert reader.writer == "w1"
 
 
-def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, tmp_path: Path) -> None:
+def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, open_in: OpenIn) -> None:
     memory = Memory.share(64_000, 4)
     assert memory == Memory(8_000, 8)
     writing.decide(*(create(f"t{number}") for number in range(20)))
-    gateway = opened(tmp_path / "gateway", memory=memory)
+    gateway = open_in("gateway", memory=memory)
     read_all(gateway, writing.topic)
     assert len(gateway.store.durable_slice(None, 100)) == 20
     cache = gateway.store._cache
     assert sum(len(one.partitions) for kept in (cache._young, cache._old) for one in kept.values()) <= 2 * 8
-    gateway.close()
 
 
 INTERVAL, WITHIN_S = 20, 240

@@ -113,26 +113,22 @@ async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: 
 # Others.
 
 
-async def test_fenced_worker_notices(kafka: MemoryKafka, tmp_path: Path) -> None:
-    zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
-    await zombie.claim()
+async def test_fenced_worker_notices(kafka: MemoryKafka, claimed: Claimed) -> None:
+    zombie = await claimed(name="zombie")
     await zombie.decide(create("before", timeout_ms=0))
-    await heir.claim()
+    heir = await claimed(name="heir")
     kafka.put(create("after", timeout_ms=0))
     with pytest.raises(PartitionsLost, match="taken over by heir"):
         await zombie.work()
     assert zombie.engine.leaders == {}
     await heir.work()
     assert check_all_decided(kafka).counts["ignored"] == 1, "what the zombie wrote"
-    await zombie.close()
-    await heir.close()
 
 
-async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
-    zombie, heir = Stage(kafka, tmp_path, "zombie"), Stage(kafka, tmp_path, "heir")
-    await zombie.claim()
+async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, claimed: Claimed) -> None:
+    zombie = await claimed(name="zombie")
     await zombie.work()
-    await heir.claim()
+    heir = await claimed(name="heir")
     kafka.put(create("a", timeout_ms=0))
     with pytest.raises(PartitionsLost):
         await zombie.work()
@@ -145,8 +141,6 @@ async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, tmp_path:
     check_all_decided(kafka)
     for partition in (0, 1):
         assert heir.state(partition).reader.kafka_offset == len(kafka.events[partition])
-    await zombie.close()
-    await heir.close()
 
 
 async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: MemoryKafka, tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from controller.machine.commands.commands import (
     CreateTopic,
     DeleteTopic,
     DryRunResult,
-    FenceBroker,
-    ReconcileTopics,
 )
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import State
@@ -29,7 +27,7 @@ from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
 from events.catalog import CreateAnswered, Recorded, Verdict
-from events.names import BrokerId, RequestId, ShardKey, TopicName
+from events.names import RequestId, ShardKey, TopicName
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import (
@@ -93,32 +91,6 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     check(kafka)
 
 
-async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders(
-    kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = await claimed()
-    names = [name for n in range(99) if home(name := f"t{n}") == 0][:4]
-    await worker.decide(*(create(name, timeout_ms=0) for name in names))
-
-    def decide(state: Any, command: Any) -> Any:
-        if names[1] in getattr(command, "topics", ()):
-            raise ZeroDivisionError("no such luck")
-        return decide_really(state, command)
-
-    monkeypatch.setattr(decider, "decide", decide)
-    stamps: dict[str, Any] = {"request_id": RequestId("gone"), "at_ms": BORN_MS}
-    gone = FenceBroker(**stamps, broker_id=BrokerId(1), reason="stopped")
-    review = ReconcileTopics(**stamps, topics=tuple(map(TopicName, names)))
-    kafka.commands[0] += [encode_command(gone), encode_command(review)]
-    await worker.work()
-    led_by_1 = [name for name in names if 1 in [one.leader for one in topic_of(worker, name).partitions]]
-    assert led_by_1 == [names[1]]
-    assert [fault.why for fault in worker.faults] == [
-        "ReconcileTopics of request gone: ZeroDivisionError: no such luck"
-    ]
-    check(kafka)
-
-
 async def test_a_decision_that_no_record_holds_is_a_fault(
     kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,13 +102,11 @@ async def test_a_decision_that_no_record_holds_is_a_fault(
 
 
 async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record(
-    kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have come to more than a record holds in steps. It can be deleted all the same, with its id as answer."""
     monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 1000)
-    worker = Stage(kafka, tmp_path)
     stamps: dict[str, Any] = {"at_ms": BORN_MS, "topic": TopicName("t")}
-    await worker.claim()
     await worker.decide(create("t", num_partitions=20, timeout_ms=0))
     for count in range(40, 400, 20):
         await worker.decide(CreatePartitions(request_id=RequestId(f"{count}"), count=count, **stamps))
@@ -146,7 +116,6 @@ async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record
     await worker.decide(DeleteTopic(request_id=RequestId("gone"), **stamps))
     assert (len(worker.faults), topic_of(worker, "t")) == (2, None)
     assert max(map(len, kafka.events[home("t")])) < 1000
-    await worker.close()
 
 
 async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, worker: Stage) -> None:
@@ -288,14 +257,12 @@ async def test_failing_dry_run_is_a_fault(claimed: Claimed) -> None:
 # Copies.
 
 
-async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_path: Path, claimed: Claimed) -> None:
+async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, claimed: Claimed) -> None:
     """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
-    first, heir = Stage(kafka, tmp_path, "first"), Stage(kafka, tmp_path, "heir")
-    command = create("a")
-    await first.claim()
+    first, command = await claimed(name="first"), create("a")
     await first.decide(command, command)
     await first.decide(command)
-    await heir.claim()
+    heir = await claimed(name="heir")
     await heir.decide(command)
     await first.close()
     again = await claimed(name="first")
@@ -304,8 +271,6 @@ async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, tmp_
     assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
     found = check_all_decided(kafka)
     assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
-    for worker in (heir, again):
-        await worker.close()
 
 
 async def test_duplicate_request_keeps_its_answer(kafka: MemoryKafka, claimed: Claimed) -> None:
