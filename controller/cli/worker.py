@@ -172,7 +172,7 @@ def _restore_topic(options: argparse.Namespace) -> int:
     from controller.serving.reach_cluster import security_in
     from controller.settings.load import SettingsError, load_settings
     from controller.stream.log.restoring import NotRestored, restore_topic
-    from controller.stream.log.transport import KafkaUnavailable
+    from controller.stream.log.topics import KafkaUnavailable
     from events.logs.log import LogError
     from projections.replay.outcome import ReplayError
 

@@ -25,7 +25,7 @@ from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.errors import ErrorCode
 from controller.stream.log.codec import encode_command, key_of
-from controller.stream.log.transport import RECORD_BYTES_MAX
+from controller.stream.log.partition import RECORD_BYTES_MAX
 from events.names import RequestId, TopicName
 
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024

@@ -68,7 +68,7 @@ from controller.stream.gateway.kafka import (
 from controller.stream.gateway.members import Members
 from controller.stream.log.codec import CLUSTER_PARTITION, partition_of_command
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.transport import Topics
+from controller.stream.log.topics import Topics
 from events.logs.events_topic import partition_of
 from events.names import RequestId, ShardKey, TopicName
 from projections.queries.query import Queries

@@ -41,13 +41,14 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import (
+    KafkaUnavailable,
+    Topics,
     TopicWatch,
     offset_ranges,
     offsets_consumer,
     prepare_gateways_topic,
     prepare_topics,
 )
-from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics
 
 POLL_INTERVAL_S = 0.02
 PRODUCED_WITHIN_MS = 10_000
@@ -64,8 +65,8 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     http: Address
     data: Path
     settings: ServeSettings
-    security: Security = NO_SECURITY
-    cluster_security: Security = NO_SECURITY
+    security: Security = Security()
+    cluster_security: Security = Security()
 
     @property
     def properties(self) -> dict[str, str | int | float | bool]:

@@ -32,7 +32,6 @@ from controller.store.store import TopicStore
 from controller.store.tree import LogTree
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
 from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
-from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import Event, Fact, Recorded
 from events.codec import decode_event, encode_event
 from events.logs.archive.manifest import archive_status, status_changes
@@ -49,6 +48,8 @@ POSITION = b"k"
 """The state key of the position and its topic's id."""
 POSITION_EVERY_RECORDS = 2000
 """Limit of records without events to read again at a start."""
+RECORD_BYTES_MAX = 8 << 20
+"""The maximum size of a record, enough for a topic of about 100,000 partitions."""
 ROOM_BYTES = 1 << 16
 """Space in a record besides its events and answers."""
 

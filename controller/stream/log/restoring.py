@@ -26,9 +26,8 @@ from controller.kafka.security import Security
 from controller.release import RELEASE
 from controller.settings.load import ServeSettings
 from controller.stream.log.folder import lock_folder
-from controller.stream.log.partition import StoredPosition, stored_position
+from controller.stream.log.partition import RECORD_BYTES_MAX, StoredPosition, stored_position
 from controller.stream.log.topics import offset_ranges, offsets_consumer, prepare_topics
-from controller.stream.log.transport import RECORD_BYTES_MAX
 from events.catalog import EVENT_VERSION
 from events.logs.events_topic import Fence, Position, encode_record
 from projections.replay.log.kafka_ref import KafkaTopic, reading

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
@@ -30,8 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.partition import events_in
-from controller.stream.log.transport import RECORD_BYTES_MAX, KafkaUnavailable, Topics
+from controller.stream.log.partition import RECORD_BYTES_MAX, events_in
 
 TIMEOUT_S = 10.0
 DEFAULT_REPLICAS_MAX = 3
@@ -40,6 +40,20 @@ COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long all workers may be down before an undecided command is lost."""
 _NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 _RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class KafkaUnavailable(Exception):
+    """Kafka failed or timed out; it may have done what was requested."""
+
+
+class Topics(msgspec.Struct, frozen=True):
+    """The two topics in Kafka. The topic id and cluster id reveal recreated ones."""
+
+    commands: str
+    events: str
+    partitions: int
+    cluster_id: str
+    events_id: str
 
 
 class TopicsMismatch(SettingsError):

@@ -10,16 +10,15 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
-import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaError, KafkaTimeoutError
 
 from controller.kafka.security import Security
+from controller.stream.log.partition import RECORD_BYTES_MAX
+from controller.stream.log.topics import KafkaUnavailable, Topics
 
 NO_SECURITY = Security()
-RECORD_BYTES_MAX = 8 << 20
-"""The maximum size of a record, enough for a topic of about 100,000 partitions."""
 BATCH_BYTES_MAX = 1 << 19  # of the producer: a portion of events in one request
 REQUEST_TIMEOUT_MS = 10_000
 READ_TIMEOUT_S = 30.0
@@ -44,20 +43,6 @@ def aiokafka_security(security: Security) -> dict[str, Any]:
             "sasl_plain_password": security.properties["sasl.password"],
         }
     return arguments
-
-
-class KafkaUnavailable(Exception):
-    """Kafka failed or timed out; it may have done what was requested."""
-
-
-class Topics(msgspec.Struct, frozen=True):
-    """The two topics in Kafka. The topic id and cluster id reveal recreated ones."""
-
-    commands: str
-    events: str
-    partitions: int
-    cluster_id: str
-    events_id: str
 
 
 async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:

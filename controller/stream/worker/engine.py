@@ -31,7 +31,8 @@ import msgspec
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
-from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
+from controller.stream.log.topics import KafkaUnavailable, Topics
+from controller.stream.log.transport import Transport
 from controller.stream.worker.owner_tasks import PartitionLeader
 from controller.stream.worker.partition_decider import Fault, PartitionBatch, PartitionDecider, RequestCommand, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged

@@ -47,7 +47,8 @@ from controller.store.snapshotting import resting, too_many
 from controller.store.store import TopicStore
 from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.transport import KafkaUnavailable, Topics, Transport
+from controller.stream.log.topics import KafkaUnavailable, Topics
+from controller.stream.log.transport import Transport
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
 from events.logs.archive.manifest import Base, ManifestWriter

@@ -16,7 +16,8 @@ from aiokafka.errors import KafkaTimeoutError
 from confluent_kafka import KafkaError
 
 from controller.stream.gateway.kafka import CommandProducer, Done, FollowedEvents, Record
-from controller.stream.log.transport import KafkaUnavailable, Transport, Values
+from controller.stream.log.topics import KafkaUnavailable
+from controller.stream.log.transport import Transport, Values
 from tests.simulation.stream.kafka import GATEWAYS, HEARTBEAT_S, NO_RECORD, Generation, Link
 
 READ_AT_ONCE = 40

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from controller.stream.log.transport import KafkaUnavailable, Topics
+from controller.stream.log.topics import KafkaUnavailable, Topics
 from events.logs.events_topic import Fence, decode_record
 from tests.simulation.virtual_time import context_of
 

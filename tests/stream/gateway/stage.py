@@ -23,7 +23,7 @@ from controller.stream.gateway.members import (
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.codec import decode_command
 from controller.stream.log.partition import PartitionState
-from controller.stream.log.transport import Topics
+from controller.stream.log.topics import Topics
 from events.catalog import Endpoint
 from events.logs.events_topic import partition_of
 from events.names import RequestId, shard_key

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.stream.log.codec import encode_command
-from controller.stream.log.transport import KafkaUnavailable, Topics, Transport, Values
+from controller.stream.log.topics import KafkaUnavailable, Topics
+from controller.stream.log.transport import Transport, Values
 from controller.stream.worker.partition_decider import Sourced
 from events.logs.events_topic import partition_of
 from events.names import shard_key

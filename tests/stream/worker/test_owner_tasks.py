@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from controller.engine.reports import Reports
 from controller.machine.commands.commands import ConfirmMetadata, DeleteTopic, FenceBroker, UnfenceBroker
 from controller.machine.decide import _DECIDERS
-from controller.stream.log.transport import KafkaUnavailable
+from controller.stream.log.topics import KafkaUnavailable
 from controller.stream.worker.owner_tasks import dry_run_within_s
 from controller.stream.worker.partition_decider import Fault
 from controller.stream.worker.service import WorkerStatus
