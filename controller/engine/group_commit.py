@@ -55,8 +55,6 @@ COMMANDS_PER_COMMIT_MAX = 512
 """Bounds how long one slice of deciding keeps the loop."""
 TAKES_WITHOUT_YIELD_MAX = 4
 """Commits in a row that may block the event loop on the disk before other tasks run."""
-POLICIES_CLOSE_S = 1.0
-"""Time limit for the `close` of policies when the controller stops."""
 
 
 class Controller:
@@ -151,9 +149,7 @@ class Controller:
         self._deadlines.stop()
         self.replies.abandon_all()
         await self._end_background()
-        if self._policies is not None:
-            for failure in await self._policies.close(POLICIES_CLOSE_S):
-                self.reports.policy_close_failed(failure)
+        await self.reports.close_policies(self._policies)
 
     def _fail(self, error: BaseException) -> None:
         """Handle a bug: stop deciding, answer every request, and signal that the process must exit."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from controller.brokers.port import EventTypes
+from controller.policy.runner import PolicyJudge
 from events import access, catalog
 from events.catalog import Recorded
 from events.names import Offset
@@ -19,6 +20,8 @@ Rules = dict[tuple[str, str], str]
 """The rejecting rule of a create, by request and topic."""
 MakeLine = Callable[[Recorded, Any, Rules], Line]
 
+POLICIES_CLOSE_S = 1.0
+"""Time limit for the `close` of policies when the process stops."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -67,8 +70,10 @@ class Reports:
         if out:
             self._lines(b"\n".join(out) + b"\n")
 
-    def policy_close_failed(self, failure: str) -> None:
-        self.log.warning("policy close failed", why=failure)
+    async def close_policies(self, policies: PolicyJudge | None) -> None:
+        """Close the policies, and log what fails. Policies that hang do not keep a process from ending."""
+        for failure in () if policies is None else await policies.close(POLICIES_CLOSE_S):
+            self.log.warning("policy close failed", why=failure)
 
 
 def line_time(at_ms: int) -> str:

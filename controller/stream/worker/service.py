@@ -40,8 +40,8 @@ from controller.serving.reach_cluster import ReachedCluster, decision_settings, 
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
-from controller.stream.log.topics import TopicWatch, prepare_topics
-from controller.stream.log.transport import NO_SECURITY, KafkaUnavailable, Topics, Transport
+from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
+from controller.stream.log.transport import NO_SECURITY, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, Group
 from controller.stream.worker.engine import Engine, Identity, PartitionsLost
 from controller.stream.worker.owner_tasks import (
@@ -55,7 +55,6 @@ from controller.stream.worker.partition_decider import Fault, RequestCommand, So
 from events.catalog import Recorded
 from events.logs.archive.manifest import ManifestWriter, Writer
 
-POLICIES_CLOSE_S = 1.0  # policies that hang must not keep a worker from ending
 LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it cannot do either. Then
 it exits without leaving, and its session expires."""
@@ -263,9 +262,7 @@ class Worker:
             await self._engine.close()
         if self._cluster is not None:
             self._cluster.link.close()
-        if self._policies is not None:
-            for failure in await self._policies.close(POLICIES_CLOSE_S):
-                self._reports.policy_close_failed(failure)
+        await self._reports.close_policies(self._policies)
         await self._http.stop()
         if not has_left:  # tasks that wait for Kafka would block a normal exit
             self._log.warning("exiting without leaving the group", why=f"Kafka does not answer within {LEAVE_S:g} s")
