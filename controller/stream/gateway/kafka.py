@@ -49,7 +49,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class FollowedEvents(msgspec.Struct, frozen=True, gc=False):
-    """Records in order, and the partitions that were read up to their end at the start."""
+    """Records in order, and the partitions that were read up to their end."""
 
     records: tuple[Record, ...]
     ended: frozenset[Place]
@@ -79,16 +79,11 @@ class Follower:
         self._stopped = threading.Event()
         self._room = threading.Semaphore(BATCHES_AHEAD)
         self._thread: threading.Thread | None = None
-        self._behind: set[Place] = set()
-        """The partitions not yet read up to their end at the start."""
-        self._ends: dict[Place, int] = {}
-        """Their ends, as of the first fetch."""
 
     def start(self, topic: str, offsets: Sequence[int], newest_of: str) -> None:
         """Read every partition of `topic` from its offset, and new records of partition 0 of `newest_of`."""
         self._loop = asyncio.get_running_loop()
         places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
-        self._behind = {(topic, partition) for partition in range(len(offsets))}
         places.append(TopicPartition(newest_of, 0, OFFSET_END))
         self._thread = threading.Thread(target=self._run, args=(places,), name="follow", daemon=True)
         self._thread.start()
@@ -126,8 +121,6 @@ class Follower:
         if first is None:
             return
         batch = _batch([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
-        if self._behind:
-            batch = self._with_ends(consumer, batch)
         *early, last = _parts(batch.records)
         for part in early:
             self._enqueue(FollowedEvents(part, frozenset()))
@@ -137,21 +130,6 @@ class Follower:
     def _enqueue(self, batch: FollowedEvents) -> None:
         self._room.acquire()
         self._on_loop(partial(self._deliver, batch))
-
-    def _with_ends(self, consumer: Consumer, batch: FollowedEvents) -> FollowedEvents:
-        """The batch with the partitions that have reached their initial end. librdkafka reports an end only when a
-        fetch returns nothing, which may never happen while others write."""
-        read = {(record.topic, record.partition): record.offset + 1 for record in batch.records}
-        for place in self._behind & read.keys() - self._ends.keys():
-            end = consumer.get_watermark_offsets(TopicPartition(*place), cached=True)[1]
-            if end >= 0:  # as of the fetch that brought the records, or a later one
-                self._ends[place] = end
-        reached = {
-            place for place in self._behind & read.keys() if read[place] >= self._ends.get(place, read[place] + 1)
-        }
-        ended = batch.ended | reached
-        self._behind -= ended
-        return FollowedEvents(batch.records, ended)
 
     def _deliver(self, batch: FollowedEvents) -> None:
         self._room.release()

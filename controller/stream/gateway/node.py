@@ -156,12 +156,13 @@ class GatewayNode:
         boot_id: str,
         clock_ms: Callable[[], int],
         answer_timeout_s: float,
+        ends: Sequence[int],
         quotas: MutationQuotas | None = None,
         command_failed: Callable[[str], None] = lambda _: None,
         committed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`command_failed` counts commands that raised before they were sent; `committed` is called with each partition
-        that was read further."""
+        """`ends` are those of the partitions in Kafka at the start. `command_failed` counts commands that raised before
+        they were sent; `committed` is called with each partition that was read further."""
         self.partitions = tuple(partitions)
         self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
         self.cluster_id = topics.cluster_id
@@ -179,8 +180,8 @@ class GatewayNode:
         self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
-        self._unread = {(topics.events, number) for number in range(len(self.partitions))}
-        """The partitions not yet read to their end."""
+        self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
+        """The ends of the partitions not yet read up to there."""
 
     def partition_of(self, key: ShardKey) -> int:
         return partition_of(key, len(self.partitions))
@@ -300,7 +301,10 @@ class GatewayNode:
         except Exception as error:
             self.fail(error)
             return
-        self._unread -= batch.ended
+        # Kafka tells an end where nothing follows, which may never be while others write.
+        for place, end in list(self._unread.items()):
+            if place in batch.ended or self.partitions[place[1]].reader.kafka_offset >= end:
+                del self._unread[place]
         self._copies.read_further()
         for _, answers in accepted:
             for answer in answers:

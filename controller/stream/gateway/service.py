@@ -129,7 +129,7 @@ class GatewayService:
         self._open_partitions(ranges)
         await clients.listen()
         await clients.listen_for_cluster(options.data)
-        self._make_node()
+        self._make_node([end for _, end in ranges])
         gateway = StreamGateway(
             self.node,
             self._members,
@@ -161,7 +161,7 @@ class GatewayService:
         gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
         self._clients.open_for_cluster(gateway, (await cluster.reached()).link)
 
-    def _make_node(self) -> None:
+    def _make_node(self, ends: Sequence[int]) -> None:
         settings, advertised = self.options.settings, self._clients.advertised[0]
         own = Announcement(
             ANNOUNCEMENT_VERSION,
@@ -188,6 +188,7 @@ class GatewayService:
             boot_id=os.urandom(16).hex(),  # others read self._process
             clock_ms=wall_ms,
             answer_timeout_s=settings.gateway_answer_timeout_ms / 1000,
+            ends=ends,
             quotas=MutationQuotas(settings.controller_quota_window_num * settings.controller_quota_window_size_seconds),
             command_failed=self.metrics.command_failed,
             committed=lambda number: self._snapshots[number].reached(),

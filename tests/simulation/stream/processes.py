@@ -155,6 +155,7 @@ class GatewayProcess(Serving):
             boot_id=f"p{number}",
             clock_ms=world.clock_ms,
             answer_timeout_s=ANSWER_TIMEOUT_S,
+            ends=[len(world.kafka.log(topics.events, each)) for each in range(topics.partitions)],
             command_failed=lambda kind: world.failures.append(AssertionError(f"{kind} could not be sent")),
         )
         self._follower = SimulatedFollower(self.link, self.node.offsets, self.node.take)

@@ -62,6 +62,7 @@ class Rig:
             boot_id="boot",
             clock_ms=lambda: BORN_MS,
             answer_timeout_s=30,
+            ends=[1] * PARTITIONS,
             quotas=quotas,
             command_failed=self.failed.append,
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+
+from confluent_kafka import KafkaError
 
 from controller.stream.gateway.kafka import BATCH_BYTES, FollowedEvents, Follower
 
@@ -11,13 +12,13 @@ EVENTS = "events"
 
 
 class Fetched:
-    """A message as librdkafka gives it."""
+    """A message as librdkafka gives it; without a size, the end of the partition."""
 
-    def __init__(self, offset: int, size: int) -> None:
+    def __init__(self, offset: int, size: int = -1) -> None:
         self._offset, self._size = offset, size
 
-    def error(self) -> None:
-        return None
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF) if self._size < 0 else None
 
     def topic(self) -> str:
         return EVENTS
@@ -36,7 +37,7 @@ class Backlog:
     """A consumer behind which all of this lies, and no more comes."""
 
     def __init__(self, sizes: list[int]) -> None:
-        self._messages = [Fetched(offset, size) for offset, size in enumerate(sizes)]
+        self._messages = [*(Fetched(offset, size) for offset, size in enumerate(sizes)), Fetched(len(sizes))]
 
     def poll(self, _: float) -> Fetched | None:
         return self._messages.pop(0) if self._messages else None
@@ -45,21 +46,13 @@ class Backlog:
         taken, self._messages = self._messages[:at_most], self._messages[at_most:]
         return taken
 
-    def get_watermark_offsets(self, *_: Any, **__: Any) -> tuple[int, int]:
-        return 0, self.end
-
-    end = 0
-
 
 async def test_large_records_are_handed_over_one_by_one_and_the_end_with_the_last() -> None:
     sizes = [100] * 300 + [BATCH_BYTES * 2, BATCH_BYTES // 2, BATCH_BYTES // 2, 1]
-    consumer = Backlog(sizes)
-    consumer.end = len(sizes)
     taken: list[FollowedEvents] = []
     follower = Follower({}, take=taken.append, fail=lambda error: None)
     follower._loop = asyncio.get_running_loop()
-    follower._behind = {(EVENTS, 0)}
-    await asyncio.to_thread(follower._read, consumer)  # type: ignore[arg-type]
+    await asyncio.to_thread(follower._read, Backlog(sizes))  # type: ignore[arg-type]
     assert [record.offset for batch in taken for record in batch.records] == list(range(len(sizes)))
     parts = [sum(len(record.value) for record in batch.records) for batch in taken]
     assert parts == [30_000, BATCH_BYTES * 2, BATCH_BYTES, 1]
