@@ -158,8 +158,6 @@ class Service:
             else:
                 await self._clients.open(self.api)
             await self._start_http()
-        # Queries run in threads: they hand the interpreter back soon, so that deciding does not wait for them.
-        sys.setswitchinterval(process.SWITCH_S)
         self._started = True
 
     async def _cluster_id(self) -> str | None:

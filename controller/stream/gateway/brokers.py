@@ -100,19 +100,13 @@ class GatewayCluster:
         self._poll_interval_s = poll_interval_s
         self._log = structlog.get_logger("topicwright")
         self._reached: ReachedCluster | None = None
-        self._polling: asyncio.Task[None] | None = None
 
     async def reached(self) -> ReachedCluster:
         """Wait for the cluster. Raises SettingsError for wrong credentials."""
-        where = "the target cluster"
-        self._reached = await reached(where, self._reach, ClusterUnreachable)
-        self._polling = asyncio.create_task(self._poll(), name="poll-cluster")
+        self._reached = await reached("the target cluster", self._reach, ClusterUnreachable)
         return self._reached
 
-    async def stop(self) -> None:
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.gather(self._polling, return_exceptions=True)
+    def close(self) -> None:
         if self._reached is not None:
             self._reached.link.close()
 
@@ -122,7 +116,8 @@ class GatewayCluster:
             raise ClusterUnreachable("no worker has recorded the brokers of the target cluster yet: start a worker")
         return await reach_as(self._security, ",".join(addresses))
 
-    async def _poll(self) -> None:
+    async def poll(self) -> None:
+        """Poll the cluster, which was reached, until cancelled."""
         assert self._reached is not None, "it was reached"
         while True:
             try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,14 +24,7 @@ from controller.kafka.security import Security
 from controller.serving.archiving import Archiving, LogSnapshots, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
 from controller.serving.listeners import reachable
-from controller.serving.process import (
-    DRAIN_S,
-    SWITCH_S,
-    reached,
-    run_service,
-    stop_on_signals,
-    wall_ms,
-)
+from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
 from controller.stream.gateway.kafka import CommandProducer, Follower
@@ -148,8 +140,6 @@ class GatewayService:
         self._follow()
         await self._caught_up()
         await self._open(gateway)
-        # Queries run in threads: they hand the interpreter back soon, so that following does not wait for them.
-        sys.setswitchinterval(SWITCH_S)
 
     async def _open(self, gateway: StreamGateway) -> None:
         """Accept requests, including those that a target cluster's brokers answer."""
@@ -160,6 +150,7 @@ class GatewayService:
         cluster = self._cluster = GatewayCluster(lambda: gateway.cluster, self.options.cluster_security, every_s)
         gateway.brokers_error = lambda: cluster.error and f"the cluster cannot be reached: {cluster.error}"
         self._clients.open_for_cluster(gateway, (await cluster.reached()).link)
+        self._background.begin(cluster.poll())
 
     def _make_node(self, ends: Sequence[int]) -> None:
         settings, advertised = self.options.settings, self._clients.advertised[0]
@@ -254,14 +245,14 @@ class GatewayService:
         if self._is_following:
             self.node.stop_accepting()
         await self._clients.stop(DRAIN_S if self._is_following else 0)
-        if self._cluster is not None:
-            await self._cluster.stop()
         if self._is_following:
             await self._background.stop()
             self.node.refusals.stop()
             self._members.announce(leaving=True)
             await self._producer.stop()
             await self._follower.stop()
+        if self._cluster is not None:
+            self._cluster.close()
         for snapshots in self._snapshots:
             snapshots.close()
         if self._is_following:
