@@ -120,6 +120,12 @@ class Rig:
     def request(self, *commands: Any, timeout_ms: int = 0) -> asyncio.Future[Reply]:
         return self.node.submit(commands, timeout_ms)
 
+    async def answers(self, *commands: Any) -> Reply:
+        """One request, decided and answered."""
+        pending = self.request(*commands)
+        self.work()
+        return await pending
+
     def close(self) -> None:
         self.node.close()
         for worker in self.workers:

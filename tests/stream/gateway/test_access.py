@@ -144,13 +144,10 @@ async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
 async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metered: Rig) -> None:
     outcomes = []
     for number in range(3):
-        pending = metered.request(create_by_alice(number, validate_only=True))
-        metered.work()
-        outcomes.append(codes(await pending)[in_partition(1)])
+        outcomes += codes(await metered.answers(create_by_alice(number, validate_only=True))).values()
     assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
-    other = metered.request(replace(create_by_alice(9, validate_only=True), principal="User:bob"))
-    metered.work()
-    assert codes(await other) == {in_partition(1): 0}
+    other = replace(create_by_alice(9, validate_only=True), principal="User:bob")
+    assert codes(await metered.answers(other)) == {in_partition(1): 0}
     await asyncio.sleep(1.5)
     pending = metered.request(create_by_alice(10, validate_only=True))
     assert put_last(metered).throttle_ms == 0
@@ -162,10 +159,7 @@ async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metere
 async def test_older_versions_are_carried_out_and_their_clients_are_throttled(metered: Rig) -> None:
     throttles_ms = []
     for number in range(3):
-        old = create_by_alice(number, validate_only=True, api_version=5)
-        pending = metered.request(old)
-        metered.work()
-        reply = await pending
+        reply = await metered.answers(create_by_alice(number, validate_only=True, api_version=5))
         assert codes(reply) == {in_partition(1): 0}
         throttles_ms.append(reply.throttle_time_ms)
     assert throttles_ms == [0, 1000, 2000]

@@ -68,18 +68,14 @@ async def test_broker_configs_apply_in_every_partition(rig: Rig) -> None:
     rig.work()
     await waiting
     for number in range(PARTITIONS):
-        refused = rig.request(create(in_partition(number), configs=tuple(lags[1])))
-        rig.work()
-        (answer,) = await refused
+        (answer,) = await rig.answers(create(in_partition(number), configs=tuple(lags[1])))
         assert (answer.code, answer.rule) == (40, "validation:configs")
 
 
 @on_virtual_time
 async def test_rejected_or_dry_run_change_is_not_copied(rig: Rig) -> None:
     for command, code in ((change("true", denied=31), 31), (change("true", validate_only=True), 0)):
-        waiting = rig.request(command)
-        rig.work()
-        (answer,) = await waiting
+        (answer,) = await rig.answers(command)
         assert answer.code == code
         assert sent(rig) == []
 

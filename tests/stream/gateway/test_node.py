@@ -65,14 +65,11 @@ async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answere
 
 @on_virtual_time
 async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
-    pending = rig.request(*both(validate_only=True))
-    rig.work()
-    (first, _) = await pending
+    (first, _) = await rig.answers(*both(validate_only=True))
     assert first.topic is not None
     assert (first.code, len(first.topic.partitions)) == (0, 2)
-    refused = rig.request(create("bad*", timeout_ms=0))
-    rig.work()
-    assert (await refused).answers[0].code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    (refused,) = await rig.answers(create("bad*", timeout_ms=0))
+    assert refused.code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @on_virtual_time
@@ -81,9 +78,8 @@ async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
     rig.workers[1].decide(create(name, timeout_ms=0))
     rig.read()
     assert rig.gateway.topic(name) is not None
-    gone = rig.request(DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName(name)))
-    rig.work()
-    assert (await gone).answers[0].code == 0
+    (gone,) = await rig.answers(DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName(name)))
+    assert gone.code == 0
     assert rig.gateway.topic(name) is None
 
 
@@ -128,9 +124,7 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
     rig.on_heartbeat(rig.members.own)
     rig.members.announce()
     assert rig.node.storage_error is None
-    pending = rig.request(*both())
-    rig.work()
-    assert set(codes(await pending).values()) == {7}
+    assert set(codes(await rig.answers(*both())).values()) == {7}
 
 
 @on_virtual_time

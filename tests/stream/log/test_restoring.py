@@ -30,8 +30,7 @@ def worker(data: Path, topics: int) -> PartitionState:
     return state
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 1000, 1 << 19])
-@pytest.mark.parametrize("next_source", [0, 11, 7000])
+@pytest.mark.parametrize(("chunk_bytes", "next_source"), [(1, 0), (1000, 11), (1 << 19, 7000)])
 def test_readers_come_to_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, next_source: int
 ) -> None:
