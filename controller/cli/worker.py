@@ -8,15 +8,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from controller.cli import serve
 from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
-    from controller.stream.worker.owner_tasks import MakeBrokers
-    from controller.stream.worker.service import MakeDriver
 
 DRIVERS = ("faust", "plain")
 
@@ -88,40 +86,21 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             http=options.http,
             data=options.data,
             settings=settings,
-            make_driver=_driver(options.driver),
-            make_brokers=options.brokers.simulated,
-            cluster=options.brokers.cluster,
+            driver=options.driver,
+            brokers=options.brokers,
             security=security_in(options.kafka_properties, "--kafka-properties"),
         )
     )
 
 
-def _driver(name: str) -> MakeDriver:
-    if name == "plain":
-        from controller.stream.worker.driver import PlainDriver
-
-        return PlainDriver
-    from controller.stream.worker.driver_faust import FaustDriver
-
-    return FaustDriver
-
-
-class _Brokers(NamedTuple):
-    """Simulated brokers, or the addresses of a target cluster (empty: that of --bootstrap)."""
-
-    simulated: MakeBrokers | None = None
-    cluster: str = ""
-
-
-def _brokers(text: str) -> _Brokers:
+def _brokers(text: str) -> int | str:
+    """The number of simulated brokers, or the addresses of a target cluster (empty: those of --bootstrap)."""
     count = serve.simulated_brokers(text)
     if count is not None:
-        from controller.stream.worker.owner_tasks import PartitionBrokers
-
-        return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
+        return count
     kind, colon, rest = text.partition(":")
     if kind == "cluster":
-        return _Brokers(cluster=serve.bootstrap(rest) if colon else "")
+        return serve.bootstrap(rest) if colon else ""
     from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 
     raise argparse.ArgumentTypeError(

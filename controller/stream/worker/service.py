@@ -42,10 +42,11 @@ from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
-from controller.stream.worker.driver import Driver, DriverEnded, Group
+from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
 from controller.stream.worker.engine import Engine, Identity, PartitionsLost
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
+    PartitionBrokers,
     PartitionHistory,
     PartitionLeader,
     WorkerContext,
@@ -63,8 +64,6 @@ POLL_INTERVAL_S = 2.0  # of figures for people
 POLL_TIMEOUT_S = 5.0
 """Kafka counts as lost if it does not answer a poll in this time."""
 
-MakeDriver = Callable[[Engine, Group], Driver]
-
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `worker`."""
@@ -73,11 +72,10 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     http: Address
     data: Path
     settings: ServeSettings
-    make_driver: MakeDriver
-    make_brokers: MakeBrokers | None = None
-    """The brokers of a partition; None with a target cluster."""
-    cluster: str = ""
-    """The target cluster (HOST:PORT[,…]); empty for the Kafka that holds the log."""
+    driver: str
+    """plain or faust."""
+    brokers: int | str
+    """The number of simulated brokers, or the addresses of the target cluster (empty: the Kafka that holds the log)."""
     security: Security = NO_SECURITY
     """The credentials for the Kafka that holds the log."""
 
@@ -278,9 +276,9 @@ class Worker:
     async def _make_brokers(self, topics: Topics) -> MakeBrokers:
         """The function that makes the brokers of a partition. Connects to the target cluster. Raises SettingsError."""
         options, settings = self.options, self.options.settings
-        if options.make_brokers is not None:
-            return options.make_brokers
-        bootstrap, file = options.cluster or options.bootstrap, settings.cluster_client_properties_file
+        if isinstance(options.brokers, int):
+            return partial(PartitionBrokers, options.brokers)
+        bootstrap, file = options.brokers or options.bootstrap, settings.cluster_client_properties_file
         security = security_in(file) if file is not None else options.security
         self._cluster = await reached(
             "the target cluster",
@@ -349,12 +347,20 @@ class Worker:
             settings.stream_session_timeout_ms,
             options.security,
         )
-        driver = options.make_driver(engine, group)
+        driver = _driver_of(options.driver)(engine, group)
         return driver
 
     def _claimed(self) -> None:
         self._status.doing = None
         self._claimed_once.set()
+
+
+def _driver_of(name: str) -> Callable[[Engine, Group], Driver]:
+    if name == "plain":
+        return PlainDriver
+    from controller.stream.worker.driver_faust import FaustDriver  # imports Faust
+
+    return FaustDriver
 
 
 async def work(options: WorkerOptions) -> int:

@@ -142,7 +142,7 @@ async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
 
 @on_virtual_time
 async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metered: Rig) -> None:
-    outcomes = []
+    outcomes: list[int] = []
     for number in range(3):
         outcomes += codes(await metered.answers(create_by_alice(number, validate_only=True))).values()
     assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
