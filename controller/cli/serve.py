@@ -90,11 +90,10 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
     from controller.serving.serve import ServeOptions, serve
     from controller.settings.load import SettingsError
 
-    is_kraft = options.brokers == KRAFT
     _check_node_id(settings, options.brokers)
     if settings.listeners and options.kafka is not None:
         raise SettingsError("give either --kafka or the setting listeners")
-    if options.metadata_version is not None and not is_kraft:
+    if options.metadata_version is not None and options.brokers != KRAFT:
         raise SettingsError("--metadata-version needs --brokers kraft")
     kafka = options.kafka or address(DEFAULT_KAFKA)
     refuse_taken(settings, kafka=None if settings.listeners else kafka, http=options.http)
@@ -103,9 +102,7 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             kafka=kafka,
             http=options.http,
             data=options.data,
-            simulated_brokers=options.brokers if isinstance(options.brokers, int) else 0,
-            cluster=options.brokers if isinstance(options.brokers, str) and not is_kraft else None,
-            kraft=is_kraft,
+            brokers=options.brokers,
             metadata_version=options.metadata_version,
             settings=settings,
             hints=options.hints,

@@ -48,6 +48,8 @@ from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.query import Queries, Query
 
 DEFAULT_HTTP_PORT = 8080
+KRAFT = "kraft"
+"""The choice of Kafka brokers in KRaft mode."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,13 +58,10 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     kafka: Address
     http: Address
     data: Path
-    simulated_brokers: int
-    cluster: str | None = None
-    """The target cluster (HOST:PORT[,…]), instead of simulated brokers."""
-    kraft: bool = False
-    """Kafka brokers in KRaft mode, instead of simulated ones."""
+    brokers: int | str
+    """The number of simulated brokers, `KRAFT`, or the target cluster (HOST:PORT[,…])."""
     joining: Joining | None = None
-    """The quorum of controllers to join; None for a quorum of this process alone. With `kraft`."""
+    """The quorum of controllers to join; None for a quorum of this process alone. With `KRAFT`."""
     metadata_version: int | None = None
     """The metadata.version of KRaft brokers; None for the highest that all of them support."""
     settings: ServeSettings
@@ -89,7 +88,7 @@ class Service:
             "PLAINTEXT" if options.joining is None else CONTROLLER_LISTENER,
         )
         self._member: Member | None = None
-        if options.kraft:
+        if options.brokers == KRAFT:
             protocol = self._clients.listeners[0].protocol
             self._member = Member(options.data, options.settings, options.joining, protocol)
         self.log: RocksDbLog
@@ -213,8 +212,9 @@ class Service:
         if self._member is not None:
             return kraft_brokers(self.log, self._member, settings, self.options.metadata_version)
         refuse_other_brokers(self.log)
-        if self._cluster is None:
-            return SimulatedBrokers(self.options.simulated_brokers)
+        if isinstance(self.options.brokers, int):
+            return SimulatedBrokers(self.options.brokers)
+        assert self._cluster is not None, "it was reached"
         history, recent = log_readers(self.log)
         return TargetCluster(self._cluster.link, history, watch_times(settings), self._log, recent=recent)
 
@@ -287,8 +287,8 @@ class Service:
 async def serve(options: ServeOptions) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
     cluster = None
-    if options.cluster is not None:
-        cluster = await reach_cluster(options.cluster, options.settings)
+    if isinstance(options.brokers, str) and options.brokers != KRAFT:
+        cluster = await reach_cluster(options.brokers, options.settings)
     service = Service(options, cluster)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     return await process.run_service(service, process.stop_on_signals(), service.leads_others)

@@ -57,8 +57,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
             kafka=listen,
             http=options.http,
             data=options.data,
-            simulated_brokers=0,
-            kraft=True,
+            brokers=flags.KRAFT,
             joining=Joining(_addresses(options.bootstrap_controller), security),
             settings=settings,
         )

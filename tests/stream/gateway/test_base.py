@@ -45,8 +45,8 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
     settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
     with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
         worker, gateway = running.workers[0], running.start_gateway(settings)
-        for number in range(5):
-            create_many(gateway, number * 1000, 1000)
+        for number in range(4):  # five events each: more than a worker retains
+            create_many(gateway, number * 1100, 1100)
         worker.wait_for_line(r"base stored", within_s=300)
         assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0
         fresh = running.start_gateway(archive)
