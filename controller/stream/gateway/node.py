@@ -301,7 +301,7 @@ class GatewayNode:
         except Exception as error:
             self.fail(error)
             return
-        # Kafka tells an end where nothing follows, which may never be while others write.
+        # librdkafka reports an end only when a fetch returns nothing, which may never happen while others write.
         for place, end in list(self._unread.items()):
             if place in batch.ended or self.partitions[place[1]].reader.kafka_offset >= end:
                 del self._unread[place]
