@@ -18,6 +18,8 @@ from benchmarks.servers import kafka, topicwright
 from tests.support.stream import stream
 
 QUIET = {"log.level": "warning"}
+SAFE = {**QUIET, "stream.replication.factor": "-1"}
+"""Also as many replicas as workers make by themselves."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -52,7 +54,7 @@ def run(scale: float = 1.0) -> list[Row]:
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, kafka() as address:
         for workers in (1, 2):
             names = f"bench-{workers}"
-            with stream(Path(folder) / names, address, names, QUIET, workers=workers, gateways=0) as running:
+            with stream(Path(folder) / names, address, names, SAFE, workers=workers, gateways=0) as running:
                 gateways.append(measure(running.start_gateway(QUIET).kafka, scale))
     with TemporaryDirectory(prefix="topicwright-bench-") as folder, topicwright(Path(folder) / "data") as ours:
         embedded = measure(ours.kafka, scale)

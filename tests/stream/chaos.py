@@ -180,8 +180,10 @@ class Chaos:
         self._chance = random.Random(plan.seed)
         self._names = f"chaos-{time.time_ns()}"
         self._addresses = [f"127.0.0.1:{port}" for port in free_ports(2)] if plan.gateway_kills else []
-        session = {"stream.session.timeout.ms": str(int(plan.session_s * 1000))}
-        self._stream = Stream(folder, self._kafka, self._names, session, "", ROOT, ExitStack())
+        settings = {"stream.session.timeout.ms": str(int(plan.session_s * 1000))}
+        if isinstance(kafka, KafkaCluster):
+            settings["stream.replication.factor"] = "3"
+        self._stream = Stream(folder, self._kafka, self._names, settings, "", ROOT, ExitStack())
         self._workers = [
             self._process("worker", number, "--driver", driver, "--brokers", "simulated:3")
             for number, driver in zip(range(3), cycle(drivers), strict=False)

@@ -29,7 +29,7 @@ from tests.support.tools import ROOT
 from tests.support.topicwright import command
 
 PARTITIONS = 2
-SETTINGS = {"stream.partitions": str(PARTITIONS), "stream.replication.factor": "1"}
+SETTINGS = {"stream.partitions": str(PARTITIONS)}
 FOREVER = {"retention.ms": "-1", "cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 
 
@@ -187,8 +187,7 @@ def test_transactions_of_others_hold_up_what_comes_after_and_are_no_loss(
     kafka44: ReferenceKafka, tmp_path: Path
 ) -> None:
     kafka, names = kafka44.bootstrap, f"aborted-{time.time_ns()}"
-    settings = {"stream.partitions": str(PARTITIONS)}
-    with stream(tmp_path, kafka, names, settings) as one:
+    with stream(tmp_path, kafka, names, SETTINGS) as one:
         events, gateway = f"{names}.events", one.gateways[0]
         assert create(gateway.kafka, "a", "b", "c", "d") == dict.fromkeys("abcd", 0)
         with transaction(kafka, events, b"not a record") as producer:

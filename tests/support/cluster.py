@@ -28,7 +28,7 @@ from tests.support.topicwright import COMMAND
 
 COMPOSE = ROOT / "docker-compose.yml"
 SPARK_WITHIN_S = 300
-SETTINGS = {"num.partitions": "3", "default.replication.factor": "3"}
+SETTINGS = {"num.partitions": "3", "default.replication.factor": "3", "stream.replication.factor": "3"}
 
 
 def write_spark_secret(folder: Path) -> Path:

@@ -40,6 +40,7 @@ class Stream:
             "stream.events.topic": f"{self.names}.events",
             "stream.gateways.topic": f"{self.names}.gateways",
             "stream.group.id": f"{self.names}.workers",
+            "stream.replication.factor": "1",  # the nodes of a shared Kafka never die alone
             "stream.session.timeout.ms": "6000",
             "gateway.answer.timeout.ms": "120000",
             **{key: value for key, value in self.settings.items() if key.startswith(TOPIC_SETTINGS)},

@@ -5,8 +5,8 @@ may be slow. So all commands of the batch that need approval are submitted to th
 a command that needs approval only later is submitted alone.
 
 A poison command is one that cannot be read, lies in the wrong partition, or raises when it is decided or applied. It is
-recorded with its cause, its client gets an error, and the partition goes on with the state before it. Otherwise it
-would stop every worker in turn.
+recorded with its cause, and the partition goes on with the state before it. Otherwise it would stop every worker in
+turn. If it raises, its client gets an error; gateways send no other poison commands.
 
 A duplicate of a recently decided command (`recent_requests`) is skipped: its record has neither events nor answers, and
 the client gets the answer of the first one.

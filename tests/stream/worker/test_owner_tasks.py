@@ -25,7 +25,7 @@ from tests.engine.stage import Heard
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.log.records import BORN_MS, create
 from tests.stream.worker.memory_kafka import MemoryKafka, MemoryTransport
-from tests.stream.worker.stage import Claimed, Stage, check_all_decided
+from tests.stream.worker.stage import Claimed, Stage, check_all_decided, topic_of
 from tests.support.later_brokers import LaterBrokers
 
 
@@ -97,7 +97,7 @@ async def test_failing_synchronous_confirmation_keeps_the_create(
     monkeypatch.setitem(_DECIDERS, ConfirmMetadata, fail)
     kafka.put(create("a"))
     await worker.work()
-    assert _topic(worker, "a").ready_at_ms is None
+    assert topic_of(worker, "a").ready_at_ms is None
     (fault,) = worker.faults
     assert re.fullmatch(r"ConfirmMetadata of request applied-a-7-\w+: ValueError: a bug", fault.why)
     monkeypatch.undo()
@@ -139,11 +139,11 @@ async def test_a_broker_that_returns_joins_the_in_sync_sets_again(kafka: MemoryK
     await worker.settle()
     kafka.put(stop(1))
     await worker.settle()
-    topic = _topic(worker, "a")
+    topic = topic_of(worker, "a")
     assert all(set(each.isr) == {2, 3} and each.leader in (2, 3) for each in topic.partitions)
     kafka.put(start(1))
     await worker.settle()
-    assert all(set(each.isr) == {1, 2, 3} for each in _topic(worker, "a").partitions)
+    assert all(set(each.isr) == {1, 2, 3} for each in topic_of(worker, "a").partitions)
     check_all_decided(kafka)
 
 
@@ -199,14 +199,6 @@ async def _without_confirmations(worker: Stage, kafka: MemoryKafka, command: Any
     kafka.put(command)
     await worker.work()
     assert not any(isinstance(record.event, TopicReady) for record in worker.records)
-
-
-def _topic(worker: Stage, name: str) -> Any:
-    for partition in (0, 1):
-        topic = worker.state(partition).store.durable_named(TopicName(name))
-        if topic is not None:
-            return topic
-    raise AssertionError(f"no topic {name}")
 
 
 @pytest.mark.parametrize(
