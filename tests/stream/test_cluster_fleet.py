@@ -28,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 )
 
 from tests.brokers.cluster.served import create, replicas, seen, types, until
+from tests.support.cluster import SETTINGS
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.stream import Stream
@@ -178,7 +179,7 @@ def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str)
 def test_another_worker_takes_over(before: Before, name: str, tmp_path: Path) -> None:
     """A worker dies: whoever owns its partitions next watches the cluster and carries out for them."""
     with ExitStack() as held:
-        others = Stream(tmp_path, before.kafka.bootstrap, NAMES, {}, "plain", ROOT, held)
+        others = Stream(tmp_path, before.kafka.bootstrap, NAMES, SETTINGS, "plain", ROOT, held)
         others.start_worker(f"cluster:{before.kafka.brokers[2]}").kill()
     names = [f"{name}-{number}" for number in range(6)]
     here = before.here
