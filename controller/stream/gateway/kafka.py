@@ -18,15 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
-import structlog
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.commands import AnyCommand, TopicCommand
-from controller.machine.errors import ErrorCode
-from controller.stream.log.codec import encode_command, key_of
 from controller.stream.log.partition import RECORD_BYTES_MAX
-from events.names import RequestId, TopicName
 
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
 """Limits of a batch, which the loop processes in some ten milliseconds. A record of a reconciliation has a thousand
@@ -267,61 +261,3 @@ class CommandProducer:
         while self._reports:
             done, offset, error = self._reports.popleft()
             done(offset, error)
-
-
-NOT_TAKEN = "Kafka did not acknowledge the command in time; it may still be decided."
-
-
-class CommandSender:
-    """Sends commands to the partitions of `topic`. `answer_error` answers one that Kafka did not take."""
-
-    def __init__(
-        self,
-        producer: CommandProducer,
-        topic: str,
-        answer_error: Callable[[RequestId, TopicName, ErrorCode, str], None],
-    ) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._answer_error = answer_error
-        self._unacknowledged: set[tuple[RequestId, TopicName]] = set()
-        """Commands that Kafka has not acknowledged yet."""
-
-    def send(self, command: TopicCommand | ClusterCommand, number: int) -> None:
-        """Send a client's command to a partition."""
-        owner = command.request_id, command.topic
-
-        def done(offset: int, error: KafkaError | None) -> None:
-            self._unacknowledged.discard(owner)
-            if error is None:
-                return
-            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                why = f"The command is larger than the commands topic accepts: {error.str()}"
-                self._answer_error(*owner, ErrorCode.INVALID_REQUEST, why)
-            else:
-                self._answer_error(*owner, ErrorCode.NOT_CONTROLLER, f"{NOT_TAKEN} ({error.str()})")
-
-        key = key_of(command).encode("utf-8", "surrogatepass")
-        value = encode_command(command)
-        self._unacknowledged.add(owner)
-        try:
-            self._producer.produce(self._topic, number, key, value, done)
-        except NotProduced as error:
-            self._unacknowledged.discard(owner)
-            code = ErrorCode.INVALID_REQUEST if error.too_large else ErrorCode.NOT_CONTROLLER
-            self._answer_error(*owner, code, str(error))
-
-    def send_unanswered(self, command: AnyCommand, numbers: Sequence[int]) -> None:
-        """Send a command without a waiting client to partitions. Raises NotProduced."""
-        value = encode_command(command)
-        for number in numbers:
-            self._producer.produce(self._topic, number, b"", value, _log_loss)
-
-    def is_unacknowledged(self, request_id: RequestId, topic: TopicName) -> bool:
-        """True if Kafka has not acknowledged a command yet."""
-        return (request_id, topic) in self._unacknowledged
-
-
-def _log_loss(offset: int, error: KafkaError | None) -> None:
-    if error is not None:
-        structlog.get_logger("topicwright").warning("unanswered command lost", why=error.str())

@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import structlog
+from confluent_kafka import KafkaError
 from msgspec.structs import replace
 
 from controller.access.mutation_quotas import MutationQuotas
@@ -57,16 +58,9 @@ from controller.machine.state import State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
 from controller.store.partitioned_store import PartitionedStore
-from controller.stream.gateway.kafka import (
-    NOT_TAKEN,
-    CommandProducer,
-    CommandSender,
-    FollowedEvents,
-    NotProduced,
-    Record,
-)
+from controller.stream.gateway.kafka import CommandProducer, FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import Members
-from controller.stream.log.codec import CLUSTER_PARTITION, partition_of_command
+from controller.stream.log.codec import CLUSTER_PARTITION, encode_command, key_of, partition_of_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import Topics
 from events.logs.events_topic import partition_of
@@ -137,6 +131,7 @@ def _expected(state: State, command: AnyCommand) -> Decision:
 GRACE_S = 1.0
 """Time after its deadline until the gateway answers a request itself: a live worker answers earlier."""
 
+NOT_TAKEN = "Kafka did not acknowledge the command in time; it may still be decided."
 NO_KAFKA = "This gateway has lost Kafka and accepts no requests until it is back."
 NOT_DECIDED = "No worker decided this in time; it may be decided later."
 STOPS = "This gateway is stopping and accepts no more requests."
@@ -176,8 +171,10 @@ class GatewayNode:
         self._committed = committed
         self._limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
         self._members = members
-        self._sender = CommandSender(producer, topics.commands, self._answer_error)
-        self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
+        self._producer, self._topic = producer, topics.commands
+        self._unacknowledged: set[tuple[RequestId, TopicName]] = set()
+        """The commands that Kafka has not acknowledged yet."""
+        self._copies = BrokerConfigCopies(self.partitions, stamps, self._produce_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
@@ -237,28 +234,57 @@ class GatewayNode:
         """Send an unanswered command that concerns no topic, also while stopping. Dropped while Kafka is lost."""
         if self.failure is None and self.storage_error is None:
             with suppress(NotProduced):
-                self._sender.send_unanswered(command, (CLUSTER_PARTITION,))
+                self._produce_unanswered(command, (CLUSTER_PARTITION,))
 
     def broadcast(self, commands: Sequence[AnyCommand]) -> None:
         """Send commands that concern every topic to every partition, in order. Raises NotProduced."""
         if self._refusal() is not None:
             raise NotProduced(NO_KAFKA)
         for command in commands:
-            self._sender.send_unanswered(command, range(len(self.partitions)))
+            self._produce_unanswered(command, range(len(self.partitions)))
 
     def _send(self, command: TopicCommand | ClusterCommand) -> None:
         home = partition_of_command(command, len(self.partitions))
         if isinstance(command, ClusterCommand):
-            self._sender.send(command, home)
+            self._produce(command, home)
             return
         quotas, state = self.partitions[CLUSTER_PARTITION].state.cluster.quotas, self.partitions[home].state
         to_send, expected, is_counted = self._limits.decide(state, quotas, command, _expected)
         assert isinstance(to_send, TopicCommand), "it is the same command, perhaps with a throttle time"
         if not is_counted:
-            self._sender.send(to_send, home)
+            self._produce(to_send, home)
         else:
             for answer in expected.answers:
                 self.replies.resolve(answer)
+
+    def _produce(self, command: TopicCommand | ClusterCommand, number: int) -> None:
+        """Send a client's command to a partition."""
+        owner = command.request_id, command.topic
+
+        def done(offset: int, error: KafkaError | None) -> None:
+            self._unacknowledged.discard(owner)
+            if error is None:
+                return
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                why = f"The command is larger than the commands topic accepts: {error.str()}"
+                self._answer_error(*owner, ErrorCode.INVALID_REQUEST, why)
+            else:
+                self._answer_error(*owner, ErrorCode.NOT_CONTROLLER, f"{NOT_TAKEN} ({error.str()})")
+
+        key, value = key_of(command).encode("utf-8", "surrogatepass"), encode_command(command)
+        self._unacknowledged.add(owner)
+        try:
+            self._producer.produce(self._topic, number, key, value, done)
+        except NotProduced as error:
+            self._unacknowledged.discard(owner)
+            code = ErrorCode.INVALID_REQUEST if error.too_large else ErrorCode.NOT_CONTROLLER
+            self._answer_error(*owner, code, str(error))
+
+    def _produce_unanswered(self, command: AnyCommand, numbers: Sequence[int]) -> None:
+        """Send a command without a waiting client to partitions. Raises NotProduced."""
+        value = encode_command(command)
+        for number in numbers:
+            self._producer.produce(self._topic, number, b"", value, _log_loss)
 
     def _refusal(self) -> tuple[ErrorCode, str] | None:
         if self.failure is not None:
@@ -272,7 +298,7 @@ class GatewayNode:
 
     def _time_is_up(self, pending: PendingRequest) -> None:
         for topic in pending.unanswered():
-            if self._sender.is_unacknowledged(pending.request_id, topic):
+            if (pending.request_id, topic) in self._unacknowledged:
                 self._answer_error(pending.request_id, topic, ErrorCode.NOT_CONTROLLER, NOT_TAKEN)
             else:
                 self._answer_error(pending.request_id, topic, ErrorCode.REQUEST_TIMED_OUT, NOT_DECIDED)
@@ -337,3 +363,8 @@ class GatewayNode:
         self.replies.abandon_all()
         for each in self.partitions:
             each.close()
+
+
+def _log_loss(offset: int, error: KafkaError | None) -> None:
+    if error is not None:
+        structlog.get_logger("topicwright").warning("unanswered command lost", why=error.str())

@@ -205,8 +205,7 @@ async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
         patch.setattr(MutationQuotas, "charge", charge)
         assert codes(await metered.request(create_by_alice(1))) == {in_partition(1): -1}
     pending = metered.request(fine, replace(unsendable, request_id=fine.request_id))
-    assert metered.node._sender.is_unacknowledged(fine.request_id, fine.topic)
-    assert not metered.node._sender.is_unacknowledged(fine.request_id, unsendable.topic), "nothing is kept of it"
+    assert metered.node._unacknowledged == {(fine.request_id, fine.topic)}, "nothing is kept of the other"
     noted = [decode_command(put[3]) for put in metered.put]
     refused = [one.refusals[0] for one in noted if isinstance(one, RecordRefusals)]
     assert [(one.principal, one.client_id, one.resource, one.error_code, one.rule) for one in refused] == [
