@@ -22,7 +22,7 @@ from itertools import chain
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
-from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.partitions.reconciling import Reconciliation
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from controller.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices, unhealthy_slices
@@ -245,11 +245,11 @@ class Reconciler:
         return chain(some, unhealthy_slices(lambda: self._sink.store)) if unhealthy else some
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
-        cluster = self._sink.store.durable_cluster
+        is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled
         return tuple(
             topic.name
             for topic in part.topics
-            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, cluster, part.span)
+            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.span)
         )
 
 

@@ -10,7 +10,8 @@ from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, broker_decision, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import reconciling, requests
+from controller.machine.partitions import requests
+from controller.machine.partitions.reconciling import Reconciliation
 from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog
@@ -120,10 +121,11 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
     """Brings topics in line with the live brokers. This may complete pending creates."""
     events: list[Event] = []
     answers: list[Answer] = []
+    reconciliation = Reconciliation(state.cluster)
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = reconciling.reconcile(topic, state.cluster, "live brokers changed", command.span)
+            settled, changes = reconciliation.reconcile(topic, "live brokers changed", command.span)
             events += changes
             if settled.ready_at_ms is None:
                 completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)

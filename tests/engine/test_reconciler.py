@@ -14,7 +14,7 @@ from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
-from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.partitions.reconciling import Reconciliation
 from controller.machine.state import Topic
 from controller.store import stored_topics
 from controller.store.store import PARTITIONS_PER_SLICE, TopicStore
@@ -36,7 +36,8 @@ async def with_topics(count: int, **fields: Any) -> Stage:
 
 def unsettled(stage: Stage) -> list[str]:
     store = stage.controller.store
-    return [t.name for t in store.durable_slice(None, 1 << 30) if not is_reconciled(t, store.durable_cluster)]
+    rules = Reconciliation(store.durable_cluster)
+    return [t.name for t in store.durable_slice(None, 1 << 30) if not rules.is_reconciled(t)]
 
 
 @on_virtual_time

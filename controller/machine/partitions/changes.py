@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from enum import Enum
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -27,10 +28,11 @@ from msgspec.structs import replace
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
 from controller.machine.partitions import blocks
 from controller.machine.partitions.placement import (
-    UNASSIGNED,
+    NO_METADATA,
     Ids,
     default_directory,
     directories_of,
+    directory_of,
     replica_metadata_of,
     serves,
 )
@@ -75,11 +77,11 @@ class Rules(msgspec.Struct, frozen=True):
     """Returns the directory of a new replica on a broker. None without KRaft brokers: then there is no metadata."""
 
 
-def rules_for(topic: Topic, cluster: Cluster) -> Rules:
+def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool]) -> Rules:
     if not cluster.has_kraft_brokers:
-        return Rules(lambda broker_id, _: broker_id in cluster.live)
+        return Rules(may_lead)
     return Rules(
-        may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
+        may_lead,
         min_isr=effective_min_isr(topic, cluster),
         elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
         directory=lambda broker_id: default_directory(cluster, broker_id),
@@ -98,11 +100,14 @@ def election_for(topic: Topic, cluster: Cluster) -> Election:
 
 
 class TopicChanges:
-    """Changes partitions of one topic, one after another. `events` has the changes so far."""
+    """Changes partitions of one topic, one after another. `events` has the changes so far. `may_lead` is `serves` of
+    the cluster; a caller with many topics may cache it."""
 
-    def __init__(self, topic: Topic, cluster: Cluster) -> None:
+    def __init__(
+        self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
+    ) -> None:
         self._topic, self.cluster = topic, cluster
-        self._rules = rules_for(topic, cluster)
+        self._rules = rules_for(topic, cluster, may_lead or partial(serves, cluster))
         self._changed: dict[int, Partition] = {}
         self.election = election_for(topic, cluster)
         """The kind of automatic elections."""
@@ -136,134 +141,94 @@ def change(
     topic: TopicName, index: int, partition: Partition, target: Target, rules: Rules, reason: str
 ) -> PartitionChanged | None:
     """Returns the change that brings the partition to the target; None if it already matches."""
-    builder = _ChangeBuilder(partition, target, rules)
-    after = builder.build()
-    if after is None:
+    before = partition.replica_metadata or NO_METADATA
+    isr = partition.isr if target.isr is None else target.isr
+    replicas = partition.replicas if target.replicas is None else target.replicas
+    adding = before.adding if target.adding is None else target.adding
+    removing = before.removing if target.removing is None else target.removing
+    if (adding or removing) and _is_complete(isr, replicas, adding, removing):
+        isr, replicas, adding, removing = without(isr, removing), without(replicas, removing), (), ()
+    elr = _eligible(partition, isr, replicas, target.unclean, rules) if rules.elr or before.elr else ()
+    leader, unclean = partition.leader, False
+    if target.election is not None:
+        leader, unclean = _elected(partition, replicas, isr, elr, target.election, rules)
+    if leader != partition.leader and leader in elr:
+        isr = (leader,)
+        # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
+        elr = without(elr, (leader,)) if rules.min_isr > 1 else ()
+    if unclean:
+        isr, elr = (leader,), ()
+    elif not rules.elr:
+        elr = elr if not (isr or partition.isr) else ()
+        isr = isr or partition.isr
+    is_removed = replicas != partition.replicas and any(one >= 0 and one not in replicas for one in partition.replicas)
+    is_new_epoch = leader != partition.leader or is_removed
+    metadata = partition.replica_metadata
+    if rules.directory is not None:
+        directories = _directories(partition, replicas, target.directories, rules.directory)
+        last = before.last_known_elr
+        if rules.elr and is_new_epoch and (leader == NO_LEADER) is not bool(last):
+            last = (partition.leader,) if leader == NO_LEADER else ()
+        recovering = before.recovering or unclean
+        if target.recovering not in (None, before.recovering):
+            recovering = bool(target.recovering)
+        metadata = ReplicaMetadata(directories, adding, removing, elr, last, recovering)
+    is_same = replicas == partition.replicas and isr == partition.isr and metadata == partition.replica_metadata
+    if is_same and not is_new_epoch:
         return None
-    return PartitionChanged(topic, index, partition, after, ("unclean election: " if builder.unclean else "") + reason)
+    leader_epoch, partition_epoch = partition.leader_epoch + is_new_epoch, partition.partition_epoch + 1
+    after = Partition(replicas, isr, leader, leader_epoch, partition_epoch, metadata)
+    return PartitionChanged(topic, index, partition, after, f"unclean election: {reason}" if unclean else reason)
 
 
-class _ChangeBuilder:
-    """Builds one change, from the fields of the target and those that follow from them."""
+def _is_complete(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> bool:
+    """True if the reassignment can be completed."""
+    members, remaining = without(isr, removing), without(replicas, removing)
+    awaited = remaining if len(adding) < len(removing) else adding
+    return bool(members and remaining) and set(awaited) <= set(members)
 
-    def __init__(self, partition: Partition, target: Target, rules: Rules) -> None:
-        self.partition, self.target, self.rules = partition, target, rules
-        self.before = before = replica_metadata_of(partition)
-        self.leader = partition.leader
-        self.isr = partition.isr if target.isr is None else target.isr
-        self.replicas = partition.replicas if target.replicas is None else target.replicas
-        self.adding = before.adding if target.adding is None else target.adding
-        self.removing = before.removing if target.removing is None else target.removing
-        self.elr = before.elr
-        self.unclean = False
-        self._directories = directories_of(partition)
 
-    def build(self) -> Partition | None:
-        """Returns the partition after the change; None if nothing changes."""
-        partition = self.partition
-        self._complete_reassignment()
-        self._find_eligible()
-        self._elect()
-        if self.unclean or not (self.rules.elr or not (self.isr or partition.isr)):
-            self.elr = ()
-        if self.unclean:
-            self.isr = (self.leader,)
-        elif not self.isr and not self.rules.elr:
-            self.isr = partition.isr
-        is_removed = self.replicas != partition.replicas and any(
-            replica >= 0 and replica not in self.replicas for replica in partition.replicas
-        )
-        is_new_epoch = self.leader != partition.leader or is_removed
-        after = Partition(
-            self.replicas,
-            self.isr,
-            self.leader,
-            partition.leader_epoch + is_new_epoch,
-            partition.partition_epoch + 1,
-            self._metadata(is_new_epoch),
-        )
-        if not is_new_epoch and (after.replicas, after.isr, after.replica_metadata) == (
-            partition.replicas,
-            partition.isr,
-            partition.replica_metadata,
-        ):
-            return None
-        return after
+def _eligible(partition: Partition, isr: Ids, replicas: Ids, unclean: Ids, rules: Rules) -> Ids:
+    """The eligible replicas, before an election."""
+    # If min.insync.replicas was lowered, the eligible replicas miss records acknowledged since.
+    had = replica_metadata_of(partition).elr if len(partition.isr) < rules.min_isr else ()
+    if not rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
+        return tuple(one for one in without(had, unclean) if one in replicas)
+    if len(isr) >= rules.min_isr:
+        return ()
+    return tuple(sorted({*had, *partition.isr} & set(replicas) - set(isr) - set(unclean)))
 
-    def _complete_reassignment(self) -> None:
-        if not (self.adding or self.removing):
-            return
-        isr, replicas = without(self.isr, self.removing), without(self.replicas, self.removing)
-        fewer = len(self.adding) < len(self.removing)
-        if isr and replicas and set(replicas if fewer else self.adding) <= set(isr):
-            self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
 
-    def _find_eligible(self) -> None:
-        if not (self.rules.elr or self.elr):
-            return
-        if len(self.partition.isr) >= self.rules.min_isr:
-            self.elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
-        if not self.rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
-            self.elr = tuple(one for one in without(self.elr, self.target.unclean) if one in self.replicas)
-            return
-        if len(self.isr) >= self.rules.min_isr:
-            self.elr = ()
-            return
-        before = {*self.elr, *self.partition.isr} & set(self.replicas)
-        self.elr = tuple(sorted(before - set(self.isr) - set(self.target.unclean)))
+def _elected(
+    partition: Partition, replicas: Ids, isr: Ids, elr: Ids, election: Election, rules: Rules
+) -> tuple[BrokerId, bool]:
+    """Returns the leader to elect, and whether the election is unclean."""
+    favoured = replicas[:1] if election is Election.PREFERRED else ()
+    have_all_records = isr or elr
+    for replica in (*favoured, partition.leader, *replicas):
+        if replica in have_all_records and _may_lead(replica, partition, rules):
+            return replica, False
+    last = replica_metadata_of(partition).last_known_elr if rules.elr and not have_all_records else ()
+    # The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it.
+    anyone = last if len(last) == 1 and last[0] in replicas else ()
+    for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
+        if _may_lead(replica, partition, rules):
+            return replica, replica != partition.leader
+    return NO_LEADER, False
 
-    # Elections.
 
-    def _elect(self) -> None:
-        if self.target.election is None:
-            return
-        leader, self.unclean = self._elected(self.target.election)
-        if leader != self.leader and leader in self.elr:
-            self.isr = (leader,)
-            # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
-            self.elr = without(self.elr, (leader,)) if self.rules.min_isr > 1 else ()
-        self.unclean = self.unclean and leader != self.leader
-        self.leader = leader
+def _may_lead(replica: BrokerId, partition: Partition, rules: Rules) -> bool:
+    return rules.may_lead(replica, directory_of(partition, replica))
 
-    def _elected(self, election: Election) -> tuple[BrokerId, bool]:
-        """Returns the leader to elect, and whether the election is unclean."""
-        favoured = self.replicas[:1] if election is Election.PREFERRED else ()
-        have_all_records = self.isr or self.elr
-        for replica in (*favoured, self.leader, *self.replicas):
-            if replica in have_all_records and self._may_lead(replica):
-                return replica, False
-        last = self._last_known_leader()
-        if last != NO_LEADER:
-            return last, True
-        if election is Election.UNCLEAN:
-            anyone = next((replica for replica in self.replicas if self._may_lead(replica)), NO_LEADER)
-            return anyone, anyone != NO_LEADER
-        return NO_LEADER, False
 
-    def _may_lead(self, replica: BrokerId) -> bool:
-        return self.rules.may_lead(replica, self._directories.get(replica, UNASSIGNED))
-
-    def _last_known_leader(self) -> BrokerId:
-        """The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it."""
-        last = self.before.last_known_elr
-        if not self.rules.elr or self.elr or self.isr or len(last) != 1:
-            return NO_LEADER
-        return last[0] if last[0] in self.replicas and self._may_lead(last[0]) else NO_LEADER
-
-    # Replica metadata.
-
-    def _metadata(self, is_new_epoch: bool) -> ReplicaMetadata | None:
-        directory = self.rules.directory
-        if directory is None:
-            return self.partition.replica_metadata
-        known = {**self._directories, **self.target.directories}
-        directories = tuple(known[replica] if replica in known else directory(replica) for replica in self.replicas)
-        last, recovering = self.before.last_known_elr, self.before.recovering or self.unclean
-        if self.rules.elr and is_new_epoch and (self.leader == NO_LEADER) is not bool(last):
-            last = (self.partition.leader,) if self.leader == NO_LEADER else ()
-        if self.target.recovering not in (None, self.before.recovering):
-            recovering = bool(self.target.recovering)
-        return ReplicaMetadata(directories, self.adding, self.removing, self.elr, last, recovering)
+def _directories(
+    partition: Partition, replicas: Ids, changed: Mapping[BrokerId, bytes], default: Callable[[BrokerId], bytes]
+) -> tuple[bytes, ...]:
+    before = replica_metadata_of(partition).directories
+    if not changed and replicas == partition.replicas and len(before) == len(replicas):
+        return before
+    known = {**directories_of(partition), **changed}
+    return tuple(known[replica] if replica in known else default(replica) for replica in replicas)
 
 
 def is_reassigned(partition: Partition) -> bool:
