@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Protocol
 
 import msgspec
@@ -109,13 +109,11 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys to write with the next commit."""
         puts: Puts = {}
-        by_broker = state.cluster.has_kraft_brokers
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:
                 self._put_topic(puts, key, before, topic)
-                if by_broker:
-                    put_replicas(puts, key, before, topic)
+                put_replicas(puts, key, before, topic)
         if puts:
             fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
             self._health.changes(puts, (one for one in fresh if one[1] is not one[2]))
@@ -200,11 +198,11 @@ class TopicStore:
     def durable_keys_of(
         self, broker_id: BrokerId, after: ShardKey | None = None, at_most: int | None = None
     ) -> list[ShardKey]:
-        """The keys of topics with a replica on a KRaft broker, after one of them."""
+        """The keys of topics with a replica on a broker, after one of them."""
         return list(islice(topics_of(self._log, broker_id, after), at_most))
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
-        """True if a topic has a replica on a KRaft broker, which may be unregistered."""
+        """True if a topic has a replica on a broker, which may be unregistered."""
         return bool(self.durable_keys_of(broker_id, at_most=1))
 
     def durable_keys_with_placeholders(self) -> list[ShardKey]:
@@ -372,6 +370,12 @@ def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
 def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
     """The topics of `TopicStore.durable_unhealthy` in slices."""
     return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+
+
+def broker_slices(store: Callable[[], TopicStore], brokers: Iterable[BrokerId]) -> Iterator[list[Topic]]:
+    """The topics with a replica on one of these brokers in slices."""
+    keys = dict.fromkeys(chain.from_iterable(map(store().durable_keys_of, brokers)))
+    return store().durable_topics(keys, PARTITIONS_PER_SLICE)
 
 
 def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:
