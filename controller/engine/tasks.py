@@ -22,7 +22,7 @@ from itertools import chain
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
 from controller.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices

@@ -11,7 +11,7 @@ from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, broker_decision, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import requests
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog

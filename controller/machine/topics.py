@@ -20,7 +20,7 @@ from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import placement
 from controller.machine.partitions.blocks import extended
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (

@@ -14,7 +14,7 @@ from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Topic
 from controller.store import stored_topics
 from controller.store.store import PARTITIONS_PER_SLICE, TopicStore

@@ -12,7 +12,7 @@ import msgspec
 
 from controller.brokers.cluster.link import SeenTopic
 from controller.brokers.port import EventTypes
-from controller.machine.commands.cluster import ObservedPartition
+from controller.machine.commands.commands import ObservedPartition
 from controller.machine.state import Topic
 from events import catalog
 from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder

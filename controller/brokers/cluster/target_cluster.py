@@ -24,8 +24,7 @@ from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import NotAuthenticated
-from controller.machine.commands.cluster import FinishChange, RefuseCreation
-from controller.machine.commands.commands import AnyCommand, DryRunResult
+from controller.machine.commands.commands import AnyCommand, DryRunResult, FinishChange, RefuseCreation
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveError

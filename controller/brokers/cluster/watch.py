@@ -19,10 +19,11 @@ from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBr
 from controller.brokers.cluster.reconciliation import differs, known
 from controller.brokers.port import CommandSink, stamp
 from controller.kafka.connections import ClusterUnreachable
-from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (
     ChangeLogDirs,
     ConfirmMetadata,
+    DiscoverDeletion,
+    DiscoverTopic,
     FenceBroker,
     RegisterBroker,
     UnfenceBroker,

@@ -112,7 +112,9 @@ def _credential_event(
     author: Author, login: tuple[str, str], old: Mapping[str, ScramCredential], new: Mapping[str, ScramCredential]
 ) -> Event:
     if new:
-        return ScramCredentialSet(author.request_id, *login, *astuple(new[""]), author.principal, None)
+        iterations, salt, stored, server = astuple(new[""])
+        who = (author.principal, None)
+        return ScramCredentialSet(author.request_id, *login, iterations, salt, stored, server, *who)
     return ScramCredentialRemoved(author.request_id, *login, author.principal, None)
 
 

@@ -17,7 +17,7 @@ from controller.brokers.cluster.reconciliation import (
     open_work_of,
     unfinished_topics,
 )
-from controller.machine.commands.cluster import ObservedPartition
+from controller.machine.commands.commands import ObservedPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName
 from tests.events.golden import history

@@ -29,7 +29,7 @@ from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Broker, Cluster, DictTopics, State, Topic
 from controller.quorum.features import features_at, shared_metadata_version
 from events.catalog import (

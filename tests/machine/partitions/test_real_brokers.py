@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Reconciliation
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from controller.brokers.kraft.membership import Membership
 from controller.engine.tasks import Reconciler
 from controller.machine.partitions import changes, requests
-from controller.machine.partitions.changes import Election
-from controller.machine.partitions.reconciling import Reconciliation
+from controller.machine.partitions.changes import Election, Reconciliation
 from events.names import NO_LEADER
 from tests.simulation.planting import Bugs
 
