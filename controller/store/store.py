@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import Span
 from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from controller.store.access_state import put_access, stored_access
@@ -63,7 +64,7 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     login_secret: bytes = b""
 
 
-_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs", "login_secret")
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "login_secret")
 """Fields of `Cluster` that are stored as they are."""
 
 
@@ -288,7 +289,8 @@ class TopicStore:
             return Cluster()
         stored = msgspec.msgpack.decode(value, type=_StoredCluster)
         same = {name: getattr(stored, name) for name in _SAME}
-        cluster = stored_access(self._log, Cluster(**same).with_settings(stored.settings))
+        cluster = Cluster(**same, resource_configs=BucketMap(dict(stored.resource_configs)))
+        cluster = stored_access(self._log, cluster.with_settings(stored.settings))
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 
 
@@ -317,7 +319,8 @@ def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
 def _encoded_cluster(cluster: Cluster) -> bytes:
     brokers = tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers))
     same = {name: getattr(cluster, name) for name in _SAME}
-    return _encode(_StoredCluster(settings=cluster.settings_pairs, brokers=brokers, **same))
+    configs = tuple(sorted(cluster.resource_configs.items()))
+    return _encode(_StoredCluster(settings=cluster.settings_pairs, brokers=brokers, resource_configs=configs, **same))
 
 
 class TopicReader(Protocol):

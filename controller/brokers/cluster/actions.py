@@ -148,6 +148,7 @@ class ActionRunner:
             del self.deleted[next(iter(self.deleted))]
 
     async def run(self) -> None:
+        """Run queued actions in rounds, until cancelled."""
         while True:
             round_ = self._next_round()
             if not round_:

@@ -240,6 +240,7 @@ class ClusterWatch:
         self._wake.set()
 
     async def confirm_all(self) -> None:
+        """Poll new topics until cancelled, less often while the brokers report nothing new."""
         rest_s = CONFIRM_S_MIN
         while True:
             if not self._confirming:

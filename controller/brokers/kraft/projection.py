@@ -76,6 +76,7 @@ def _epoch_steps(before: Partition, after: Partition) -> tuple[int, int]:
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
+    """The record of a partition at a metadata.version level."""
     known = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -96,6 +97,7 @@ def partition_record(topic_id: TopicId, index: int, partition: Partition, level:
 
 
 def partition_of(record: kinds.PartitionRecord) -> Partition:
+    """The partition of a record; what its version lacks is empty."""
     return Partition(
         _ids(record.replicas),
         _ids(record.isr),

@@ -87,6 +87,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool]) -> Rules:
+    """The rules of a topic. Only KRaft brokers have eligible replicas and directories."""
     if not cluster.has_kraft_brokers:
         return Rules(may_lead)
     return Rules(
@@ -266,7 +267,7 @@ class Reconciliation:
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
         self._online = frozenset(
             (broker_id, directory)
-            for broker_id in cluster.live
+            for broker_id in (cluster.live if cluster.has_kraft_brokers else ())
             for directory in (*cluster.brokers[broker_id].log_dirs, UNASSIGNED, MIGRATING)
         )
         """Log directories that surely are online; a broker without known directories has others."""

@@ -165,7 +165,7 @@ FEATURES: Final = Kind(
 )
 CONFIGS: Final = Kind(
     kinds.ConfigRecord,
-    lambda cluster: dict(cluster.resource_configs),
+    lambda cluster: cluster.resource_configs,
     _config_record,
     _config_of,
     _configs_event,
