@@ -15,6 +15,7 @@ from controller.brokers.kraft.projector import ProtocolIdChanges, ProtocolIds
 from controller.kafka.codec.primitives import read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.machine.access.credentials import MECHANISMS
+from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from controller.machine.state import Cluster
 from controller.quorum.features import unsupported_feature
 from controller.quorum.log import metadata_records as kinds
@@ -40,8 +41,6 @@ from events.names import BrokerId
 
 STEPS_PER_SLICE: Final = 200
 """Records applied and objects compared between two slices: some milliseconds."""
-PRODUCER_IDS_PER_BLOCK: Final = 1000
-"""The size of Kafka's producer id blocks (KIP-730)."""
 _ACLS_PER_EVENT: Final = 1000
 _CHARACTERS_MAX: Final = 300
 _IGNORED: Final = (
@@ -128,7 +127,6 @@ class ClusterImport:
         self._before, self._ids, self._collector, self._image = before, ids, collector, collector.image
         self._kinds = [FEATURES, CONFIGS, CREDENTIALS, QUOTAS, ACLS]
         self._touched: dict[type[MetadataRecord], dict[Any, None]] = {each.record: {} for each in self._kinds}
-        self._values: dict[type[MetadataRecord], Mapping[Any, Any]] = {}
         self._brokers: set[int] = set()
         self._last_epoch = before.last_broker_epoch
         self._epochs = {each.broker_id: each.broker_epoch for each in before.brokers.values() if is_kraft_broker(each)}
@@ -175,9 +173,7 @@ class ClusterImport:
     # --- values with a key
 
     def _held(self, kind: Kind) -> Mapping[Any, Any]:
-        if kind.record not in self._values:
-            self._values[kind.record] = self._ids.acls if kind is ACLS else kind.values(self._before)
-        return self._values[kind.record]
+        return self._ids.acls if kind is ACLS else kind.values(self._before)
 
     def _apply_value(self, record: MetadataRecord) -> None:
         if not self._has_known_mechanism(record):

@@ -23,7 +23,7 @@ It does not check the sender of a request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from functools import cache, partial
 
@@ -246,8 +246,8 @@ def is_reassigned(partition: Partition) -> bool:
     return bool(metadata.adding or metadata.removing)
 
 
-def without(ids: Ids, gone: Container[BrokerId]) -> Ids:
-    return tuple([one for one in ids if one not in gone])  # a list is faster than a generator
+def without(ids: Ids, gone: Collection[BrokerId]) -> Ids:
+    return tuple([one for one in ids if one not in gone]) if gone else ids  # a list is faster than a generator
 
 
 # Brokers come and go.
@@ -281,8 +281,8 @@ class Reconciliation:
                 continue
             replicas = filled(topic.name, index, partition.replicas, self._cluster)
             if self._is_decided_here:
-                isr, unclean = self._available(partition), self._unclean_members(partition)
-                isr = without(isr, unclean) if unclean else isr
+                unclean = self._unclean_members(partition) if self._unclean else ()
+                isr = without(self._available(partition), unclean)
                 target = Target(replicas=replicas, isr=isr, unclean=unclean, election=changes.election)
             else:
                 target = Target(replicas=replicas, election=None)
@@ -328,9 +328,8 @@ class Reconciliation:
 
     def _unclean_members(self, partition: Partition) -> Ids:
         """The in-sync or eligible replicas on brokers that may have lost records; only KRaft brokers report it."""
-        if partition.replica_metadata is None or not self._unclean:
-            return ()
-        return tuple(one for one in (*partition.isr, *partition.replica_metadata.elr) if one in self._unclean)
+        members = (*partition.isr, *replica_metadata_of(partition).elr)
+        return tuple(one for one in members if one in self._unclean)
 
 
 def balance(topic: Topic, cluster: Cluster, span: Span | None = None) -> list[Event]:

@@ -23,6 +23,7 @@ from events.catalog import Event, Partition, ProducerIdsAllocated
 from events.names import NO_LEADER, BrokerId, RequestId, TopicName
 
 PRODUCER_IDS_PER_BLOCK = 1000
+"""The size of Kafka's producer id blocks (KIP-730)."""
 _PartitionsCommand = (
     commands.AlterPartition | commands.AssignDirectories | commands.ElectLeaders | commands.ReassignPartitions
 )
