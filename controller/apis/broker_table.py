@@ -13,7 +13,7 @@ from importlib.resources import files
 import msgspec
 
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
-from controller.machine.configs.values import Allowed, AtLeast, Between, BetweenOr, ConfigType, ListOf, OneOf
+from controller.machine.configs.values import Allowed, AtLeast, Between, ConfigType, ListOf, OneOf
 from controller.settings.server import BY_KEY
 
 
@@ -49,7 +49,7 @@ def _allowed(name: str, kind: ConfigType, text: str) -> Allowed:
     assert low is not None, "a range has a lower end"
     if high is None:
         return AtLeast(low)
-    return Between(low, high) if other is None else BetweenOr(low, high, other)
+    return Between(low, high, other)
 
 
 def _row(stored: _Stored) -> BrokerConfig:

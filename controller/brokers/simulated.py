@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
-from controller.store.store import unhealthy_slices
+from controller.store.store import broker_slices, unhealthy_slices
 from events import catalog
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName, shard_key
@@ -65,7 +66,8 @@ class SimulatedBrokers:
         self._loop: asyncio.AbstractEventLoop
         self._timers: set[asyncio.TimerHandle] = set()
         self._sweeping: asyncio.Task[None] | None = None
-        self._sweep_again = False
+        self._changed: set[BrokerId] | None = set()
+        """Brokers that changed since the sweep that is running; None for a sweep of all unhealthy topics."""
         self._stopped = False
         self.on_running_changed: Callable[[SimulatedBroker], None] | None = None
         """Called with each broker that starts or stops."""
@@ -89,6 +91,7 @@ class SimulatedBrokers:
             else:
                 self._fence(broker.broker_id, "stopped")
         self._applied_by_all(self._controller.last_offset)
+        self._changed = None
         self._sweep()
 
     def immediate_commands(self, records: Sequence[catalog.Recorded]) -> Sequence[commands.AnyCommand]:
@@ -219,6 +222,8 @@ class SimulatedBrokers:
             if type(event) is catalog.PartitionChanged:
                 concerned.setdefault(event.topic, set()).add(event.partition)
             elif type(event) in _OF_BROKERS:
+                if self._changed is not None:
+                    self._changed.add(event.broker_id)
                 self._sweep()
         for name, indexes in sorted(concerned.items()):
             topic = self._controller.store.durable(shard_key(name))
@@ -228,17 +233,15 @@ class SimulatedBrokers:
 
     def _sweep(self) -> None:
         """Report followers back in sync, now or after the sweep that is running."""
-        if self._sweeping is not None and not self._sweeping.done():
-            self._sweep_again = True
-        else:
+        if self._sweeping is None or self._sweeping.done():
             self._sweeping = self._controller.background(self._report_all())
 
     async def _report_all(self) -> None:
-        self._sweep_again = True
-        while self._sweep_again:
-            self._sweep_again = False
+        while self._changed is None or self._changed:
+            brokers, self._changed = self._changed, set()
+            slices = unhealthy_slices if brokers is None else partial(broker_slices, brokers=sorted(brokers))
             try:
-                async for part in walk(self._controller, unhealthy_slices):
+                async for part in walk(self._controller, slices):
                     for topic in part.topics:
                         self._report_isr(topic, numbered(topic.partitions, part.span))
             except LogClosed:

@@ -8,8 +8,8 @@ therefore walks through the topics in slices, submits ReconcileTopics for those 
 durable. If the process dies during a sweep, the sweep at the next start completes it: the result depends on the state
 alone. That sweep uses at most half a core, because such a death is rare.
 
-KRaft brokers have an index of the topics with replicas on them, so their sweep visits only those. A simulated broker
-that comes back can only help topics that are under-replicated, offline or pending, which are indexed too.
+The store has an index of the topics with replicas on a broker, so an event of one broker visits only those, the topics
+with placeholders and the pending ones.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from itertools import chain
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
-from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
-from controller.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices, unhealthy_slices
+from controller.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices
 from events import catalog
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
@@ -125,14 +125,17 @@ class Background:
 
 _ELECT_BY = frozenset({UNCLEAN_ELECTION, MIN_INSYNC_REPLICAS})
 """Configs that determine which replicas may lead."""
-_BROKER_EVENTS: EventTypes = frozenset({catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered})
-_ONE_KRAFT_BROKER: EventTypes = frozenset(
-    {*_BROKER_EVENTS, catalog.BrokerRegistered, catalog.BrokerLeaving, catalog.LogDirsChanged}
+_ONE_BROKER: EventTypes = frozenset(
+    {
+        catalog.BrokerRegistered,
+        catalog.BrokerUnfenced,
+        catalog.BrokerLeaving,
+        catalog.BrokerFenced,
+        catalog.BrokerUnregistered,
+        catalog.LogDirsChanged,
+    }
 )
-_ALL_SIMULATED_BROKERS: EventTypes = frozenset(
-    {catalog.BrokerFenced, catalog.BrokerUnregistered, catalog.ResourceConfigsChanged}
-)
-_ALL_KRAFT_BROKERS: EventTypes = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
+_ALL_BROKERS: EventTypes = frozenset({catalog.FeaturesChanged, catalog.ResourceConfigsChanged})
 _CONFIGS: EventTypes = frozenset({catalog.TopicConfigsChanged})
 
 
@@ -140,7 +143,7 @@ class Reconciler:
     """Runs one sweep at a time, and again from the beginning if brokers changed during it. It submits its commands to
     `sink`, the controller of one log."""
 
-    handles: EventTypes = _ONE_KRAFT_BROKER.union(_ALL_SIMULATED_BROKERS, _ALL_KRAFT_BROKERS, _CONFIGS)
+    handles: EventTypes = _ONE_BROKER.union(_ALL_BROKERS, _CONFIGS)
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
@@ -148,24 +151,15 @@ class Reconciler:
         self._again = False
         self._low_priority = False
         """A sweep of all topics at low priority: nothing is known to have changed."""
-        self._unhealthy = False
-        """Sweep the topics that are under-replicated, offline or pending."""
         self._brokers: dict[BrokerId, None] = {}
-        """KRaft brokers that changed, in order."""
+        """Brokers that changed, in order."""
         self._configured: dict[TopicName, None] = {}
         """Large topics whose configs changed which replicas may lead or are eligible."""
 
     def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
         """Start a sweep if the events may affect other topics than their own."""
         self._on_config_events(records)
-        if self._sink.store.durable_cluster.has_kraft_brokers:
-            self._on_kraft_broker_events(records)
-            return
-        kinds = {type(record.event) for record in records}
-        self._again = self._again or not kinds.isdisjoint(_ALL_SIMULATED_BROKERS)
-        self._unhealthy = self._unhealthy or catalog.BrokerUnfenced in kinds
-        if self._again or self._unhealthy:
-            self._begin()
+        self._on_broker_events(records)
 
     def _on_config_events(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
@@ -176,12 +170,12 @@ class Reconciler:
         if self._configured:
             self._begin()
 
-    def _on_kraft_broker_events(self, records: Sequence[catalog.Recorded]) -> None:
+    def _on_broker_events(self, records: Sequence[catalog.Recorded]) -> None:
         for record in records:
             event = record.event
-            if type(event) in _ONE_KRAFT_BROKER:
+            if type(event) in _ONE_BROKER:
                 self._brokers[event.broker_id] = None  # type: ignore[union-attr]
-            elif type(event) in _ALL_KRAFT_BROKERS:
+            elif type(event) in _ALL_BROKERS:
                 self._again = True
         if self._again or self._brokers:
             self._begin()
@@ -205,12 +199,12 @@ class Reconciler:
             self._task.cancel()
 
     async def _sweep(self) -> None:
-        while self._again or self._low_priority or self._unhealthy or self._brokers or self._configured:
+        while self._again or self._low_priority or self._brokers or self._configured:
             brokers, self._brokers = self._brokers, {}
             configured, self._configured = self._configured, {}
-            everything, is_low_priority, unhealthy = self._again or self._low_priority, not self._again, self._unhealthy
-            self._again = self._low_priority = self._unhealthy = False
-            slices = topic_slices(lambda: self._sink.store) if everything else self._of(brokers, configured, unhealthy)
+            everything, is_low_priority = self._again or self._low_priority, not self._again
+            self._again = self._low_priority = False
+            slices = topic_slices(lambda: self._sink.store) if everything else self._of(brokers, configured)
             try:
                 await self._walk(chain.from_iterable(map(parts_of, slices)), configured, everything and is_low_priority)
             except LogClosed:
@@ -230,26 +224,24 @@ class Reconciler:
                 await asyncio.sleep(now_s() - resumed_s)
             resumed_s = now_s()
 
-    def _of(
-        self, brokers: Iterable[BrokerId], configured: Iterable[TopicName], unhealthy: bool
-    ) -> Iterator[list[Topic]]:
-        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. With
-        `unhealthy` also the under-replicated and offline ones."""
+    def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[list[Topic]]:
+        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. In
+        front of a target cluster, which elects its leaders itself, replicas need nothing."""
         store = self._sink.store
         keys = dict.fromkeys(map(shard_key, configured))
-        for broker_id in brokers:
-            keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
+        if not store.durable_cluster.settings.has_target_cluster:
+            for broker_id in brokers:
+                keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
         keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
         keys.update(dict.fromkeys(store.durable_keys_waiting()))
-        some = store.durable_topics(keys, PARTITIONS_PER_SLICE)
-        return chain(some, unhealthy_slices(lambda: self._sink.store)) if unhealthy else some
+        return store.durable_topics(keys, PARTITIONS_PER_SLICE)
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
-        cluster = self._sink.store.durable_cluster
+        is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled
         return tuple(
             topic.name
             for topic in part.topics
-            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, cluster, part.span)
+            if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.span)
         )
 
 

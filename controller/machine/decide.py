@@ -19,7 +19,7 @@ from typing import Any
 
 from controller.machine import observing, target_cluster, topics
 from controller.machine.access import credentials, permissions, quotas
-from controller.machine.commands import access, cluster, commands
+from controller.machine.commands import access, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
 from controller.machine.partitions import requests
@@ -63,10 +63,10 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.CopyBrokerConfigs: changes.copy,
     commands.ConfirmMetadata: observing.confirm,
     commands.ExpireRequest: observing.expire,
-    cluster.DiscoverTopic: target_cluster.discover,
-    cluster.DiscoverDeletion: target_cluster.discover_deletion,
-    cluster.RefuseCreation: target_cluster.refuse_creation,
-    cluster.FinishChange: target_cluster.finish_change,
+    commands.DiscoverTopic: target_cluster.discover,
+    commands.DiscoverDeletion: target_cluster.discover_deletion,
+    commands.RefuseCreation: target_cluster.refuse_creation,
+    commands.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: observing.record_head,
     access.CreateAcls: permissions.create_acls,

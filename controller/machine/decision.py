@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.machine.commands import NO_TOPIC
-from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import Broker, State, Topic
+from controller.machine.errors import Rejection
+from controller.machine.state import State, Topic
 from events.access import Acl
 from events.catalog import Event, Partition
 from events.names import RequestId, TopicName, shard_key
@@ -61,14 +60,6 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     answers: tuple[Answer, ...] = ()
     needs_approval: bool = False
     refusal: Rejection | None = None
-
-
-def broker_decision(request_id: RequestId, broker: Broker | None, *events: Event) -> Decision:
-    """Events about a registered broker. A KRaft broker gets its epoch as answer; None means it is not registered."""
-    if broker is None:
-        return Decision(events, (Answer(request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
-    is_real = bool(broker.features)
-    return Decision(events, (Answer(request_id, NO_TOPIC, 0, number=broker.broker_epoch),) if is_real else ())
 
 
 NOTHING = Decision()

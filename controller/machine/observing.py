@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.machine import readiness
-from controller.machine.commands import commands
+from controller.machine.commands import NO_TOPIC, commands
 from controller.machine.configs.changes import with_one_min_isr
-from controller.machine.decision import NOTHING, Answer, Decision, broker_decision, topic_named
+from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions import reconciling, requests
+from controller.machine.partitions import requests
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.readiness import answer_pending_create, answers_of
 from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog
@@ -72,14 +73,16 @@ def change_log_dirs(state: State, command: commands.ChangeLogDirs) -> Decision:
 def _of_broker(
     state: State, command: commands.RegisteredCommand, event_of: Callable[[Broker], Event | None]
 ) -> Decision:
-    """The decision on a command about a registered broker. `event_of` returns the event, or None if nothing changes."""
+    """The decision on a command about a registered broker. `event_of` returns the event, or None if nothing changes. A
+    KRaft broker gets its epoch as answer."""
     known = state.cluster.brokers.get(command.broker_id)
     if known is None:
-        return broker_decision(command.request_id, None)
+        return Decision((), (Answer(command.request_id, NO_TOPIC, int(ErrorCode.BROKER_ID_NOT_REGISTERED)),))
     if command.broker_epoch not in (None, known.broker_epoch):
         return requests.stale(command.request_id, command.topic, state.cluster, command.broker_id)
     event = event_of(known)
-    return broker_decision(command.request_id, known, *(() if event is None else (event,)))
+    answers = (Answer(command.request_id, NO_TOPIC, 0, number=known.broker_epoch),) if known.features else ()
+    return Decision(() if event is None else (event,), answers)
 
 
 def _id(broker: Broker) -> tuple[BrokerId, int]:
@@ -120,10 +123,11 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
     """Brings topics in line with the live brokers. This may complete pending creates."""
     events: list[Event] = []
     answers: list[Answer] = []
+    reconciliation = Reconciliation(state.cluster)
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            settled, changes = reconciling.reconcile(topic, state.cluster, "live brokers changed", command.span)
+            settled, changes = reconciliation.reconcile(topic, "live brokers changed", command.span)
             events += changes
             if settled.ready_at_ms is None:
                 completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)

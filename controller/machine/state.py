@@ -7,10 +7,8 @@ topic exists and whether another topic collides with it.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
 from typing import Protocol
 
 import msgspec
@@ -28,7 +26,7 @@ ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 """The feature that enables eligible leader replicas (KIP-966)."""
 BROKERS = 4
 """Kafka's config resource type BROKER."""
-ResourceConfigs = tuple[tuple[tuple[int, str], Configs], ...]
+ResourceConfigs = Mapping[tuple[int, str], Configs]
 """Configs by resource type and name."""
 
 
@@ -201,8 +199,8 @@ class Cluster(msgspec.Struct, frozen=True):
     """Quota keys and values by entity; an entity without quotas has no entry."""
     features: tuple[tuple[str, int], ...] = ()
     """Finalized feature levels of KRaft brokers, by name (KIP-584); empty for other brokers."""
-    resource_configs: ResourceConfigs = ()
-    """Dynamic configs of resources other than topics, sorted, without empty ones. See `ResourceConfigsChanged`."""
+    resource_configs: ResourceConfigs = msgspec.field(default_factory=dict)
+    """Dynamic configs of resources other than topics, without empty ones. See `ResourceConfigsChanged`."""
     next_producer_id: int = 0
     quorum: QuorumLeader | None = None
     """None without KRaft brokers."""
@@ -229,10 +227,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return replace(self, settings=settings, settings_pairs=pairs)
 
     def with_configs(self, kind: int, name: str, configs: Configs) -> Cluster:
-        held, key = self.resource_configs, (kind, name)
-        place = _place(held, key)
-        ours = ((key, configs),) if configs else ()
-        return self.with_all_configs((*held[:place], *ours, *held[place + _holds(held, place, key) :]))
+        return self.with_all_configs(changed(self.resource_configs, (kind, name), configs or None))
 
     def with_all_configs(self, resource_configs: ResourceConfigs) -> Cluster:
         after = replace(self, resource_configs=resource_configs)
@@ -241,13 +236,13 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def configs_of(self, kind: int, name: str) -> Configs:
         """Returns the dynamic configs of a resource; (4, "") are the defaults of all brokers."""
-        held, key = self.resource_configs, (kind, name)
-        place = _place(held, key)
-        return held[place][1] if _holds(held, place, key) else ()
+        return self.resource_configs.get((kind, name), ())
 
     def configs_of_brokers(self) -> tuple[tuple[str, Configs], ...]:
         """Returns the dynamic configs of brokers by name, sorted; the empty name holds the defaults of all."""
-        return tuple((name, configs) for (kind, name), configs in self.resource_configs if kind == BROKERS)
+        return tuple(
+            sorted((name, configs) for (kind, name), configs in self.resource_configs.items() if kind == BROKERS)
+        )
 
     def with_quotas(self, entity: QuotaEntity, values: tuple[tuple[str, float], ...]) -> Cluster:
         """Replaces the quotas of an entity; without values the entity is removed."""
@@ -270,15 +265,6 @@ class Cluster(msgspec.Struct, frozen=True):
     def cordoned(self) -> tuple[BrokerId, ...]:
         """The live brokers that get no new replicas, because all their log directories are cordoned."""
         return tuple(broker_id for broker_id in self.live if broker_id not in self.usable)
-
-
-def _place(held: ResourceConfigs, key: tuple[int, str]) -> int:
-    """The index of a resource in the sorted configs, or where it would be inserted."""
-    return bisect_left(held, key, key=itemgetter(0))
-
-
-def _holds(held: ResourceConfigs, place: int, key: tuple[int, str]) -> bool:
-    return place < len(held) and held[place][0] == key
 
 
 class Topics(Protocol):

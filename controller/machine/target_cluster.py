@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine import readiness
-from controller.machine.commands import cluster as commands
+from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, external_error
 from controller.machine.readiness import answer_pending_create, answers_of

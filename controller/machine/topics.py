@@ -18,8 +18,9 @@ from controller.machine.configs.changes import altered_topic_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions import placement, reconciling
+from controller.machine.partitions import placement
 from controller.machine.partitions.blocks import extended
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
 from events.catalog import (
@@ -269,7 +270,7 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
         return []
     if all(partition.leader >= 0 for partition in altered.partitions) and not cluster.has_kraft_brokers:
         return []
-    return reconciling.reconcile(altered, cluster, "configs changed")[1]
+    return Reconciliation(cluster).reconcile(altered, "configs changed")[1]
 
 
 # Shared by all changes.

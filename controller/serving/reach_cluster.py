@@ -11,8 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from controller.brokers.cluster.actions import History
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
-from controller.brokers.cluster.target_cluster import RECENT_EVENTS, History, WatchTimes
+from controller.brokers.cluster.target_cluster import RECENT_EVENTS, WatchTimes
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import BadCredentials, NotAuthenticated, Security, security_of
 from controller.serving.process import reached

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.machine.configs.values import AtLeast, AtLeastOr, Between, ConfigType, OneOf
+from controller.machine.configs.values import AtLeast, Between, ConfigType, OneOf
 from controller.settings.security import INT_MAX, SecuritySettings, Setting, setting
 from events.catalog import Configs
 
@@ -245,13 +245,13 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         604_800_000,
         "How long events stay in the data folder after they are archived and covered by a snapshot. Older events are "
         "read from the archive. -1 keeps all.",
-        AtLeastOr(0, -1),
+        AtLeast(0, -1),
         kind=ConfigType.LONG,
     )
     log_events_retention_bytes: int = setting(
         -1,
         "Most bytes of archived events in the data folder; -1 means no limit.",
-        AtLeastOr(0, -1),
+        AtLeast(0, -1),
         kind=ConfigType.LONG,
     )
     gateway_heartbeat_interval_ms: int = setting(500, "How often a gateway sends a heartbeat.", AtLeast(10))

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Protocol
 
 import msgspec
 
+from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import Span
 from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from controller.store.access_state import put_access, stored_access
@@ -63,7 +64,7 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     login_secret: bytes = b""
 
 
-_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "resource_configs", "login_secret")
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "login_secret")
 """Fields of `Cluster` that are stored as they are."""
 
 
@@ -109,13 +110,11 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys to write with the next commit."""
         puts: Puts = {}
-        by_broker = state.cluster.has_kraft_brokers
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:
                 self._put_topic(puts, key, before, topic)
-                if by_broker:
-                    put_replicas(puts, key, before, topic)
+                put_replicas(puts, key, before, topic)
         if puts:
             fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
             self._health.changes(puts, (one for one in fresh if one[1] is not one[2]))
@@ -200,11 +199,11 @@ class TopicStore:
     def durable_keys_of(
         self, broker_id: BrokerId, after: ShardKey | None = None, at_most: int | None = None
     ) -> list[ShardKey]:
-        """The keys of topics with a replica on a KRaft broker, after one of them."""
+        """The keys of topics with a replica on a broker, after one of them."""
         return list(islice(topics_of(self._log, broker_id, after), at_most))
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
-        """True if a topic has a replica on a KRaft broker, which may be unregistered."""
+        """True if a topic has a replica on a broker, which may be unregistered."""
         return bool(self.durable_keys_of(broker_id, at_most=1))
 
     def durable_keys_with_placeholders(self) -> list[ShardKey]:
@@ -290,7 +289,8 @@ class TopicStore:
             return Cluster()
         stored = msgspec.msgpack.decode(value, type=_StoredCluster)
         same = {name: getattr(stored, name) for name in _SAME}
-        cluster = stored_access(self._log, Cluster(**same).with_settings(stored.settings))
+        cluster = Cluster(**same, resource_configs=BucketMap(dict(stored.resource_configs)))
+        cluster = stored_access(self._log, cluster.with_settings(stored.settings))
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 
 
@@ -319,7 +319,8 @@ def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
 def _encoded_cluster(cluster: Cluster) -> bytes:
     brokers = tuple(cluster.brokers[broker_id] for broker_id in sorted(cluster.brokers))
     same = {name: getattr(cluster, name) for name in _SAME}
-    return _encode(_StoredCluster(settings=cluster.settings_pairs, brokers=brokers, **same))
+    configs = tuple(sorted(cluster.resource_configs.items()))
+    return _encode(_StoredCluster(settings=cluster.settings_pairs, brokers=brokers, resource_configs=configs, **same))
 
 
 class TopicReader(Protocol):
@@ -372,6 +373,12 @@ def topic_slices(store: Callable[[], TopicReader]) -> Iterator[list[Topic]]:
 def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
     """The topics of `TopicStore.durable_unhealthy` in slices."""
     return _slices(lambda after: slice_of(store().durable_unhealthy(after), TOPICS_PER_SLICE, PARTITIONS_PER_SLICE))
+
+
+def broker_slices(store: Callable[[], TopicStore], brokers: Iterable[BrokerId]) -> Iterator[list[Topic]]:
+    """The topics with a replica on one of these brokers in slices."""
+    keys = dict.fromkeys(chain.from_iterable(map(store().durable_keys_of, brokers)))
+    return store().durable_topics(keys, PARTITIONS_PER_SLICE)
 
 
 def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:

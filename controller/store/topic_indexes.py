@@ -8,7 +8,8 @@ They are written in the commit of the topics, from what changed: a topic of many
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from heapq import merge
 from itertools import groupby, takewhile
 from typing import Final
@@ -36,11 +37,32 @@ _encode = msgspec.msgpack.Encoder().encode
 
 def put_replicas(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     """Add the entries by broker of a changed topic."""
-    if before is not None and after is not None and _same_brokers(before, after):
-        return
-    had, has = _brokers(before), _brokers(after)
+    name = key.encode()
+    if before is not None and after is not None:
+        if before.partitions is after.partitions:
+            return
+        added = _added_replicas(before.partitions, after.partitions)
+        if added is not None:
+            puts.update((_of_broker(broker_id) + name, b"") for broker_id in added)
+            return
+    had = set() if before is None else _brokers(before.partitions)
+    has = set() if after is None else _brokers(after.partitions)
     for broker_id in had ^ has:
-        puts[_of_broker(broker_id) + key.encode()] = b"" if broker_id in has else None
+        puts[_of_broker(broker_id) + name] = b"" if broker_id in has else None
+
+
+def _added_replicas(before: Sequence[Partition], after: Sequence[Partition]) -> set[BrokerId] | None:
+    """The brokers of new and moved partitions; None if a partition lost a replica, so that all must be compared."""
+    if len(before) > len(after):
+        return None
+    added: set[BrokerId] = set()
+    for index, one in differing(before, after):
+        old = before[index].replicas if index < len(before) else ()
+        if old != one.replicas:
+            added.update(one.replicas)
+            if not set(one.replicas).issuperset(old):
+                return None
+    return added
 
 
 def topics_of(log: EventLog, broker_id: BrokerId, after: ShardKey | None = None) -> Iterator[ShardKey]:
@@ -54,27 +76,13 @@ def topics_with_placeholders(log: EventLog) -> Iterator[ShardKey]:
     return (ShardKey(key[1 + _ID.size :].decode()) for key in keys)
 
 
+@lru_cache(maxsize=4096)
 def _of_broker(broker_id: int) -> bytes:
     return REPLICAS + _ID.pack(broker_id + _ZERO)
 
 
-def _same_brokers(before: Topic, after: Topic) -> bool:
-    """True if the changed partitions are on the same brokers; may return False although nothing would change."""
-    if len(before.partitions) != len(after.partitions):
-        return False
-    changes = list(differing(before.partitions, after.partitions))
-    return _indexed_brokers([before.partitions[index] for index, _ in changes]) == _indexed_brokers(
-        [one for _, one in changes]
-    )
-
-
-def _brokers(topic: Topic | None) -> set[BrokerId]:
-    return set() if topic is None else _indexed_brokers(topic.partitions)
-
-
-def _indexed_brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
-    """The replicas of partitions of KRaft brokers; simulated brokers are not indexed."""
-    return {replica for one in partitions if one.replica_metadata is not None for replica in one.replicas}
+def _brokers(partitions: Iterable[Partition]) -> set[BrokerId]:
+    return set().union(*[one.replicas for one in partitions])  # a list is faster than a generator
 
 
 # --- by the range of offsets of their creation

@@ -14,12 +14,12 @@ from controller.machine import apply as machine_apply
 from controller.machine.commands.commands import AlterPartition, AlterTopicConfigs, AnyCommand
 from controller.machine.partitions import blocks
 from controller.machine.partitions.blocks import BLOCK, Block, blocks_of
-from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Topic
 from controller.store import stored_topics
 from controller.store.store import PARTITIONS_PER_SLICE, TopicStore
 from events.catalog import ConfigOp, Partition, PartitionChanged
-from events.names import RequestId, TopicName
+from events.names import BrokerId, RequestId, ShardKey, TopicName
 from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.simulation.virtual_time import on_virtual_time
@@ -36,7 +36,8 @@ async def with_topics(count: int, **fields: Any) -> Stage:
 
 def unsettled(stage: Stage) -> list[str]:
     store = stage.controller.store
-    return [t.name for t in store.durable_slice(None, 1 << 30) if not is_reconciled(t, store.durable_cluster)]
+    rules = Reconciliation(store.durable_cluster)
+    return [t.name for t in store.durable_slice(None, 1 << 30) if not rules.is_reconciled(t)]
 
 
 @on_virtual_time
@@ -99,27 +100,30 @@ async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> Non
 
 
 @on_virtual_time
-async def test_a_broker_that_comes_concerns_only_topics_that_lack_something(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = await with_topics(500)
+async def test_a_broker_that_stops_or_starts_concerns_only_the_topics_with_replicas_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = await with_topics(500, num_partitions=1)
     await stage.settle(5)
-    walks: list[object] = []
-    read = TopicStore.durable_slice
+    of_first = set(stage.controller.store.durable_keys_of(BrokerId(1)))
+    assert 300 < len(of_first) < 400, "two thirds"
+    read: set[str] = set()
+    durable = TopicStore.durable
 
-    def walked(store: TopicStore, *of: Any) -> list[Topic]:
-        walks.append(of)
-        return read(store, *of)
+    def noted(store: TopicStore, key: ShardKey) -> Topic | None:
+        read.add(key)
+        return durable(store, key)
 
-    monkeypatch.setattr(TopicStore, "durable_slice", walked)
+    monkeypatch.setattr(TopicStore, "durable", noted)
+    monkeypatch.setattr(TopicStore, "durable_slice", None)
     stage.brokers.add()
     await stage.settle(5)
-    assert walks == [], "all topics lack nothing"
-    stage.brokers.stop_broker(1)
-    await stage.settle(5)
-    assert walks, "a broker that goes concerns all"
-    walks.clear()
-    stage.brokers.start_broker(1)
-    await stage.settle(5)
-    assert walks == []
+    assert read == set(), "it has no replicas, and nothing lacks one"
+    for change in (stage.brokers.stop_broker, stage.brokers.start_broker):
+        read.clear()
+        change(1)
+        await stage.settle(5)
+        assert read == of_first, change
     topics = stage.controller.store.durable_from(None)
     assert all(set(one.isr) == set(one.replicas) for topic in topics for one in topic.partitions), "in sync again"
 

@@ -18,14 +18,14 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands import commands
-from controller.machine.commands.cluster import (
+from controller.machine.commands.commands import (
+    AnyCommand,
     DiscoverDeletion,
     DiscoverTopic,
     FinishChange,
     ObservedPartition,
     RefuseCreation,
 )
-from controller.machine.commands.commands import AnyCommand
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, Verdict
 from events.codec import encode_event

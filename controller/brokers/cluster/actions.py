@@ -14,101 +14,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not export them
 from structlog.typing import FilteringBoundLogger
 
 from controller.brokers.cluster.link import ClusterLink, Refusal
-from controller.brokers.cluster.reconciliation import brokers_of
-from controller.brokers.port import EventTypes
+from controller.brokers.cluster.reconciliation import Action, brokers_of, open_work_of
+from controller.brokers.port import CommandSink
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import NotAuthenticated
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from events import catalog
-from events.names import RequestId, TopicId, TopicName
-
-if TYPE_CHECKING:
-    from controller.brokers.cluster.target_cluster import TargetCluster
+from events.names import ShardKey, TopicId, TopicName, shard_key
 
 TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A change to a topic. `tried` means that an earlier attempt may have applied it."""
-
-    topic: TopicName
-    tried: bool = False
-
-
-class Create(Action, frozen=True, kw_only=True):
-    """Create a topic. `topic_id` is the id in the decision."""
-
-    topic_id: TopicId
-    partitions: tuple[catalog.Partition, ...]
-    configs: catalog.Configs
-
-
-class AddPartitions(Action, frozen=True, kw_only=True):
-    """Add partitions after the first `first`."""
-
-    request_id: RequestId
-    first: int
-    partitions: tuple[catalog.Partition, ...]
-
-
-class Delete(Action, frozen=True, kw_only=True):
-    """Delete a topic. `topic_id` is the id of the deleted topic."""
-
-    request_id: RequestId
-    topic_id: TopicId
-
-
-class SetConfigs(Action, frozen=True, kw_only=True):
-    """Replace the explicit configs of a topic."""
-
-    request_id: RequestId
-    configs: catalog.Configs
-
-
-class FillPlaceholders(Action, frozen=True, kw_only=True):
-    """Reassign partitions to the decided replicas, in which brokers have replaced placeholders (KIP-409)."""
-
-
-ACTED_ON: EventTypes = frozenset(
-    {
-        catalog.TopicCreated,
-        catalog.PartitionsAdded,
-        catalog.TopicDeleted,
-        catalog.TopicConfigsChanged,
-        catalog.PartitionChanged,
-    }
-)
-"""The types of events that lead to an action."""
-
-
-def action_of(event: catalog.Event, tried: bool = False) -> Action | None:
-    """The action that applies a committed event; None if none is needed."""
-    match event:
-        case catalog.TopicCreated() as e:
-            return Create(topic=e.topic, tried=tried, topic_id=e.topic_id, partitions=e.partitions, configs=e.configs)
-        case catalog.PartitionsAdded() as e:
-            return AddPartitions(
-                topic=e.topic, tried=tried, request_id=e.request_id, first=e.first, partitions=e.partitions
-            )
-        case catalog.TopicDeleted() as e:
-            return Delete(topic=e.topic, tried=tried, request_id=e.request_id, topic_id=e.topic_id)
-        case catalog.TopicConfigsChanged() as e:
-            return SetConfigs(topic=e.topic, tried=tried, request_id=e.request_id, configs=e.configs)
-        case catalog.PartitionChanged() as e if e.filled:
-            return FillPlaceholders(topic=e.topic, tried=tried)
-        case _:
-            return None
+SETTLE_S = 3.0
+"""After a change of our own the watch ignores the topic for this time, because brokers see it one after another."""
+DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
+History = Callable[[ShardKey], Iterable[catalog.Recorded]]
+"""The durable events of a shard, in order."""
 
 
 def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
@@ -136,12 +66,26 @@ async def set_configs(
 
 
 class ActionRunner:
-    """Queues actions and runs them in rounds."""
+    """Queues actions, runs them in rounds, and gives the results to `finished`. `history` is read after a restart."""
 
-    def __init__(self, link: ClusterLink, listener: TargetCluster, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        link: ClusterLink,
+        sink: CommandSink,
+        history: History,
+        finished: Callable[[Action, Refusal | None], None],
+        log: FilteringBoundLogger,
+    ) -> None:
         self._link = link
-        self._listener = listener
+        self._sink = sink
+        self._history = history
+        self._finished = finished
         self._log = log
+        self.is_resuming = True
+        """Changes that the process before left unfinished may be in the log."""
+        self.deleted: dict[TopicId, None] = {}
+        """Ids of topics that we deleted: a broker may still show them for a while."""
+        self._changed_at: dict[TopicName, float] = {}
         self._queue: list[Action] = []
         self._wake = asyncio.Event()
         self.pending: Counter[TopicName] = Counter()
@@ -152,10 +96,11 @@ class ActionRunner:
         """Actions waiting for their retry. No other action of these topics runs meanwhile."""
 
     def enqueue(self, action: Action) -> None:
-        """Queue an action. A second FillPlaceholders of the same topic is dropped."""
-        if isinstance(action, FillPlaceholders) and any(
-            isinstance(one, FillPlaceholders) and one.topic == action.topic for one in self._queue
-        ):
+        """Queue an action. One that replaces placeholders is dropped if the topic has one already."""
+        self.record_change(action.topic)
+        if isinstance(action.change, catalog.TopicDeleted):
+            self._remember_deleted(action.change.topic_id)
+        if action.change is None and any(one.change is None and one.topic == action.topic for one in self._queue):
             return
         self._queue.append(action)
         self.pending[action.topic] += 1
@@ -168,7 +113,42 @@ class ActionRunner:
         self._queue.clear()
         self._delayed.clear()
 
+    def resume_work(self, name: TopicName) -> bool:
+        """Queue the unfinished work of a topic, read from the log after a start. Returns whether there was any."""
+        if not self.is_resuming:
+            return False
+        work = open_work_of(self._history(shard_key(name)))
+        for topic_id in work.deleted:
+            self._remember_deleted(topic_id)
+        actions = [Action(name, change, tried=True) for change in work.changes if change.topic == name]
+        if work.has_unfilled and self._sink.store.durable_named(name) is not None:
+            actions.append(Action(name, None))
+        for action in actions:
+            self.enqueue(action)
+        return bool(actions)
+
+    def is_busy(self, name: TopicName) -> bool:
+        """True if we are changing the topic, or just did."""
+        if self.pending[name]:
+            return True
+        changed_at = self._changed_at.get(name)
+        if changed_at is not None and asyncio.get_running_loop().time() - changed_at >= SETTLE_S:
+            self.forget_change(name)
+        return name in self._changed_at
+
+    def record_change(self, name: TopicName) -> None:
+        self._changed_at[name] = asyncio.get_running_loop().time()
+
+    def forget_change(self, name: TopicName) -> None:
+        self._changed_at.pop(name, None)
+
+    def _remember_deleted(self, topic_id: TopicId) -> None:
+        self.deleted[topic_id] = None
+        while len(self.deleted) > DELETED_MAX:
+            del self.deleted[next(iter(self.deleted))]
+
     async def run(self) -> None:
+        """Run queued actions in rounds, until cancelled."""
         while True:
             round_ = self._next_round()
             if not round_:
@@ -214,9 +194,10 @@ class ActionRunner:
         return list(next_round.values())
 
     async def _run_round(self, actions: Sequence[Action]) -> list[list[Action]]:
-        creates = [one for one in actions if isinstance(one, Create)]
-        deletes = [one for one in actions if isinstance(one, Delete)]
-        singly = [self._run_guarded([one]) for one in actions if not isinstance(one, Create | Delete)]
+        creates = [one for one in actions if one.creates]
+        deletes = [one for one in actions if isinstance(one.change, catalog.TopicDeleted)]
+        others = (one for one in actions if not one.creates and not isinstance(one.change, catalog.TopicDeleted))
+        singly = [self._run_guarded([one]) for one in others]
         return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes) if group), *singly)
 
     async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
@@ -229,15 +210,15 @@ class ActionRunner:
                 tried = (msgspec.structs.replace(one, tried=True) for one in actions)
                 return [retry for one in tried for retry in await self._run_guarded([one])]
             failed = actions[0]
-            what, why = type(failed).__name__, f"{type(error).__name__}: {error}"
-            self._log.error("action failed", action=what, topic=failed.topic, why=why, exc_info=error)
-            if not isinstance(failed, FillPlaceholders):
+            why = f"{type(error).__name__}: {error}"
+            self._log.error("action failed", action=failed.name, topic=failed.topic, why=why, exc_info=error)
+            if failed.change is not None:
                 message = "The change failed in the controller; its log has the cause."
-                self._listener.finished(failed, Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message))
+                self._finish(failed, Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message))
             return []
 
     async def _run_same_kind(self, actions: Sequence[Action]) -> list[Action]:
-        if isinstance(actions[0], FillPlaceholders):
+        if actions[0].change is None:
             return await self._fill_placeholders(actions[0])
         try:
             refusals = await self._attempt(actions)
@@ -249,45 +230,54 @@ class ActionRunner:
             if refusal is not None and refusal.retriable:
                 retries.append(msgspec.structs.replace(one, tried=True))
             else:
-                self._listener.finished(one, refusal)
+                self._finish(one, refusal)
         return retries
 
-    async def _attempt(self, actions: Sequence[Any]) -> Mapping[str, Refusal | None]:
-        match first := actions[0]:
-            case Create():
-                topics = [new_topic(one.topic, one.partitions, one.configs) for one in actions]
+    def _finish(self, action: Action, refusal: Refusal | None) -> None:
+        self.record_change(action.topic)
+        self._finished(action, refusal)
+
+    async def _attempt(self, actions: Sequence[Action]) -> Mapping[str, Refusal | None]:
+        name, changes = actions[0].topic, [(one.topic, one.change) for one in actions]
+        match changes[0][1]:
+            case catalog.TopicCreated() | Topic():
+                topics = [
+                    new_topic(topic, change.partitions, change.configs)
+                    for topic, change in changes
+                    if isinstance(change, catalog.TopicCreated | Topic)
+                ]
                 tried = {one.topic for one in actions if one.tried}
                 exists = ErrorCode.TOPIC_ALREADY_EXISTS
                 return {
                     name: None if refusal is not None and name in tried and refusal.code == exists else refusal
                     for name, refusal in (await self._link.create(topics)).items()
                 }
-            case Delete():
+            case catalog.TopicDeleted():
                 refusals = await self._link.delete([one.topic for one in actions])
                 unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 return {
                     name: None if refusal is not None and refusal.code == unknown else refusal
                     for name, refusal in refusals.items()
                 }
-            case AddPartitions():
-                return {first.topic: await self._add_partitions(first)}
-            case _:
-                return {first.topic: await set_configs(self._link, first.topic, first.configs)}
+            case catalog.PartitionsAdded() as change:
+                return {name: await self._add_partitions(change, tried=actions[0].tried)}
+            case catalog.TopicConfigsChanged() as change:
+                return {name: await set_configs(self._link, name, change.configs)}
+        raise AssertionError("placeholders are replaced one topic at a time")
 
-    async def _add_partitions(self, action: AddPartitions) -> Refusal | None:
-        count = action.first + len(action.partitions)
-        added = [new_partitions(action.topic, count, action.partitions)]
-        refusal = (await self._link.add_partitions(added))[action.topic]
-        if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and action.tried:
-            seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
+    async def _add_partitions(self, event: catalog.PartitionsAdded, *, tried: bool) -> Refusal | None:
+        name, count = event.topic, event.first + len(event.partitions)
+        refusal = (await self._link.add_partitions([new_partitions(name, count, event.partitions)]))[name]
+        if refusal is not None and refusal.code == ErrorCode.INVALID_PARTITIONS and tried:
+            seen = (await self._link.metadata([name])).topics.get(name)
             if seen is not None and len(seen.partitions) >= count:
                 return None
         return refusal
 
-    async def _fill_placeholders(self, action: FillPlaceholders) -> list[Action]:
+    async def _fill_placeholders(self, action: Action) -> list[Action]:
         """Reassign partitions whose replicas in the cluster differ. A refusal is retried while the topic exists,
         because nothing else would fill the placeholder."""
-        topic = self._listener.topic(action.topic)
+        topic = self._sink.store.durable_named(action.topic)
         try:
             seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
             if topic is None or seen is None:

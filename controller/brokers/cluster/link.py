@@ -42,7 +42,7 @@ from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsRes
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
 from controller.kafka.security import Security
-from controller.machine.commands.cluster import ObservedPartition
+from controller.machine.commands.commands import ObservedPartition
 from controller.machine.validation import PARTITIONS_PER_REQUEST_MAX
 from events.catalog import Configs
 from events.names import BrokerId, TopicId, TopicName

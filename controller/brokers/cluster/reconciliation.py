@@ -1,4 +1,4 @@
-"""Compares one topic in the log with the same topic in the target cluster. Pure.
+"""Compares one topic in the log with the same topic in the target cluster, and names the changes to apply. Pure.
 
 After a restart it is unknown which decisions were applied. The log holds decisions that were never reported as done;
 the cluster shows the current state. Where both agree, nothing needs to be done.
@@ -11,12 +11,53 @@ from collections.abc import Iterable
 import msgspec
 
 from controller.brokers.cluster.link import SeenTopic
-from controller.machine.commands.cluster import ObservedPartition
+from controller.brokers.port import EventTypes
+from controller.machine.commands.commands import ObservedPartition
 from controller.machine.state import Topic
 from events import catalog
 from events.names import BrokerId, RequestId, TopicId, TopicName, is_placeholder
 
 Change = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigsChanged
+
+
+ACTED_ON: EventTypes = frozenset(
+    {
+        catalog.TopicCreated,
+        catalog.PartitionsAdded,
+        catalog.TopicDeleted,
+        catalog.TopicConfigsChanged,
+        catalog.PartitionChanged,
+    }
+)
+"""The types of events that lead to an action."""
+
+
+class Action(msgspec.Struct, frozen=True):
+    """A change of a topic to apply: the event that decided it, or the topic itself to create it after a restart.
+
+    Without a `change`, partitions get the decided replicas, in which brokers have replaced placeholders (KIP-409).
+    `tried` means that an earlier attempt may have applied it.
+    """
+
+    topic: TopicName
+    change: Change | catalog.TopicCreated | Topic | None
+    tried: bool = False
+
+    @property
+    def creates(self) -> bool:
+        return isinstance(self.change, catalog.TopicCreated | Topic)
+
+    @property
+    def name(self) -> str:
+        """The name in log lines."""
+        return "placeholders" if self.change is None else type(self.change).__name__
+
+
+def action_of(event: catalog.Event) -> Action | None:
+    """The action that applies a committed event; None if none is needed."""
+    if isinstance(event, catalog.PartitionChanged):
+        return Action(event.topic, None) if event.filled else None
+    return Action(event.topic, event) if isinstance(event, Change | catalog.TopicCreated) else None
 
 
 class OpenWork(msgspec.Struct, frozen=True):

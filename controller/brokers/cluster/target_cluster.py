@@ -17,40 +17,21 @@ from contextlib import suppress
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from controller.brokers.cluster.actions import (
-    ACTED_ON,
-    Action,
-    ActionRunner,
-    AddPartitions,
-    Create,
-    Delete,
-    FillPlaceholders,
-    PlannedCommand,
-    SetConfigs,
-    action_of,
-    dry_run,
-)
+from controller.brokers.cluster.actions import ActionRunner, History, PlannedCommand, dry_run
 from controller.brokers.cluster.link import ClusterLink, Refusal
-from controller.brokers.cluster.reconciliation import OpenWork, open_work_of, unfinished_topics
+from controller.brokers.cluster.reconciliation import ACTED_ON, Action, Change, action_of, unfinished_topics
 from controller.brokers.cluster.watch import ClusterWatch, Owns
 from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import NotAuthenticated
-from controller.machine.commands.cluster import FinishChange, RefuseCreation
-from controller.machine.commands.commands import AnyCommand, DryRunResult
+from controller.machine.commands.commands import AnyCommand, DryRunResult, FinishChange, RefuseCreation
 from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveError
-from events.names import Offset, ShardKey, TopicId, TopicName, shard_key
+from events.names import Offset, TopicName, shard_key
 
-SETTLE_S = 3.0
-"""After a change of our own the watch ignores the topic for this time, because brokers see it one after another."""
-DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
 RECENT_EVENTS = 10_000
 """The number of newest events in which a start looks for changes without a result."""
-
-History = Callable[[ShardKey], Iterable[Recorded]]
-"""The durable events of a shard, in order."""
 
 
 class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,16 +65,13 @@ class TargetCluster:
         self.link = link
         self.error: str | None = None
         """Why the cluster is unreachable; None if it is reachable."""
-        self.deleted: dict[TopicId, None] = {}
-        """Ids of topics that we deleted: a broker may still show them for a while."""
         self._history = history
         self._times = times
         self._log = log
         self._owns = owns
         self._recent = recent
         self._shared = shared
-        self._changed_at: dict[TopicName, float] = {}
-        self._reconciling = self._unfinished = True
+        self._unfinished = True
         self._scanned = asyncio.Event()
         self._scan_now = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,15 +84,15 @@ class TargetCluster:
     def start(self, controller: CommandSink) -> None:
         self._sink = controller
         self._loop = asyncio.get_running_loop()
-        self._watch = ClusterWatch(self.link, controller, self, self._owns)
-        self._actions = ActionRunner(self.link, self, self._log)
+        self._actions = ActionRunner(self.link, controller, self._history, self._on_finished, self._log)
+        self._watch = ClusterWatch(self.link, controller, self._actions, self._owns)
         self.resume()
         work = (self._run_watch(), self._actions.run(), self._watch.confirm_all())
         self._tasks = [controller.background(each) for each in work]
 
     def resume(self) -> None:
         """Reports may be lost: read again from the log and the cluster what is done."""
-        self._reconciling = self._unfinished = True
+        self._actions.is_resuming = self._unfinished = True
         self._actions.clear()
         self._watch.rescan_all()
         self._scan_now.set()
@@ -124,11 +102,8 @@ class TargetCluster:
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         for record in records:
-            if isinstance(record.event, TopicDeleted):
-                self._remember_deleted(record.event.topic_id)
             action = action_of(record.event)
             if action is not None:
-                self._record_change(action.topic)
                 self._actions.enqueue(action)
                 self._watch.rescan_all()
 
@@ -153,71 +128,28 @@ class TargetCluster:
             self._scan_now.set()  # the reason may be a change that was not seen yet
         return cleared
 
-    # --- for the watch
+    # --- results
 
-    def is_busy(self, name: TopicName) -> bool:
-        """True if we are changing the topic, or just did."""
-        if self._actions.pending[name] or self._watch.is_confirming(name):
-            return True
-        touched = self._changed_at.get(name)
-        if touched is None:
-            return False
-        if self._loop.time() - touched < SETTLE_S:
-            return True
-        del self._changed_at[name]
-        return False
-
-    def open_work(self, name: TopicName) -> OpenWork | None:
-        """The unfinished work of a topic, read from the log after a start; None once all topics are reconciled."""
-        return open_work_of(self._history(shard_key(name))) if self._reconciling else None
-
-    def resume_work(self, name: TopicName, work: OpenWork) -> bool:
-        """Queue the unfinished work of a topic. Returns whether there was any."""
-        for topic_id in work.deleted:
-            self._remember_deleted(topic_id)
-        actions = [action_of(change, tried=True) for change in work.changes if change.topic == name]
-        if work.has_unfilled and self.topic(name) is not None:
-            actions.append(FillPlaceholders(topic=name))
-        for action in actions:
-            if action is not None:
-                self._record_change(name)
-                self._actions.enqueue(action)
-        return bool(actions)
-
-    # --- for the action runner
-
-    def topic(self, name: TopicName) -> Topic | None:
-        return self._sink.store.durable_named(name)
-
-    def finished(self, action: Action, refusal: Refusal | None) -> None:
-        self._record_change(action.topic)
+    def _on_finished(self, action: Action, refusal: Refusal | None) -> None:
+        name, change = action.topic, action.change
         code, message = (0, "") if refusal is None else (refusal.code, refusal.message)
         if refusal is not None:
-            kind = type(action).__name__
-            self._log.warning("the cluster refuses a change", change=kind, topic=action.topic, code=code, why=message)
-        if not isinstance(action, Create):
-            assert isinstance(action, AddPartitions | Delete | SetConfigs), "only these are reported"
-            request_id, at_ms = action.request_id, self._sink.now_ms()
+            self._log.warning("the cluster refuses a change", change=action.name, topic=name, code=code, why=message)
+        if isinstance(change, Change):
+            request_id, at_ms = change.request_id, self._sink.now_ms()
             self._sink.submit_internal(
-                FinishChange(request_id=request_id, at_ms=at_ms, topic=action.topic, error_code=code, message=message)
+                FinishChange(request_id=request_id, at_ms=at_ms, topic=name, error_code=code, message=message)
             )
             if refusal is not None:
-                if isinstance(action, Delete):
-                    self.deleted.pop(action.topic_id, None)
-                self._sink.background(self._rescan(action.topic))
+                if isinstance(change, TopicDeleted):
+                    self._actions.deleted.pop(change.topic_id, None)
+                self._sink.background(self._rescan(name))
         elif refusal is None:
-            self._watch.confirm(action.topic)
-        else:
-            self._sink.submit_internal(
-                RefuseCreation(
-                    **stamp(self._sink, "refused"),
-                    topic=action.topic,
-                    topic_id=action.topic_id,
-                    error_code=code,
-                    message=message,
-                )
-            )
-            self._changed_at.pop(action.topic, None)
+            self._watch.confirm(name)
+        elif change is not None:
+            facts = {"topic": name, "topic_id": change.topic_id, "error_code": code, "message": message}
+            self._sink.submit_internal(RefuseCreation(**stamp(self._sink, "refused"), **facts))  # type: ignore[arg-type]
+            self._actions.forget_change(name)
             self._scan_now.set()
 
     async def _rescan(self, name: TopicName) -> None:
@@ -225,7 +157,7 @@ class TargetCluster:
         try:
             await self._watch.rescan(name)
         except (ClusterUnreachable, NotAuthenticated):
-            self._changed_at.pop(name, None)  # the next successful scan will report it
+            self._actions.forget_change(name)  # the next successful scan will report it
 
     # --- tasks
 
@@ -239,7 +171,7 @@ class TargetCluster:
                     await self.link.refresh_api_versions()
                     await self._watch.scan_log_dirs()
                     configs_due = self._loop.time() + self._times.configs_ms / 1000
-                    self._reconciling = False
+                    self._actions.is_resuming = False
             except (ClusterUnreachable, NotAuthenticated, ArchiveError) as unreachable:  # archives hold old events
                 if self.error is None:
                     self._log.error("the cluster cannot be reached", why=str(unreachable))
@@ -258,7 +190,7 @@ class TargetCluster:
         return every_s - self._loop.time() % every_s
 
     async def _scan(self) -> None:
-        if self._reconciling:
+        if self._actions.is_resuming:
             self._resume_creations()
         if self._unfinished:
             self._resume_changes()
@@ -268,14 +200,13 @@ class TargetCluster:
     def _resume_creations(self) -> None:
         """Topics that were never complete may or may not exist in the cluster."""
         for topic in self._waiting():
-            if not self.is_busy(topic.name):
-                facts = {"topic_id": topic.topic_id, "partitions": topic.partitions, "configs": topic.configs}
-                self._actions.enqueue(Create(topic=topic.name, tried=True, **facts))  # type: ignore[arg-type]
+            if not self._watch.is_busy(topic.name):
+                self._actions.enqueue(Action(topic.name, topic, tried=True))
 
     def _resume_changes(self) -> None:
         """Repeat changes never reported as done, even if nothing differs: the repetition reports them."""
         for name in unfinished_topics(self._recent()):
-            self.resume_work(name, open_work_of(self._history(shard_key(name))))
+            self._actions.resume_work(name)
         self._unfinished = False
 
     def _waiting(self) -> list[Topic]:
@@ -287,11 +218,3 @@ class TargetCluster:
             after = shard_key(topics[-1].name)
             waiting += [topic for topic in topics if topic.ready_at_ms is None]
         return waiting
-
-    def _record_change(self, name: TopicName) -> None:
-        self._changed_at[name] = self._loop.time()
-
-    def _remember_deleted(self, topic_id: TopicId) -> None:
-        self.deleted[topic_id] = None
-        while len(self.deleted) > DELETED_MAX:
-            del self.deleted[next(iter(self.deleted))]

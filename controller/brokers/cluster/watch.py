@@ -12,16 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from controller.brokers.cluster.actions import ActionRunner
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
 from controller.brokers.cluster.reconciliation import differs, known
 from controller.brokers.port import CommandSink, stamp
 from controller.kafka.connections import ClusterUnreachable
-from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic
 from controller.machine.commands.commands import (
     ChangeLogDirs,
     ConfirmMetadata,
+    DiscoverDeletion,
+    DiscoverTopic,
     FenceBroker,
     RegisterBroker,
     UnfenceBroker,
@@ -30,9 +32,6 @@ from controller.machine.state import Topic
 from controller.machine.target_cluster import OBSERVED, is_provisional
 from events.catalog import Configs, Endpoint
 from events.names import BrokerId, Offset, TopicName, shard_key
-
-if TYPE_CHECKING:
-    from controller.brokers.cluster.target_cluster import TargetCluster
 
 TOPICS_PER_SLICE = 200  # between slices the event loop serves others
 CONFIRM_S_MIN, CONFIRM_S_MAX = 0.01, 0.25
@@ -49,10 +48,10 @@ Owns = Callable[[TopicName], bool]
 class ClusterWatch:
     """Scans the cluster and submits commands for what differs."""
 
-    def __init__(self, link: ClusterLink, sink: CommandSink, context: TargetCluster, owns: Owns) -> None:
+    def __init__(self, link: ClusterLink, sink: CommandSink, actions: ActionRunner, owns: Owns) -> None:
         self._link = link
         self._sink = sink
-        self._context = context
+        self._actions = actions
         self._owns = owns
         self._payload: bytes | None = None
         self._confirming: dict[TopicName, None] = {}
@@ -110,7 +109,7 @@ class ClusterWatch:
                 if topic is not None and topic.name == seen.name and not differs(topic, seen):
                     continue
                 agrees = False
-                if self._is_own_change(seen.name) or seen.topic_id in self._context.deleted:
+                if self._is_own_change(seen.name) or seen.topic_id in self._actions.deleted:
                     continue
                 if topic is None or (topic.topic_id != seen.topic_id and not is_provisional(topic)):
                     new_topics.append(seen)
@@ -122,17 +121,18 @@ class ClusterWatch:
             configs = await self._link.configs([seen.name for seen in topics])
             for seen in topics:
                 topic = self._sink.store.durable(shard_key(seen.name))
-                if seen.name in configs and not self._context.is_busy(seen.name):
+                if seen.name in configs and not self.is_busy(seen.name):
                     self.report(topic, seen, configs[seen.name])
             await self._sink.decided()
         return agrees
 
     def _is_own_change(self, name: TopicName) -> bool:
         """True if a difference is our own change, in progress or to be resumed."""
-        if self._context.is_busy(name):
-            return True
-        work = self._context.open_work(name)
-        return work is not None and self._context.resume_work(name, work)
+        return self.is_busy(name) or self._actions.resume_work(name)
+
+    def is_busy(self, name: TopicName) -> bool:
+        """True if we are changing the topic, just did, or wait until all brokers know it."""
+        return name in self._confirming or self._actions.is_busy(name)
 
     def report(self, topic: Topic | None, seen: SeenTopic, configs: Configs | None = None, why: str = OBSERVED) -> None:
         """Submit the topic as the cluster has it; `topic` is the known state."""
@@ -156,9 +156,7 @@ class ClusterWatch:
             after = shard_key(topics[-1].name)
             missing = [topic for topic in topics if topic.name not in metadata.topics]
             agrees = agrees and not missing
-            deleted = [
-                topic for topic in missing if not is_provisional(topic) and not self._context.is_busy(topic.name)
-            ]
+            deleted = [topic for topic in missing if not is_provisional(topic) and not self.is_busy(topic.name)]
             if deleted:
                 topics_by_broker = await self._metadata_from(
                     [broker.broker_id for broker in metadata.brokers], [t.name for t in deleted]
@@ -184,9 +182,7 @@ class ClusterWatch:
         after: str | None = None
         while topics := self._sink.store.durable_slice(after, TOPICS_PER_SLICE):
             after = shard_key(topics[-1].name)
-            settled = [
-                topic for topic in topics if topic.ready_at_ms is not None and not self._context.is_busy(topic.name)
-            ]
+            settled = [topic for topic in topics if topic.ready_at_ms is not None and not self.is_busy(topic.name)]
             configs = await self._link.configs([topic.name for topic in settled]) if settled else {}
             differing = [topic for topic in settled if configs.get(topic.name, topic.configs) != topic.configs]
             if differing:
@@ -243,10 +239,8 @@ class ClusterWatch:
         self._confirming[name] = None
         self._wake.set()
 
-    def is_confirming(self, name: TopicName) -> bool:
-        return name in self._confirming
-
     async def confirm_all(self) -> None:
+        """Poll new topics until cancelled, less often while the brokers report nothing new."""
         rest_s = CONFIRM_S_MIN
         while True:
             if not self._confirming:
@@ -278,7 +272,7 @@ class ClusterWatch:
         new = {
             broker: seen
             for broker, seen in seen_by.items()
-            if seen.topic_id not in self._context.deleted and all(one.leader >= 0 for one in seen.partitions)
+            if seen.topic_id not in self._actions.deleted and all(one.leader >= 0 for one in seen.partitions)
         }
         confirming_brokers = tuple(broker for broker in new if broker not in topic.propagated)
         if not confirming_brokers:

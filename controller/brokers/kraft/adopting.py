@@ -25,6 +25,7 @@ from controller.quorum.log import batches
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import MetadataImage, RecordMismatch
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_record
+from controller.quorum.log.record_kinds import Author
 from events import catalog
 from events.names import BrokerId, RequestId
 
@@ -52,7 +53,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     image = read_image(folder)
     quorum = last_epoch(folder, image)
     _check(folder, image, quorum)
-    found = import_all(EventCollector(request_id, COMMAND, "as it was", image))
+    found = import_all(EventCollector(Author(request_id, COMMAND, "as it was"), image))
     events = (_whole(folder, image, quorum), quorum, *_events(image, found, request_id))
     epochs = ProtocolIds().after(found.ids).broker_epochs
     mark = MetadataMark(folder.end_offset, tuple(sorted(epochs.items())), adopted=True)

@@ -25,19 +25,18 @@ from itertools import chain
 from controller.brokers.kraft.importing_cluster import ClusterImport, EventCollector, Imported
 from controller.brokers.kraft.projection import is_one_record, partition_of, partition_record, partitions_of
 from controller.brokers.kraft.projector import ProtocolIds
+from controller.machine.configs.changes import OpType
 from controller.machine.partitions.placement import replica_metadata_of
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.target_cluster import vanish
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.image import MetadataImage, RecordMismatch
 from controller.quorum.log.metadata_records import MetadataRecord, PartitionRecord
-from controller.quorum.log.record_kinds import CONFIGS, ELR_SINCE, TOPICS, key_records
+from controller.quorum.log.record_kinds import CONFIGS, ELR_SINCE, TOPICS, Author, key_records
 from events import catalog
 from events.catalog import ConfigOp, Configs, Partition
 from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
 from events.names import ShardKey, TopicId, TopicName, shard_key
-
-_SET, _DELETE = 0, 1
 
 
 def import_batch(
@@ -55,7 +54,7 @@ def import_batch(
     caller may apply a slice to `state` before it takes the next one, or all of them at the end; nothing else may change
     it meanwhile.
     """
-    collector = EventCollector(decided.request_id, decided.leader, decided.summary)
+    collector = EventCollector(Author(decided.request_id, decided.leader, decided.summary))
     cluster = ClusterImport(state.cluster, ids_before, collector)
     topics = TopicImport(collector, at_ms, state.topics.get, name_of, every_topic)
 
@@ -84,7 +83,7 @@ def import_snapshot(
     """Import the difference in slices of some milliseconds; the first one has the `skipped` event. `topics` are all
     topics of the state, which must not change until the last slice is taken."""
     decided = skipped_snapshot(skipped)
-    collector = EventCollector(decided.request_id, decided.leader, decided.summary, image)
+    collector = EventCollector(Author(decided.request_id, decided.leader, decided.summary), image)
     collector.add(skipped)
     return collector.slices(_compare(state.cluster, topics, ids_before, collector, at_ms))
 
@@ -234,11 +233,11 @@ class TopicImport:
         if known is None or topic_id in self._replaced or index >= len(known.partitions):
             return  # imported with the topic or with the added partitions
         after = partition_of(self._image.partitions[topic_id][index])
-        reason = self._collector.reason
+        reason = self._collector.author.reason
         self._collector.add(catalog.PartitionChanged(known.name, index, partition_of(before), after, reason))
 
     def _remove(self, record: kinds.RemoveTopicRecord) -> None:
-        topic_id, reason = record.topic_id, self._collector.reason
+        topic_id, reason = record.topic_id, self._collector.author.reason
         if self._load(topic_id):
             name, known = self._name(topic_id), self._known[topic_id]
             if topic_id in self._pending or name in self._configured:
@@ -302,7 +301,7 @@ class TopicImport:
             yield from self._load_partitions(topic_id)
             every = yield from partitions_of(self._image.partitions[topic_id])
             if every:
-                add(catalog.TopicDiscovered(name, TopicId(topic_id), every, configs, collector.reason))
+                add(catalog.TopicDiscovered(name, TopicId(topic_id), every, configs, collector.author.reason))
                 self._discovered.add(topic_id)
             else:
                 why = "no partitions" if every == () else "gaps in them"
@@ -313,9 +312,9 @@ class TopicImport:
         if more is None:
             self._collector.add_unsupported(f"the partitions of topic {name!r} have gaps")
         if more:
-            add(_partitions_added(name, count, more, collector))
+            add(_partitions_added(name, count, more, collector.author))
         if configs != known.configs:
-            add(_configs_changed(name, known.configs, configs, collector))
+            add(_configs_changed(name, known.configs, configs, collector.author))
 
     # --- snapshots
 
@@ -337,7 +336,7 @@ class TopicImport:
                 yield from self._report(topic_id)
                 del self._known[topic_id]
             else:
-                self._collector.add(*vanish(topic, self._collector.reason, self._at_ms).events)
+                self._collector.add(*vanish(topic, self._collector.author.reason, self._at_ms).events)
             yield
         for record in new.values():
             self._known[record.topic_id] = None
@@ -355,7 +354,7 @@ class TopicImport:
                     self._replaced.add(topic.topic_id)
                     return
                 if before != after:
-                    reason = self._collector.reason
+                    reason = self._collector.author.reason
                     changes.append(catalog.PartitionChanged(topic.name, index, before, after, reason))
             yield
         self._collector.add(*changes)
@@ -367,19 +366,17 @@ def _has_eligible(partition: Partition) -> bool:
 
 
 def _partitions_added(
-    topic: TopicName, first: int, partitions: tuple[Partition, ...], collector: EventCollector
+    topic: TopicName, first: int, partitions: tuple[Partition, ...], author: Author
 ) -> catalog.PartitionsAdded:
     """The event for added partitions. Its `live_brokers` are empty, because the metadata log does not have them."""
     wanted = catalog.RequestedPartitions(first + len(partitions), tuple(each.replicas for each in partitions))
     asked = catalog.RequestedChange(FOLLOW, 0, wanted)
-    return catalog.PartitionsAdded(collector.request_id, topic, first, partitions, collector.principal, None, (), asked)
+    return catalog.PartitionsAdded(author.request_id, topic, first, partitions, author.principal, None, (), asked)
 
 
-def _configs_changed(
-    topic: TopicName, before: Configs, after: Configs, collector: EventCollector
-) -> catalog.TopicConfigsChanged:
+def _configs_changed(topic: TopicName, before: Configs, after: Configs, author: Author) -> catalog.TopicConfigsChanged:
     old, new = dict(before), dict(after)
-    ops = [ConfigOp(name, _DELETE, None) for name in old if name not in new]
-    ops += [ConfigOp(name, _SET, value) for name, value in after if old.get(name) != value]
+    ops = [ConfigOp(name, OpType.DELETE, None) for name in old if name not in new]
+    ops += [ConfigOp(name, OpType.SET, value) for name, value in after if old.get(name) != value]
     asked = catalog.RequestedChange(FOLLOW, 0, catalog.RequestedConfigs(tuple(ops), incremental=True))
-    return catalog.TopicConfigsChanged(collector.request_id, topic, after, collector.principal, None, asked)
+    return catalog.TopicConfigsChanged(author.request_id, topic, after, author.principal, None, asked)

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from controller.brokers.kraft.projection import details_of, endpoints_of, is_kraft_broker, registration_record
 from controller.brokers.kraft.projector import ProtocolIdChanges, ProtocolIds
 from controller.kafka.codec.primitives import read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.machine.access.credentials import MECHANISMS
+from controller.machine.partitions.requests import PRODUCER_IDS_PER_BLOCK
 from controller.machine.state import Cluster
 from controller.quorum.features import unsupported_feature
 from controller.quorum.log import metadata_records as kinds
@@ -29,18 +30,17 @@ from controller.quorum.log.record_kinds import (
     KIND_OF,
     QUOTAS,
     TOPICS,
+    Author,
     Kind,
     by_name,
     key_records,
 )
 from events import catalog
-from events.access import Acl, AclsCreated, AclsDeleted, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
-from events.names import BrokerId, RequestId
+from events.access import Acl, AclsCreated, AclsDeleted
+from events.names import BrokerId
 
 STEPS_PER_SLICE: Final = 200
 """Records applied and objects compared between two slices: some milliseconds."""
-PRODUCER_IDS_PER_BLOCK: Final = 1000
-"""The size of Kafka's producer id blocks (KIP-730)."""
 _ACLS_PER_EVENT: Final = 1000
 _CHARACTERS_MAX: Final = 300
 _IGNORED: Final = (
@@ -84,11 +84,10 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class EventCollector:
-    """Collects the events, the changed ids, and the first unsupported record. All events have the same request id,
-    principal and reason; the principal stands for the client of the other controller, which records do not name."""
+    """Collects the events of one author, the changed ids, and the first unsupported record."""
 
-    def __init__(self, request_id: RequestId, principal: str, reason: str, image: MetadataImage | None = None) -> None:
-        self.request_id, self.principal, self.reason = request_id, principal, reason
+    def __init__(self, author: Author, image: MetadataImage | None = None) -> None:
+        self.author = author
         self.is_snapshot = image is not None
         self.image = MetadataImage() if image is None else image
         """All metadata as records if it was given, else the part that the records touch."""
@@ -128,7 +127,6 @@ class ClusterImport:
         self._before, self._ids, self._collector, self._image = before, ids, collector, collector.image
         self._kinds = [FEATURES, CONFIGS, CREDENTIALS, QUOTAS, ACLS]
         self._touched: dict[type[MetadataRecord], dict[Any, None]] = {each.record: {} for each in self._kinds}
-        self._values: dict[type[MetadataRecord], Mapping[Any, Any]] = {}
         self._brokers: set[int] = set()
         self._last_epoch = before.last_broker_epoch
         self._epochs = {each.broker_id: each.broker_epoch for each in before.brokers.values() if is_kraft_broker(each)}
@@ -175,9 +173,7 @@ class ClusterImport:
     # --- values with a key
 
     def _held(self, kind: Kind) -> Mapping[Any, Any]:
-        if kind.record not in self._values:
-            self._values[kind.record] = self._ids.acls if kind is ACLS else kind.values(self._before)
-        return self._values[kind.record]
+        return self._ids.acls if kind is ACLS else kind.values(self._before)
 
     def _apply_value(self, record: MetadataRecord) -> None:
         if not self._has_known_mechanism(record):
@@ -211,33 +207,13 @@ class ClusterImport:
         keys = {**dict.fromkeys(held), **after} if self._collector.is_snapshot else self._touched[kind.record]
         for key in keys:
             old, new = by_name(held.get(key)), after.get(key, {})
-            if old != new:
-                self._report(kind, key, old, new)
+            if old != new and kind.event is not None:
+                self._collector.add(kind.event(self._collector.author, key, old, new))
+            elif old != new:
+                self._collect_acl(key, old.get(""), new.get(""))
             if kind is FEATURES and (why := unsupported_feature(tuple(sorted(new.items())))) is not None:
                 self._collector.add_unsupported(why)
             yield
-
-    def _report(self, kind: Kind, key: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        add, request_id, principal = self._collector.add, self._collector.request_id, self._collector.principal
-        if kind is FEATURES:
-            add(catalog.FeaturesChanged(tuple(sorted(new.items())), self._collector.reason))
-        elif kind is CONFIGS:
-            resource_type, name = key
-            configs = tuple(sorted(new.items()))
-            add(catalog.ResourceConfigsChanged(request_id, resource_type, name, configs, principal, None))
-        elif kind is CREDENTIALS:
-            user, mechanism = key
-            if new:
-                iterations, salt, stored, server = astuple(new[""])
-                add(ScramCredentialSet(request_id, user, mechanism, iterations, salt, stored, server, principal, None))
-            else:
-                add(ScramCredentialRemoved(request_id, user, mechanism, principal, None))
-        elif kind is QUOTAS:
-            values = tuple(sorted((name, value) for name, value in new.items() if old.get(name) != value))
-            removed = tuple(name for name in old if name not in new)
-            add(QuotasChanged(request_id, key, values, removed, principal, None))
-        else:
-            self._collect_acl(key, old.get(""), new.get(""))
 
     def _collect_acl(self, acl_id: bytes, before: Acl | None, after: Acl | None) -> None:
         self._collector.acls[acl_id] = after
@@ -254,7 +230,7 @@ class ClusterImport:
         for kind, acls in ((AclsDeleted, removed), (AclsCreated, new)):
             for at in range(0, len(acls), _ACLS_PER_EVENT):
                 some = tuple(sorted(acls[at : at + _ACLS_PER_EVENT]))
-                collector.add(kind(collector.request_id, some, collector.principal, None))
+                collector.add(kind(collector.author.request_id, some, collector.author.principal, None))
                 yield
         if self._has_acl_twice or (len(removed), len(new)) != (len(self._removed_acls), len(self._new_acls)):
             self._collector.add_unsupported("an ACL with two ids")
@@ -292,7 +268,7 @@ class ClusterImport:
 
         They do not tell whether a broker came back cleanly: the consequences were decided with its registration.
         """
-        reason, epoch = self._collector.reason, self._epochs.get(broker_id, 0)
+        reason, epoch = self._collector.author.reason, self._epochs.get(broker_id, 0)
         if after is None:
             if before is not None:
                 yield catalog.BrokerUnregistered(broker_id, epoch, reason)

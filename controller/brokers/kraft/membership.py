@@ -184,6 +184,7 @@ class Membership:
         self._changed_at = self._clock()
 
     def on_event(self, event: BrokerRegistered | BrokerUnfenced | BrokerFenced | BrokerUnregistered) -> None:
+        """Update directories and applied offsets after a durable event of a broker."""
         broker_id = event.broker_id
         match event:
             case BrokerRegistered(details=details):

@@ -14,7 +14,7 @@ are assigned when an ACL is created and named when it is removed; both are store
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.access.bucket_map import differing as differing_keys
@@ -22,6 +22,7 @@ from controller.machine.partitions.blocks import differing
 from controller.machine.partitions.placement import UNASSIGNED, replica_metadata_of
 from controller.machine.state import Broker, Cluster, Topic
 from controller.quorum.log import metadata_records as kinds
+from controller.quorum.log.image import partition_change
 from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import (
     CONFIGS,
@@ -29,7 +30,6 @@ from controller.quorum.log.record_kinds import (
     DIRECTORIES_SINCE,
     METADATA_VERSION_FEATURE,
     TOPICS,
-    UNCHANGED_LEADER,
     broker_record_version,
     key_records,
     partition_record_version,
@@ -38,7 +38,6 @@ from events.catalog import BrokerDetails, Endpoint, Partition, ReplicaMetadata, 
 from events.names import BrokerId, TopicId
 
 BrokerEpochs = Mapping[BrokerId, int]
-T = TypeVar("T")
 
 
 def topic_records(
@@ -61,7 +60,10 @@ def topic_records(
         if number >= len(known):
             records.append(partition_record(after.topic_id, number, partition, level))
         elif known[number] != partition:
-            records.append(_change_record(after.topic_id, number, known[number], partition, level))
+            steps = _epoch_steps(known[number], partition)
+            assert steps in _STEPS, f"partition {number} goes from {known[number]} to {partition}, more than one record"
+            old, new = (partition_record(after.topic_id, number, one, level) for one in (known[number], partition))
+            records.append(partition_change(old, new))
     return records
 
 
@@ -69,15 +71,12 @@ _STEPS: Final = ((1, 0), (1, 1))
 """The increments of partition epoch and leader epoch that one change may have."""
 
 
-def _directories(partition: Partition) -> tuple[bytes, ...]:
-    return replica_metadata_of(partition).directories or (UNASSIGNED,) * len(partition.replicas)
-
-
 def _epoch_steps(before: Partition, after: Partition) -> tuple[int, int]:
     return after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
+    """The record of a partition at a metadata.version level."""
     known = replica_metadata_of(partition)
     return kinds.PartitionRecord(
         version=partition_record_version(level),
@@ -91,13 +90,14 @@ def partition_record(topic_id: TopicId, index: int, partition: Partition, level:
         leader_recovery_state=int(known.recovering),
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
-        directories=_directories(partition),
+        directories=known.directories or (UNASSIGNED,) * len(partition.replicas),
         eligible_leader_replicas=known.elr or None,
         last_known_elr=known.last_known_elr or None,
     )
 
 
 def partition_of(record: kinds.PartitionRecord) -> Partition:
+    """The partition of a record; what its version lacks is empty."""
     return Partition(
         _ids(record.replicas),
         _ids(record.isr),
@@ -132,32 +132,6 @@ def partitions_of(
 
 def _ids(ids: tuple[int, ...] | None) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, ids or ()))
-
-
-def _change_record(
-    topic_id: TopicId, index: int, before: Partition, after: Partition, level: int
-) -> kinds.PartitionChangeRecord:
-    steps = _epoch_steps(before, after)
-    assert steps in _STEPS, f"partition {index} goes from {before} to {after}, which is more than one record"
-    old, new = replica_metadata_of(before), replica_metadata_of(after)
-    return kinds.PartitionChangeRecord(
-        version=partition_record_version(level),
-        partition_id=index,
-        topic_id=topic_id,
-        isr=_changed(before.isr, after.isr),
-        leader=after.leader if steps[1] else UNCHANGED_LEADER,
-        replicas=_changed(before.replicas, after.replicas),
-        removing_replicas=_changed(old.removing, new.removing),
-        adding_replicas=_changed(old.adding, new.adding),
-        leader_recovery_state=int(new.recovering) if new.recovering != old.recovering else -1,
-        directories=_changed(_directories(before), _directories(after)),
-        eligible_leader_replicas=_changed(old.elr, new.elr),
-        last_known_elr=_changed(old.last_known_elr, new.last_known_elr),
-    )
-
-
-def _changed(before: T, after: T) -> T | None:
-    return None if before == after else after
 
 
 def is_one_record(before: Partition, after: Partition) -> bool:

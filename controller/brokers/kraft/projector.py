@@ -214,7 +214,7 @@ class MetadataProjector:
         first, is_first = self._next_offset, isinstance(event, catalog.FeaturesChanged) and not before.features
         records = [*record_kinds.kind_records(record_kinds.FEATURES, before, after)]
         records += projection.broker_records(before, after, self._epochs, first + len(records))
-        records += self._config_records(before, after, event)
+        records += record_kinds.kind_records(record_kinds.CONFIGS, before, after)
         self._update_epoch(event, first)
         if isinstance(event, catalog.ProducerIdsAllocated):
             end, epoch = event.next_producer_id, self._epochs.get(event.broker_id, -1)
@@ -224,14 +224,6 @@ class MetadataProjector:
         if is_first:
             for topic in self.existing_topics():
                 self._append(projection.topic_records(None, topic, after.feature(METADATA_VERSION_FEATURE)))
-
-    def _config_records(self, before: Cluster, after: Cluster, event: Any) -> Iterable[MetadataRecord]:
-        if isinstance(event, catalog.ResourceConfigsChanged):  # the other resources are not compared
-            key = event.kind, event.name
-            return record_kinds.key_records(record_kinds.CONFIGS, key, before.configs_of(*key), after.configs_of(*key))
-        if before.resource_configs is after.resource_configs:
-            return ()
-        return record_kinds.kind_records(record_kinds.CONFIGS, before, after)
 
     @property
     def _next_offset(self) -> int:

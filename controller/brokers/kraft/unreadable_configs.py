@@ -63,7 +63,7 @@ class UnreadableConfigs:
 
     def walk(self, store: Callable[[], TopicStore]) -> Iterator[None]:
         """Check everything durable, one slice a step."""
-        for (kind, name), configs in store().durable_cluster.resource_configs:
+        for (kind, name), configs in store().durable_cluster.resource_configs.items():
             self._update(kind, name, configs)
         for topics in topic_slices(store):
             for topic in topics:

@@ -1,4 +1,4 @@
-"""Commands for topics, brokers, partitions, configs and settings.
+"""Commands for topics, brokers, partitions, configs and settings, and observations of the target cluster.
 
 The shell stamps commands with everything that the machine must not find out itself: the time, request ids, topic ids,
 the result of authorization, the verdict of policies. So the same command on the same state always leads to the same
@@ -303,6 +303,59 @@ class RecordHead(Command, frozen=True, kw_only=True, gc=False):
     signed_at_ms: int
     public_key: bytes
     signature: bytes
+
+
+# Observations of the target cluster.
+
+
+class ObservedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A partition in the cluster's metadata. `leader` is -1 if there is none."""
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
+    leader_epoch: int
+
+
+class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
+    """The target cluster has this topic.
+
+    `configs` are its explicit configs; None if they were not fetched. `known` is what was known of the topic at the
+    time, its partition count and configs; None if there was no such topic. If that has changed since, the observation
+    is stale and is ignored.
+    """
+
+    topic: TopicName
+    topic_id: TopicId
+    partitions: tuple[ObservedPartition, ...]
+    configs: Configs | None = None
+    known: tuple[int, Configs] | None = None
+    reason: str = ""
+
+
+class DiscoverDeletion(Command, frozen=True, kw_only=True, gc=False):
+    """The target cluster no longer has the topic with this id, although nobody deleted it here."""
+
+    topic: TopicName
+    topic_id: TopicId
+    reason: str
+
+
+class RefuseCreation(Command, frozen=True, kw_only=True, gc=False):
+    """The target cluster refused to create a topic. `topic_id` is the id from the decision."""
+
+    topic: TopicName
+    topic_id: TopicId
+    error_code: int
+    message: str
+
+
+class FinishChange(Command, frozen=True, kw_only=True, gc=False):
+    """The target cluster carried out the change of `request_id`, or refused it with `error_code`."""
+
+    topic: TopicName
+    error_code: int = 0
+    message: str = ""
 
 
 ClientCommand = TopicCommand | access.ClusterCommand | AlterPartition | BrokerCommand | MembershipCommand

@@ -222,8 +222,8 @@ def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], re
     if dict(features).get(ELIGIBLE_REPLICAS, 0) == 0:
         return []
     changed: list[tuple[str, Configs]] = []
-    for (kind, name), configs in cluster.resource_configs:
-        if kind == BROKERS and name and MIN_INSYNC_REPLICAS in dict(configs):
+    for name, configs in cluster.configs_of_brokers():
+        if name and MIN_INSYNC_REPLICAS in dict(configs):
             changed.append((name, tuple(pair for pair in configs if pair[0] != MIN_INSYNC_REPLICAS)))
     of_all = dict(cluster.configs_of(BROKERS, ""))
     if MIN_INSYNC_REPLICAS not in of_all:

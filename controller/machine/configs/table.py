@@ -13,9 +13,7 @@ import msgspec
 from controller.machine.configs.values import (
     Allowed,
     AtLeast,
-    AtLeastOr,
     Between,
-    BetweenOr,
     ConfigType,
     ListOf,
     OneOf,
@@ -155,9 +153,9 @@ _FLUSH_MS = (
     Synonym("log.flush.scheduler.interval.ms", _LONG, str(LONG_MAX), AtLeast(0)),
 )
 _RETENTION_MS = (
-    Synonym("log.retention.ms", _LONG, None, AtLeastOr(1, -1)),
-    Synonym("log.retention.minutes", _INT, None, AtLeastOr(1, -1), MINUTE_MS),
-    Synonym("log.retention.hours", _INT, "168", AtLeastOr(1, -1), HOUR_MS),
+    Synonym("log.retention.ms", _LONG, None, AtLeast(1, -1)),
+    Synonym("log.retention.minutes", _INT, None, AtLeast(1, -1), MINUTE_MS),
+    Synonym("log.retention.hours", _INT, "168", AtLeast(1, -1), HOUR_MS),
 )
 
 TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
@@ -193,7 +191,7 @@ TOPIC_CONFIGS: tuple[TopicConfig, ...] = (
         OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")),
         "compression.type",
     ),
-    _row("compression.gzip.level", _INT, -1, BetweenOr(1, 9, -1), "compression.gzip.level"),
+    _row("compression.gzip.level", _INT, -1, Between(1, 9, -1), "compression.gzip.level"),
     _row("compression.lz4.level", _INT, 9, Between(1, 17), "compression.lz4.level"),
     _row("compression.zstd.level", _INT, 3, Between(-131072, 22), "compression.zstd.level"),
     _row("preallocate", _BOOLEAN, "false", None, "log.preallocate"),

@@ -39,29 +39,18 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class AtLeast(msgspec.Struct, frozen=True, gc=False):
+    """A number of at least `low`, or `other`, which has a special meaning."""
+
     low: int
+    other: int | None = None
 
 
 class Between(msgspec.Struct, frozen=True, gc=False):
-    """Both ends are included."""
+    """A number from `low` to `high`, both included, or `other`, which has a special meaning."""
 
     low: int
     high: int
-
-
-class BetweenOr(msgspec.Struct, frozen=True, gc=False):
-    """A number from `low` to `high`, or `other`, which has a special meaning."""
-
-    low: int
-    high: int
-    other: int
-
-
-class AtLeastOr(msgspec.Struct, frozen=True, gc=False):
-    """A number of at least `low`, or `other`, which means no limit."""
-
-    low: int
-    other: int
+    other: int | None = None
 
 
 class OneOf(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +67,7 @@ class ReplicaList(msgspec.Struct, frozen=True, gc=False):
     """Throttled replicas: `*`, or partition:broker pairs (KIP-73)."""
 
 
-Allowed = AtLeast | Between | BetweenOr | AtLeastOr | OneOf | ListOf | ReplicaList | None
+Allowed = AtLeast | Between | OneOf | ListOf | ReplicaList | None
 """The limit of a value; None means no limit beyond the type."""
 
 
@@ -104,14 +93,10 @@ _REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 def range_text(allowed: Allowed) -> str:
     """Describes the limit in the notation of Kafka's documentation; empty without a limit."""
     match allowed:
-        case AtLeast(low):
-            return f"[{low},...]"
-        case Between(low, high):
-            return f"[{low},...,{high}]"
-        case BetweenOr(low, high, other):
-            return f"[{low},...,{high}] or {other}"
-        case AtLeastOr(low, other):
-            return f"[{low},...] or {other}"
+        case AtLeast(low, other):
+            return f"[{low},...]" + ("" if other is None else f" or {other}")
+        case Between(low, high, other):
+            return f"[{low},...,{high}]" + ("" if other is None else f" or {other}")
         case OneOf(values) | ListOf(values):
             return f"[{', '.join(values)}]"
         case ReplicaList():
@@ -212,14 +197,14 @@ def _decimal(trimmed: str) -> float | None:
 
 def _beyond(allowed: Allowed, number: float) -> str | None:
     match allowed:
-        case AtLeast(low) | Between(low, _) if number < low:
-            return f"Value must be at least {low}"
-        case Between(_, high) if number > high:
-            return f"Value must be no more than {high}"
-        case BetweenOr(low, high, other) if number != other and not low <= number <= high:
+        case AtLeast(low, other) if number < low and number != other:
+            return f"Value must be at least {low}" + ("" if other is None else f" or equal to {other}")
+        case Between(low, high, int(other)) if number != other and not low <= number <= high:
             return f"Value must be between {low} and {high} or equal to {other}"
-        case AtLeastOr(low, other) if number != other and number < low:
-            return f"Value must be at least {low} or equal to {other}"
+        case Between(low, _, None) if number < low:
+            return f"Value must be at least {low}"
+        case Between(_, high, None) if number > high:
+            return f"Value must be no more than {high}"
         case _:
             return None
 

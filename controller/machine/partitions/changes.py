@@ -13,24 +13,35 @@ may only become empty with that feature, so that no acknowledged record is lost.
 election accepts any replica and may lose records; the leader must then recover (KIP-704).
 4. The leader epoch rises when the leader changes or a replica is removed, the partition epoch with every change.
 
+Brokers come and go: only a live member of the ISR leads, a fenced broker leaves the ISR, and usable brokers replace
+placeholders (KIP-409). `Reconciliation` compares topics with the live brokers. The result depends on the state only and
+repeating it changes nothing, so the engine may call it at any time and in any slices. It neither moves leadership back
+to the preferred replica, which `balance` does, nor reassigns replicas.
+
 It does not check the sender of a request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
+from functools import cache, partial
 
 import msgspec
 from msgspec.structs import replace
 
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
-from controller.machine.partitions import blocks
+from controller.machine.partitions.blocks import Span, changed, numbered
 from controller.machine.partitions.placement import (
+    MIGRATING,
+    NO_METADATA,
     UNASSIGNED,
     Ids,
     default_directory,
     directories_of,
+    directory_of,
+    filled,
+    is_filled,
     replica_metadata_of,
     serves,
 )
@@ -75,11 +86,12 @@ class Rules(msgspec.Struct, frozen=True):
     """Returns the directory of a new replica on a broker. None without KRaft brokers: then there is no metadata."""
 
 
-def rules_for(topic: Topic, cluster: Cluster) -> Rules:
+def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool]) -> Rules:
+    """The rules of a topic. Only KRaft brokers have eligible replicas and directories."""
     if not cluster.has_kraft_brokers:
-        return Rules(lambda broker_id, _: broker_id in cluster.live)
+        return Rules(may_lead)
     return Rules(
-        may_lead=lambda broker_id, directory: serves(cluster, broker_id, directory),
+        may_lead,
         min_isr=effective_min_isr(topic, cluster),
         elr=cluster.feature(ELIGIBLE_REPLICAS) > 0,
         directory=lambda broker_id: default_directory(cluster, broker_id),
@@ -98,11 +110,14 @@ def election_for(topic: Topic, cluster: Cluster) -> Election:
 
 
 class TopicChanges:
-    """Changes partitions of one topic, one after another. `events` has the changes so far."""
+    """Changes partitions of one topic, one after another. `events` has the changes so far. `may_lead` is `serves` of
+    the cluster; a caller with many topics may cache it."""
 
-    def __init__(self, topic: Topic, cluster: Cluster) -> None:
+    def __init__(
+        self, topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool] | None = None
+    ) -> None:
         self._topic, self.cluster = topic, cluster
-        self._rules = rules_for(topic, cluster)
+        self._rules = rules_for(topic, cluster, may_lead or partial(serves, cluster))
         self._changed: dict[int, Partition] = {}
         self.election = election_for(topic, cluster)
         """The kind of automatic elections."""
@@ -113,7 +128,7 @@ class TopicChanges:
         """The topic after the changes so far."""
         if not self._changed:
             return self._topic
-        return replace(self._topic, partitions=blocks.changed(self._topic.partitions, self._changed))
+        return replace(self._topic, partitions=changed(self._topic.partitions, self._changed))
 
     def partition(self, index: int) -> Partition | None:
         """The partition after the changes so far; None without one of this index."""
@@ -136,134 +151,94 @@ def change(
     topic: TopicName, index: int, partition: Partition, target: Target, rules: Rules, reason: str
 ) -> PartitionChanged | None:
     """Returns the change that brings the partition to the target; None if it already matches."""
-    builder = _ChangeBuilder(partition, target, rules)
-    after = builder.build()
-    if after is None:
+    before = partition.replica_metadata or NO_METADATA
+    isr = partition.isr if target.isr is None else target.isr
+    replicas = partition.replicas if target.replicas is None else target.replicas
+    adding = before.adding if target.adding is None else target.adding
+    removing = before.removing if target.removing is None else target.removing
+    if (adding or removing) and _is_complete(isr, replicas, adding, removing):
+        isr, replicas, adding, removing = without(isr, removing), without(replicas, removing), (), ()
+    elr = _eligible(partition, isr, replicas, target.unclean, rules) if rules.elr or before.elr else ()
+    leader, unclean = partition.leader, False
+    if target.election is not None:
+        leader, unclean = _elected(partition, replicas, isr, elr, target.election, rules)
+    if leader != partition.leader and leader in elr:
+        isr = (leader,)
+        # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
+        elr = without(elr, (leader,)) if rules.min_isr > 1 else ()
+    if unclean:
+        isr, elr = (leader,), ()
+    elif not rules.elr:
+        elr = elr if not (isr or partition.isr) else ()
+        isr = isr or partition.isr
+    is_removed = replicas != partition.replicas and any(one >= 0 and one not in replicas for one in partition.replicas)
+    is_new_epoch = leader != partition.leader or is_removed
+    metadata = partition.replica_metadata
+    if rules.directory is not None:
+        directories = _directories(partition, replicas, target.directories, rules.directory)
+        last = before.last_known_elr
+        if rules.elr and is_new_epoch and (leader == NO_LEADER) is not bool(last):
+            last = (partition.leader,) if leader == NO_LEADER else ()
+        recovering = before.recovering or unclean
+        if target.recovering not in (None, before.recovering):
+            recovering = bool(target.recovering)
+        metadata = ReplicaMetadata(directories, adding, removing, elr, last, recovering)
+    is_same = replicas == partition.replicas and isr == partition.isr and metadata == partition.replica_metadata
+    if is_same and not is_new_epoch:
         return None
-    return PartitionChanged(topic, index, partition, after, ("unclean election: " if builder.unclean else "") + reason)
+    leader_epoch, partition_epoch = partition.leader_epoch + is_new_epoch, partition.partition_epoch + 1
+    after = Partition(replicas, isr, leader, leader_epoch, partition_epoch, metadata)
+    return PartitionChanged(topic, index, partition, after, f"unclean election: {reason}" if unclean else reason)
 
 
-class _ChangeBuilder:
-    """Builds one change, from the fields of the target and those that follow from them."""
+def _is_complete(isr: Ids, replicas: Ids, adding: Ids, removing: Ids) -> bool:
+    """True if the reassignment can be completed."""
+    members, remaining = without(isr, removing), without(replicas, removing)
+    awaited = remaining if len(adding) < len(removing) else adding
+    return bool(members and remaining) and set(awaited) <= set(members)
 
-    def __init__(self, partition: Partition, target: Target, rules: Rules) -> None:
-        self.partition, self.target, self.rules = partition, target, rules
-        self.before = before = replica_metadata_of(partition)
-        self.leader = partition.leader
-        self.isr = partition.isr if target.isr is None else target.isr
-        self.replicas = partition.replicas if target.replicas is None else target.replicas
-        self.adding = before.adding if target.adding is None else target.adding
-        self.removing = before.removing if target.removing is None else target.removing
-        self.elr = before.elr
-        self.unclean = False
-        self._directories = directories_of(partition)
 
-    def build(self) -> Partition | None:
-        """Returns the partition after the change; None if nothing changes."""
-        partition = self.partition
-        self._complete_reassignment()
-        self._find_eligible()
-        self._elect()
-        if self.unclean or not (self.rules.elr or not (self.isr or partition.isr)):
-            self.elr = ()
-        if self.unclean:
-            self.isr = (self.leader,)
-        elif not self.isr and not self.rules.elr:
-            self.isr = partition.isr
-        is_removed = self.replicas != partition.replicas and any(
-            replica >= 0 and replica not in self.replicas for replica in partition.replicas
-        )
-        is_new_epoch = self.leader != partition.leader or is_removed
-        after = Partition(
-            self.replicas,
-            self.isr,
-            self.leader,
-            partition.leader_epoch + is_new_epoch,
-            partition.partition_epoch + 1,
-            self._metadata(is_new_epoch),
-        )
-        if not is_new_epoch and (after.replicas, after.isr, after.replica_metadata) == (
-            partition.replicas,
-            partition.isr,
-            partition.replica_metadata,
-        ):
-            return None
-        return after
+def _eligible(partition: Partition, isr: Ids, replicas: Ids, unclean: Ids, rules: Rules) -> Ids:
+    """The eligible replicas, before an election."""
+    # If min.insync.replicas was lowered, the eligible replicas miss records acknowledged since.
+    had = replica_metadata_of(partition).elr if len(partition.isr) < rules.min_isr else ()
+    if not rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
+        return tuple(one for one in without(had, unclean) if one in replicas)
+    if len(isr) >= rules.min_isr:
+        return ()
+    return tuple(sorted({*had, *partition.isr} & set(replicas) - set(isr) - set(unclean)))
 
-    def _complete_reassignment(self) -> None:
-        if not (self.adding or self.removing):
-            return
-        isr, replicas = without(self.isr, self.removing), without(self.replicas, self.removing)
-        fewer = len(self.adding) < len(self.removing)
-        if isr and replicas and set(replicas if fewer else self.adding) <= set(isr):
-            self.isr, self.replicas, self.adding, self.removing = isr, replicas, (), ()
 
-    def _find_eligible(self) -> None:
-        if not (self.rules.elr or self.elr):
-            return
-        if len(self.partition.isr) >= self.rules.min_isr:
-            self.elr = ()  # min.insync.replicas was lowered: they miss records acknowledged since
-        if not self.rules.elr:  # ELR was disabled: keep existing members only while the ISR is empty
-            self.elr = tuple(one for one in without(self.elr, self.target.unclean) if one in self.replicas)
-            return
-        if len(self.isr) >= self.rules.min_isr:
-            self.elr = ()
-            return
-        before = {*self.elr, *self.partition.isr} & set(self.replicas)
-        self.elr = tuple(sorted(before - set(self.isr) - set(self.target.unclean)))
+def _elected(
+    partition: Partition, replicas: Ids, isr: Ids, elr: Ids, election: Election, rules: Rules
+) -> tuple[BrokerId, bool]:
+    """Returns the leader to elect, and whether the election is unclean."""
+    favoured = replicas[:1] if election is Election.PREFERRED else ()
+    have_all_records = isr or elr
+    for replica in (*favoured, partition.leader, *replicas):
+        if replica in have_all_records and _may_lead(replica, partition, rules):
+            return replica, False
+    last = replica_metadata_of(partition).last_known_elr if rules.elr and not have_all_records else ()
+    # The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it.
+    anyone = last if len(last) == 1 and last[0] in replicas else ()
+    for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
+        if _may_lead(replica, partition, rules):
+            return replica, replica != partition.leader
+    return NO_LEADER, False
 
-    # Elections.
 
-    def _elect(self) -> None:
-        if self.target.election is None:
-            return
-        leader, self.unclean = self._elected(self.target.election)
-        if leader != self.leader and leader in self.elr:
-            self.isr = (leader,)
-            # If an ISR of one is enough, the other replicas miss what it acknowledges from now on.
-            self.elr = without(self.elr, (leader,)) if self.rules.min_isr > 1 else ()
-        self.unclean = self.unclean and leader != self.leader
-        self.leader = leader
+def _may_lead(replica: BrokerId, partition: Partition, rules: Rules) -> bool:
+    return rules.may_lead(replica, directory_of(partition, replica))
 
-    def _elected(self, election: Election) -> tuple[BrokerId, bool]:
-        """Returns the leader to elect, and whether the election is unclean."""
-        favoured = self.replicas[:1] if election is Election.PREFERRED else ()
-        have_all_records = self.isr or self.elr
-        for replica in (*favoured, self.leader, *self.replicas):
-            if replica in have_all_records and self._may_lead(replica):
-                return replica, False
-        last = self._last_known_leader()
-        if last != NO_LEADER:
-            return last, True
-        if election is Election.UNCLEAN:
-            anyone = next((replica for replica in self.replicas if self._may_lead(replica)), NO_LEADER)
-            return anyone, anyone != NO_LEADER
-        return NO_LEADER, False
 
-    def _may_lead(self, replica: BrokerId) -> bool:
-        return self.rules.may_lead(replica, self._directories.get(replica, UNASSIGNED))
-
-    def _last_known_leader(self) -> BrokerId:
-        """The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it."""
-        last = self.before.last_known_elr
-        if not self.rules.elr or self.elr or self.isr or len(last) != 1:
-            return NO_LEADER
-        return last[0] if last[0] in self.replicas and self._may_lead(last[0]) else NO_LEADER
-
-    # Replica metadata.
-
-    def _metadata(self, is_new_epoch: bool) -> ReplicaMetadata | None:
-        directory = self.rules.directory
-        if directory is None:
-            return self.partition.replica_metadata
-        known = {**self._directories, **self.target.directories}
-        directories = tuple(known[replica] if replica in known else directory(replica) for replica in self.replicas)
-        last, recovering = self.before.last_known_elr, self.before.recovering or self.unclean
-        if self.rules.elr and is_new_epoch and (self.leader == NO_LEADER) is not bool(last):
-            last = (self.partition.leader,) if self.leader == NO_LEADER else ()
-        if self.target.recovering not in (None, self.before.recovering):
-            recovering = bool(self.target.recovering)
-        return ReplicaMetadata(directories, self.adding, self.removing, self.elr, last, recovering)
+def _directories(
+    partition: Partition, replicas: Ids, changed: Mapping[BrokerId, bytes], default: Callable[[BrokerId], bytes]
+) -> tuple[bytes, ...]:
+    before = replica_metadata_of(partition).directories
+    if not changed and replicas == partition.replicas and len(before) == len(replicas):
+        return before
+    known = {**directories_of(partition), **changed}
+    return tuple(known[replica] if replica in known else default(replica) for replica in replicas)
 
 
 def is_reassigned(partition: Partition) -> bool:
@@ -271,5 +246,96 @@ def is_reassigned(partition: Partition) -> bool:
     return bool(metadata.adding or metadata.removing)
 
 
-def without(ids: Ids, gone: Container[BrokerId]) -> Ids:
-    return tuple([one for one in ids if one not in gone])  # a list is faster than a generator
+def without(ids: Ids, gone: Collection[BrokerId]) -> Ids:
+    return tuple([one for one in ids if one not in gone]) if gone else ids  # a list is faster than a generator
+
+
+# Brokers come and go.
+
+
+class Reconciliation:
+    """Compares topics with the brokers of a cluster. Fast where nothing is to be done, because that is the case for
+    most partitions when a broker comes or goes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._is_decided_here = not cluster.settings.has_target_cluster
+        self._live = frozenset(cluster.live)
+        self._serves = cache(partial(serves, cluster))
+        self._unclean = frozenset(each for each, broker in cluster.brokers.items() if broker.unclean)
+        """Brokers that started after an unclean shutdown, so records may be missing."""
+        self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
+        self._online = frozenset(
+            (broker_id, directory)
+            for broker_id in (cluster.live if cluster.has_kraft_brokers else ())
+            for directory in (*cluster.brokers[broker_id].log_dirs, UNASSIGNED, MIGRATING)
+        )
+        """Log directories that surely are online; a broker without known directories has others."""
+
+    def reconcile(self, topic: Topic, reason: str, span: Span | None = None) -> tuple[Topic, list[Event]]:
+        """Returns the topic in line with the live brokers, and the events for that. `span` limits it to some
+        partitions."""
+        changes, min_isr = TopicChanges(topic, self._cluster, self._serves), self._min_isr(topic)
+        for index, partition in numbered(topic.partitions, span):
+            if partition.leader != NO_LEADER and self._is_reconciled(partition, min_isr):
+                continue
+            replicas = filled(topic.name, index, partition.replicas, self._cluster)
+            if self._is_decided_here:
+                unclean = self._unclean_members(partition) if self._unclean else ()
+                isr = without(self._available(partition), unclean)
+                target = Target(replicas=replicas, isr=isr, unclean=unclean, election=changes.election)
+            else:
+                target = Target(replicas=replicas, election=None)
+            changes.change(index, target, reason)
+        return changes.topic, changes.events
+
+    def is_reconciled(self, topic: Topic, span: Span | None = None) -> bool:
+        """True if `reconcile` would change nothing. May return False although nothing would change."""
+        min_isr = self._min_isr(topic)
+        return all(self._is_reconciled(partition, min_isr) for _, partition in numbered(topic.partitions, span))
+
+    def _min_isr(self, topic: Topic) -> int:
+        return effective_min_isr(topic, self._cluster) if self._cluster.has_kraft_brokers else 1
+
+    def _is_reconciled(self, partition: Partition, min_isr: int) -> bool:
+        if not is_filled(partition, self._cluster):
+            return False
+        if not self._is_decided_here:
+            return True
+        metadata = partition.replica_metadata
+        if metadata is not None:
+            if self._unclean and self._unclean_members(partition):
+                return False
+            if metadata.elr and (len(partition.isr) >= min_isr or not self._elr):
+                return False  # min.insync.replicas was lowered: they miss records acknowledged from now on
+        elif self._cluster.has_kraft_brokers:
+            return False
+        if partition.leader == NO_LEADER:
+            return self._live.isdisjoint(partition.replicas)
+        if metadata is None:
+            return self._live.issuperset(partition.isr)
+        if self._online.issuperset(zip(partition.replicas, metadata.directories, strict=False)):
+            return True
+        return self._available(partition) == partition.isr
+
+    def _available(self, partition: Partition) -> Ids:
+        """The ISR members that can serve."""
+        if partition.replica_metadata is None:
+            live = self._live
+            return tuple([member for member in partition.isr if member in live])
+        known = directories_of(partition)
+        return tuple([member for member in partition.isr if self._serves(member, known.get(member, UNASSIGNED))])
+
+    def _unclean_members(self, partition: Partition) -> Ids:
+        """The in-sync or eligible replicas on brokers that may have lost records; only KRaft brokers report it."""
+        members = (*partition.isr, *replica_metadata_of(partition).elr)
+        return tuple(one for one in members if one in self._unclean)
+
+
+def balance(topic: Topic, cluster: Cluster, span: Span | None = None) -> list[Event]:
+    """Elects preferred leaders that are in sync."""
+    changes = TopicChanges(topic, cluster)
+    for index, partition in numbered(topic.partitions, span):
+        if partition.leader not in (partition.replicas[0], NO_LEADER):
+            changes.change(index, Target(election=Election.PREFERRED), "leaders balanced")
+    return changes.events

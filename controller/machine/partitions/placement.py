@@ -55,6 +55,8 @@ def is_filled(partition: Partition, cluster: Cluster) -> bool:
 
 def filled(topic: str, index: int, replicas: Ids, cluster: Cluster) -> Ids:
     """Returns the replicas with usable brokers in place of placeholders, as far as there are any (KIP-409)."""
+    if replicas[-1] >= 0:
+        return replicas
     for placeholder in filter(is_placeholder, replicas):
         candidates = [
             (broker_id, rack)
@@ -151,18 +153,27 @@ LOST = (1).to_bytes(16, "big")
 """The directory of a replica in a failed log directory."""
 MIGRATING = (2).to_bytes(16, "big")
 """The directory of a replica on a broker that does not report its directories."""
-_NO_METADATA = ReplicaMetadata()
+NO_METADATA = ReplicaMetadata()
 
 
 def replica_metadata_of(partition: Partition) -> ReplicaMetadata:
     """Returns the replica metadata of a partition, or empty metadata."""
-    return partition.replica_metadata or _NO_METADATA
+    return partition.replica_metadata or NO_METADATA
 
 
 def directories_of(partition: Partition) -> dict[BrokerId, bytes]:
     """Returns the known directories of the replicas."""
     metadata = partition.replica_metadata
     return {} if metadata is None else dict(zip(partition.replicas, metadata.directories, strict=False))
+
+
+def directory_of(partition: Partition, replica: BrokerId) -> bytes:
+    """Returns the known directory of a replica."""
+    metadata = partition.replica_metadata
+    if metadata is None or replica not in partition.replicas:
+        return UNASSIGNED
+    place = partition.replicas.index(replica)
+    return metadata.directories[place] if place < len(metadata.directories) else UNASSIGNED
 
 
 def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
@@ -177,7 +188,8 @@ def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
 
 def serves(cluster: Cluster, broker_id: BrokerId, directory: bytes) -> bool:
     """True if the broker is live and this directory is online."""
-    return cluster.is_live(broker_id) and is_online(cluster.brokers[broker_id], directory)
+    broker = cluster.brokers.get(broker_id)
+    return broker is not None and broker.is_live and is_online(broker, directory)
 
 
 def is_online(broker: Broker, directory: bytes) -> bool:

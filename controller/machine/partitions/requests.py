@@ -16,14 +16,14 @@ from controller.machine import validation
 from controller.machine.commands import commands
 from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.partitions.changes import Election, Target, TopicChanges, is_reassigned, without
+from controller.machine.partitions.changes import Election, Target, TopicChanges, balance, is_reassigned, without
 from controller.machine.partitions.placement import UNASSIGNED, Ids, directories_of, is_online, replica_metadata_of
-from controller.machine.partitions.reconciling import balance
 from controller.machine.state import Cluster, State
 from events.catalog import Event, Partition, ProducerIdsAllocated
 from events.names import NO_LEADER, BrokerId, RequestId, TopicName
 
 PRODUCER_IDS_PER_BLOCK = 1000
+"""The size of Kafka's producer id blocks (KIP-730)."""
 _PartitionsCommand = (
     commands.AlterPartition | commands.AssignDirectories | commands.ElectLeaders | commands.ReassignPartitions
 )

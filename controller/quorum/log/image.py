@@ -286,7 +286,7 @@ _CHANGED_FIELDS: Final = (
     "replicas", "isr", "removing_replicas", "adding_replicas", "directories", "eligible_leader_replicas",
     "last_known_elr",
 )  # fmt: skip
-"""Fields of PartitionRecord that a PartitionChangeRecord replaces unless it has None there."""
+"""Fields of PartitionRecord that a PartitionChangeRecord replaces unless it has None there; both ways."""
 
 
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:
@@ -298,6 +298,21 @@ def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> Par
     if change.leader_recovery_state >= 0:
         changes["leader_recovery_state"] = change.leader_recovery_state
     return replace(before, partition_epoch=before.partition_epoch + 1, **changes)
+
+
+def partition_change(before: PartitionRecord, after: PartitionRecord) -> kinds.PartitionChangeRecord:
+    """The record that changes a partition, the inverse of `_merged`. The epochs of `after` are one step ahead."""
+    values = {name: getattr(after, name) for name in _CHANGED_FIELDS}
+    changes = {name: value or () for name, value in values.items() if value != getattr(before, name)}
+    state = after.leader_recovery_state
+    return kinds.PartitionChangeRecord(
+        version=after.version,
+        partition_id=after.partition_id,
+        topic_id=after.topic_id,
+        leader=after.leader if after.leader_epoch != before.leader_epoch else UNCHANGED_LEADER,
+        leader_recovery_state=state if state != before.leader_recovery_state else -1,
+        **changes,
+    )
 
 
 def _partition_at(level: int, record: PartitionRecord) -> PartitionRecord:

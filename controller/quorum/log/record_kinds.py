@@ -1,6 +1,8 @@
-"""Maps features, configs, SCRAM credentials, quotas and ACLs to metadata records and back: one row for each kind.
+"""Maps features, configs, SCRAM credentials, quotas and ACLs to metadata records, and records to values and events: one
+row for each kind.
 
-Records set and remove these values one by one. A value has a key and, if a key has several values, a name.
+Records set and remove these values one by one. A value has a key and, if a key has several values, a name. An event has
+all changes of a key.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from controller.machine.access.quotas import canonical_entity
 from controller.machine.state import Cluster, ScramCredential
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_records import MetadataRecord
-from events.access import Acl, QuotaEntity
+from events import catalog
+from events.access import Acl, QuotaEntity, QuotasChanged, ScramCredentialRemoved, ScramCredentialSet
+from events.catalog import Event
+from events.names import RequestId
 
 DIRECTORIES_SINCE: Final = 17
 ELR_SINCE: Final = 23
@@ -27,6 +32,15 @@ UNCHANGED_LEADER: Final = -2
 METADATA_VERSION_FEATURE: Final = "metadata.version"
 TOPICS: Final = 2
 """The config resource type of topics."""
+
+
+class Author(NamedTuple):
+    """The command behind imported events. The principal stands for the client of the other controller, which records do
+    not name."""
+
+    request_id: RequestId
+    principal: str
+    reason: str
 
 
 class Kind(NamedTuple):
@@ -40,6 +54,8 @@ class Kind(NamedTuple):
     """Returns the record of a key, a name and a value."""
     decode: Callable[[Any], tuple[Any, str, Any]]
     """Returns the key, name and value of a record."""
+    event: Callable[[Author, Any, Mapping[str, Any], Mapping[str, Any]], Event] | None
+    """Returns the event for the values of a key, by name, before and after; None if an event has several keys."""
     order: Callable[[Any], Any] = lambda key: key
     """Returns what keys are sorted by."""
 
@@ -52,12 +68,21 @@ def _feature_of(record: kinds.FeatureLevelRecord) -> tuple[str, str, int | None]
     return "", record.name, record.feature_level or None
 
 
+def _features_event(author: Author, _: str, old: Mapping[str, int], new: Mapping[str, int]) -> Event:
+    return catalog.FeaturesChanged(tuple(sorted(new.items())), author.reason)
+
+
 def _config_record(resource: tuple[int, str], name: str, value: str | None) -> MetadataRecord:
     return kinds.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
 
 
 def _config_of(record: kinds.ConfigRecord) -> tuple[tuple[int, str], str, str | None]:
     return (record.resource_type, record.resource_name), record.name, record.value
+
+
+def _configs_event(author: Author, resource: tuple[int, str], old: Mapping[str, str], new: Mapping[str, str]) -> Event:
+    configs = tuple(sorted(new.items()))
+    return catalog.ResourceConfigsChanged(author.request_id, *resource, configs, author.principal, None)
 
 
 NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
@@ -83,6 +108,16 @@ def _credential_of(
     return (record.name, MECHANISMS[record.mechanism]), "", value
 
 
+def _credential_event(
+    author: Author, login: tuple[str, str], old: Mapping[str, ScramCredential], new: Mapping[str, ScramCredential]
+) -> Event:
+    if new:
+        iterations, salt, stored, server = astuple(new[""])
+        who = (author.principal, None)
+        return ScramCredentialSet(author.request_id, *login, iterations, salt, stored, server, *who)
+    return ScramCredentialRemoved(author.request_id, *login, author.principal, None)
+
+
 def _quota_record(entity: QuotaEntity, name: str, value: float | None) -> MetadataRecord:
     who = tuple(kinds.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
     return kinds.ClientQuotaRecord(entity=who, key=name, value=value or 0.0, remove=value is None)
@@ -91,6 +126,12 @@ def _quota_record(entity: QuotaEntity, name: str, value: float | None) -> Metada
 def _quota_of(record: kinds.ClientQuotaRecord) -> tuple[QuotaEntity, str, float | None]:
     entity = canonical_entity(tuple((each.entity_type, each.entity_name) for each in record.entity))
     return entity, record.key, None if record.remove else record.value
+
+
+def _quotas_event(author: Author, entity: QuotaEntity, old: Mapping[str, float], new: Mapping[str, float]) -> Event:
+    values = tuple(sorted((name, value) for name, value in new.items() if old.get(name) != value))
+    removed = tuple(name for name in old if name not in new)
+    return QuotasChanged(author.request_id, entity, values, removed, author.principal, None)
 
 
 _ACL_FIELDS: Final = (
@@ -115,19 +156,36 @@ def _keyed_acl(
     return record.id, "", acl_of(record) if isinstance(record, kinds.AccessControlEntryRecord) else None
 
 
-FEATURES: Final = Kind(kinds.FeatureLevelRecord, lambda cluster: {"": cluster.features}, _feature_record, _feature_of)
-CONFIGS: Final = Kind(kinds.ConfigRecord, lambda cluster: dict(cluster.resource_configs), _config_record, _config_of)
+FEATURES: Final = Kind(
+    kinds.FeatureLevelRecord,
+    lambda cluster: {"": cluster.features},
+    _feature_record,
+    _feature_of,
+    _features_event,
+)
+CONFIGS: Final = Kind(
+    kinds.ConfigRecord,
+    lambda cluster: cluster.resource_configs,
+    _config_record,
+    _config_of,
+    _configs_event,
+)
 CREDENTIALS: Final = Kind(
-    kinds.UserScramCredentialRecord, lambda cluster: cluster.scram, _credential_record, _credential_of
+    kinds.UserScramCredentialRecord,
+    lambda cluster: cluster.scram,
+    _credential_record,
+    _credential_of,
+    _credential_event,
 )
 QUOTAS: Final = Kind(
     kinds.ClientQuotaRecord,
     lambda cluster: cluster.quotas,
     _quota_record,
     _quota_of,
+    _quotas_event,
     order=lambda entity: [(kind, name or "") for kind, name in entity],
 )
-ACLS: Final = Kind(kinds.AccessControlEntryRecord, lambda _: {}, acl_record, _keyed_acl)
+ACLS: Final = Kind(kinds.AccessControlEntryRecord, lambda _: {}, acl_record, _keyed_acl, None)
 """By id. The ids are not in `Cluster`."""
 KIND_OF: Final[Mapping[type[MetadataRecord], Kind]] = {
     kinds.FeatureLevelRecord: FEATURES,

@@ -28,12 +28,15 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.machine.commands.access import ClusterCommand
-from controller.machine.commands.cluster import DiscoverDeletion, DiscoverTopic, FinishChange, RefuseCreation
 from controller.machine.commands.commands import (
     AlterPartition,
     AlterResourceConfigs,
     AnyCommand,
+    DiscoverDeletion,
+    DiscoverTopic,
     ExpireRequest,
+    FinishChange,
+    RefuseCreation,
     TopicCommand,
 )
 from controller.machine.decide import COMMANDS

@@ -10,18 +10,28 @@ from typing import Any
 import pytest
 import structlog
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # it does not say that it exports this
+from msgspec.structs import replace
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from controller.brokers.cluster.actions import ActionRunner, AddPartitions, Create, Delete, SetConfigs
+from controller.brokers.cluster.actions import ActionRunner
 from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
+from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
 from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
-from events.catalog import Cause, Partition, Recorded, TopicDeleted
+from events.catalog import (
+    Cause,
+    Partition,
+    PartitionsAdded,
+    Recorded,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from events.logs.archive.store import ArchiveAway
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from tests.simulation.virtual_time import on_virtual_time
@@ -183,44 +193,40 @@ def _raise_on(wanted: bool) -> None:
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
 
-class Listener:
-    """The results of actions by topic: an error code, 0 for success."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, int] = {}
-
-    def finished(self, action: Any, refusal: Refusal | None) -> None:
-        self.seen[action.topic] = 0 if refusal is None else refusal.code
-
-    def topic(self, name: TopicName) -> None:
-        return None
+NAME, ID, REQUEST = TopicName("t"), TopicId(bytes(16)), RequestId("q")
+ASKED: Any = None
+CHANGES = (
+    TopicCreated(REQUEST, NAME, ID, (PARTITION,), 1, (), None, (), 0),
+    TopicDeleted(REQUEST, NAME, ID, "User:a", None, ASKED),
+    PartitionsAdded(REQUEST, NAME, 1, (PARTITION,), "User:a", None, (), ASKED),
+    TopicConfigsChanged(REQUEST, NAME, (), "User:a", None, ASKED),
+)
 
 
-def action(kind: type[Any], name: str) -> Any:
-    topic, more = TopicName(name), {"topic_id": TopicId(bytes(16)), "request_id": RequestId("q"), "first": 1}
-    more |= {"partitions": (PARTITION,), "configs": ()}
-    return kind(topic=topic, **{key: value for key, value in more.items() if key in kind.__struct_fields__})
-
-
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
 @on_virtual_time
-async def test_an_action_that_raises_is_refused_alone() -> None:
-    for kind in (Create, Delete, AddPartitions, SetConfigs):
-        listener = Listener()
-        runner = ActionRunner(Link(), listener, get_logger())  # type: ignore[arg-type]
-        with capture_logs() as lines:
-            running = asyncio.create_task(runner.run())
-            for name in ("a", "bad", "b"):
-                runner.enqueue(action(kind, name))
-            await asyncio.sleep(60)
-            assert listener.seen == {"a": 0, "bad": -1, "b": 0}, kind
-            runner.enqueue(action(kind, "c"))
-            await asyncio.sleep(1)
-            assert listener.seen["c"] == 0
-            assert runner.pending.total() == 0
-            assert [(line["event"], line["action"], line["topic"]) for line in lines] == [
-                ("action failed", kind.__name__, "bad")
-            ]
-        running.cancel()
+async def test_an_action_that_raises_is_refused_alone(change: Any) -> None:
+    seen: dict[str, int] = {}
+
+    def finished(action: Action, refusal: Refusal | None) -> None:
+        seen[action.topic] = 0 if refusal is None else refusal.code
+
+    sink: Any = None
+    runner = ActionRunner(Link(), sink, lambda _: (), finished, get_logger())  # type: ignore[arg-type]
+    with capture_logs() as lines:
+        running = asyncio.create_task(runner.run())
+        for name in ("a", "bad", "b"):
+            runner.enqueue(Action(TopicName(name), replace(change, topic=TopicName(name))))
+        await asyncio.sleep(60)
+        assert seen == {"a": 0, "bad": -1, "b": 0}
+        runner.enqueue(Action(TopicName("c"), replace(change, topic=TopicName("c"))))
+        await asyncio.sleep(1)
+        assert seen["c"] == 0
+        assert runner.pending.total() == 0
+        assert [(line["event"], line["action"], line["topic"]) for line in lines] == [
+            ("action failed", type(change).__name__, "bad")
+        ]
+    running.cancel()
 
 
 class _Sink:

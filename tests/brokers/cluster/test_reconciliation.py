@@ -7,18 +7,17 @@ from unittest.mock import AsyncMock
 import msgspec
 import pytest
 
-from controller.brokers.cluster.actions import (
-    AddPartitions,
-    Create,
-    Delete,
-    FillPlaceholders,
-    SetConfigs,
-    action_of,
-    set_configs,
-)
+from controller.brokers.cluster.actions import set_configs
 from controller.brokers.cluster.link import SeenTopic
-from controller.brokers.cluster.reconciliation import brokers_of, differs, known, open_work_of, unfinished_topics
-from controller.machine.commands.cluster import ObservedPartition
+from controller.brokers.cluster.reconciliation import (
+    action_of,
+    brokers_of,
+    differs,
+    known,
+    open_work_of,
+    unfinished_topics,
+)
+from controller.machine.commands.commands import ObservedPartition
 from events.catalog import Partition, Recorded
 from events.names import BrokerId, TopicName
 from tests.events.golden import history
@@ -77,11 +76,13 @@ def test_a_filled_placeholder_is_open_until_the_broker_is_in_sync() -> None:
 
 
 def test_actions_of_events() -> None:
-    kinds = [type(action) for record in history("cluster") if (action := action_of(record.event)) is not None]
-    assert kinds == [Create, Create, AddPartitions, SetConfigs, Delete]
-    assert [type(action_of(record.event)) for record in story(
-        "create a 1x3 clear=0", "register 3", "unfence 3", "reconcile a"
-    )] == [type(None), Create, FillPlaceholders]  # fmt: skip
+    actions = [action_of(record.event) for record in history("cluster")]
+    kinds = [action.name for action in actions if action is not None]
+    assert kinds == ["TopicCreated", "TopicCreated", "PartitionsAdded", "TopicConfigsChanged", "TopicDeleted"]
+    filled = [
+        action_of(record.event) for record in story("create a 1x3 clear=0", "register 3", "unfence 3", "reconcile a")
+    ]
+    assert [action and action.name for action in filled] == [None, "TopicCreated", "placeholders"]
 
 
 async def test_configs_that_differ_are_set_and_deleted() -> None:

@@ -29,7 +29,7 @@ from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
-from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Broker, Cluster, DictTopics, State, Topic
 from controller.quorum.features import features_at, shared_metadata_version
 from events.catalog import (
@@ -223,7 +223,7 @@ def test_an_offline_partition_is_checked_when_an_eligible_broker_returns_unclean
     topic = Topic(TopicName("t"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
     cluster = Cluster(features=(("eligible.leader.replicas.version", 1), ("metadata.version", 30)))
     kept = [
-        is_reconciled(topic, cluster.with_broker(replace(broker(1, fenced=True), unclean=unclean)))
+        Reconciliation(cluster.with_broker(replace(broker(1, fenced=True), unclean=unclean))).is_reconciled(topic)
         for unclean in (False, True)
     ]
     assert kept == [True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.machine.partitions.reconciling import is_reconciled
+from controller.machine.partitions.changes import Reconciliation
 from tests.machine.audit.lifecycle import Lives
 from tests.machine.in_short import in_short
 from tests.machine.rig import Rig
@@ -329,11 +329,11 @@ def test_elr_is_cleared_when_min_insync_replicas_is_lowered() -> None:
         fence 2                         | fenced(2 e2) => NONE 2
         reconcile t                        | changed(0: leader=3 isr=3 elr=1.2 e1/1)
     """)  # fmt: skip
-    assert is_reconciled(rig.topic("t"), rig.state.cluster)
+    assert Reconciliation(rig.state.cluster).is_reconciled(rig.topic("t"))
     rig.put(command(rig, "configure 4: set:min.insync.replicas=1"))
-    assert not is_reconciled(rig.topic("t"), rig.state.cluster)
+    assert not Reconciliation(rig.state.cluster).is_reconciled(rig.topic("t"))
     assert in_short(rig.put(command(rig, "reconcile t"))) == "changed(0: elr=- e1/2)"
-    assert is_reconciled(rig.topic("t"), rig.state.cluster)
+    assert Reconciliation(rig.state.cluster).is_reconciled(rig.topic("t"))
 
 
 def test_placeholders_get_brokers_with_their_directories() -> None:

@@ -1,4 +1,4 @@
-"""Leaders and in-sync sets: AlterPartition, `is_reconciled`, and the progress of a create."""
+"""Leaders and in-sync sets: AlterPartition, `Reconciliation`, and the progress of a create."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.reconciling import is_reconciled, reconcile
+from controller.machine.partitions.changes import Reconciliation
 from controller.machine.readiness import progress_text
 from controller.machine.state import DictTopics, State
 from events.catalog import Partition
@@ -63,11 +63,11 @@ def test_isr_reports(row: str) -> None:
 def test_is_reconciled_means_reconcile_changes_nothing(walk: Walk) -> None:
     """`is_reconciled` may return False too often, but never True if there is something to do."""
     for rig, _ in steps(walk):
-        cluster = rig.state.cluster
+        rules = Reconciliation(rig.state.cluster)
         for topic in topics_of(rig.state):
-            settled, events = reconcile(topic, cluster, "why")
-            assert not (events and is_reconciled(topic, cluster)), f"{topic} is not settled: {events}"
-            assert reconcile(settled, cluster, "why") == (settled, []), f"{settled} is not settled by settling"
+            settled, events = rules.reconcile(topic, "why")
+            assert not (events and rules.is_reconciled(topic)), f"{topic} is not settled: {events}"
+            assert rules.reconcile(settled, "why") == (settled, []), f"{settled} is not settled by settling"
             assert events or settled is topic, "nothing to do, yet another topic"
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from controller.brokers.kraft.membership import Membership
 from controller.engine.tasks import Reconciler
-from controller.machine.partitions import changes, reconciling, requests
-from controller.machine.partitions.changes import Election
+from controller.machine.partitions import changes, requests
+from controller.machine.partitions.changes import Election, Reconciliation
 from events.names import NO_LEADER
 from tests.simulation.planting import Bugs
 
@@ -31,16 +31,16 @@ def _any_incarnation(membership: Membership, broker_id: Any, epoch: int) -> Any:
     return membership.cluster.brokers.get(broker_id)
 
 
-def _reconciled_without_leader(partition: Any, unavailable: Any, min_isr: int, cluster: Any) -> bool:
+def _reconciled_without_leader(self: Any, partition: Any, min_isr: int) -> bool:
     if partition.leader == NO_LEADER:
-        return not any(replica in cluster.live for replica in partition.replicas)
-    return _is_reconciled(partition, unavailable, min_isr, cluster)
+        return not any(map(self._cluster.is_live, partition.replicas))
+    return _is_reconciled(self, partition, min_isr)
 
 
-_is_reconciled = reconciling._is_reconciled
+_is_reconciled = Reconciliation._is_reconciled
 
 BUGS: Final[Bugs] = {
-    "a fenced broker stays leader": [(Reconciler, "_on_kraft_broker_events", _nothing)],
+    "a fenced broker stays leader": [(Reconciler, "_on_broker_events", _nothing)],
     "an outdated report of an in-sync set counts": [(requests, "refusal", _of_any_epoch)],
     "a report of a broker's old incarnation counts": [(requests, "is_stale", lambda *_: False)],
     "a replica that is not in sync is elected without unclean election": [
@@ -49,6 +49,6 @@ BUGS: Final[Bugs] = {
     "a heartbeat of an old incarnation counts": [(Membership, "broker", _any_incarnation)],
     "every restart of a broker counts as clean": [(Membership, "shut_down_cleanly", lambda *_: True)],
     "a replica of a leaderless partition stays eligible after an unclean restart": [
-        (reconciling, "_is_reconciled", _reconciled_without_leader)
+        (Reconciliation, "_is_reconciled", _reconciled_without_leader)
     ],
 }
