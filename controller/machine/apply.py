@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.blocks import changed, extended
-from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, State, Topic
+from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, RulesVersion, State, Topic
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
@@ -80,10 +80,17 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             return cluster.with_configs(e.kind, e.name, e.configs)
         case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
+        case catalog.RulesApplied() as e:
+            return replace(cluster, rules=_rules(cluster, e, record.at_ms))
         case catalog.SettingsChanged() as e:
             return replace(cluster.with_settings(e.settings), release=e.release)
         case _:
             return _with_brokers(cluster, record)
+
+
+def _rules(cluster: Cluster, event: catalog.RulesApplied, at_ms: int) -> RulesVersion:
+    from_file = event.sha256 if event.is_file else "" if cluster.rules is None else cluster.rules.file_sha256
+    return RulesVersion(event.number, event.text, event.sha256, event.principal, at_ms, from_file)
 
 
 def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted, record: Recorded) -> Cluster:
@@ -238,6 +245,7 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.CreateRequested: _unchanged,
     catalog.CreateRejected: _unchanged,
     catalog.ChangeRejected: _unchanged,
+    catalog.RulesObserved: _unchanged,
     catalog.TopicCreated: _on_created,
     catalog.PartitionsAdded: _on_partitions_added,
     catalog.TopicDeleted: _on_deleted,

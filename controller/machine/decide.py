@@ -17,14 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from controller.machine import observing, target_cluster, topics
 from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
+from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import requests
+from controller.machine.rules import applying, judging
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.machine.truncation import truncated_refusal
+from events.catalog import Observation, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -38,7 +44,38 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
     """Like `decide`, but without truncation."""
-    return _DECIDERS[type(command)](state, command)
+    if state.cluster.rules is None or type(command) not in judging.KINDS:
+        return _DECIDERS[type(command)](state, command)
+    return _by_rules(state, command)
+
+
+def _by_rules(state: State, command: Any) -> Decision:
+    """Decides on a change with the defaults of the rules, and applies the rules to the result."""
+    given = command
+    defaults: tuple[Observation, ...] = ()
+    try:
+        if isinstance(command, commands.CreateTopic):
+            command, defaults = judging.filled(state, command)
+        decision = _DECIDERS[type(command)](state, command)
+        judgement = judging.judged(state, command, decision)
+    except RulesError as error:  # the rules of a newer release
+        unread = Rejection(ErrorCode.POLICY_VIOLATION, f"The rules cannot be read: {error}", "policy:rules")
+        judgement, decision = judging.Judgement(unread), Decision()
+    if judgement.rejection is not None:
+        decision = topics.rejected(command, judgement.rejection) or judging.rejected(command, judgement.rejection)
+    elif judgement.warned:
+        warned = (replace(each, message=each.message or judgement.warning) for each in decision.answers)
+        decision = replace(decision, answers=tuple(warned))
+    if not decision.events:
+        return decision
+    events = decision.events
+    if defaults:  # the request stays recorded as the client sent it
+        events = (topics.requested(given, events[0]), *events[1:])
+    if defaults or judgement.warned or judgement.observed:
+        kind, noted = judging.KINDS[type(command)], (judgement.warned, judgement.observed, defaults)
+        observed = RulesObserved(command.request_id, command.topic, kind, *noted, getattr(command, "principal", ""))
+        events = (*events, observed)
+    return replace(decision, events=events)
 
 
 _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
@@ -69,6 +106,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     cluster.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: observing.record_head,
+    access.ApplyRules: applying.apply_rules,
     access.CreateAcls: permissions.create_acls,
     access.DeleteAcls: permissions.delete_acls,
     access.AlterClientQuotas: quotas.alter_client_quotas,

@@ -119,6 +119,18 @@ class QuorumLeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     priority: int = 0
 
 
+class RulesVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The rules for changes of topics; see `RulesApplied`. `file_sha256` is the hash of the last rules that came from
+    the settings' file, which is applied again only if its content changed since."""
+
+    number: int
+    text: str
+    sha256: str
+    principal: str
+    applied_at_ms: int
+    file_sha256: str = ""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """All settings that decisions depend on. Durations are in ms.
 
@@ -206,6 +218,8 @@ class Cluster(msgspec.Struct, frozen=True):
     next_producer_id: int = 0
     quorum: QuorumLeader | None = None
     """None without KRaft brokers."""
+    rules: RulesVersion | None = None
+    """None before rules were applied."""
     login_secret: bytes = b""
     """See `LoginSecretDrawn`; empty until it is drawn."""
 

@@ -137,6 +137,12 @@ def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partiti
     return placement.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
 
 
+def requested(command: CreateTopic, event: Event) -> Event:
+    """The recorded request with what the client sent, before defaults of rules were added."""
+    assert isinstance(event, CreateRequested), "a decision on a create begins with the request"
+    return _requested(command, event.deadline_ms)
+
+
 def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
     return CreateRequested(
         command.request_id,
@@ -314,6 +320,23 @@ def _rejected(command: TopicCommand, details: RequestedChange, rejection: Reject
         command.request_id, command.topic, code, message, rule, command.principal, command.client_id, details
     )
     return Decision((event,), (answer,), refusal=rejection)
+
+
+def rejected(command: TopicCommand, rejection: Rejection) -> Decision | None:
+    """Rejects a decided change of a topic after all; None for other commands."""
+    match command:
+        case CreateTopic():
+            return _reject_create(command, rejection)
+        case CreatePartitions():
+            return _rejected(
+                command, _details(command, RequestedPartitions(command.count, command.assignments)), rejection
+            )
+        case DeleteTopic():
+            return _rejected(command, _details(command, RequestedDeletion(command.topic_id)), rejection)
+        case AlterTopicConfigs():
+            return _rejected(command, _details(command, RequestedConfigs(command.ops, command.incremental)), rejection)
+        case _:
+            return None
 
 
 # CreatePartitions.

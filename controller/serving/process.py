@@ -35,6 +35,7 @@ import structlog
 
 from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
+from controller.machine.rules.reading import checked_file
 from controller.policy.chain import PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.runner import PolicyRunner
@@ -170,6 +171,11 @@ def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
         structlog.get_logger("topicwright").warning(
             "settings of Kafka's brokers are ignored", file=str(file), settings=", ".join(settings.ignored)
         )
+
+
+def rules_of_file(settings: ServeSettings) -> str | None:
+    """The text of the rules file; None without one. Raises RulesError."""
+    return None if settings.topic_rules_file is None else checked_file(Path(settings.topic_rules_file))
 
 
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:

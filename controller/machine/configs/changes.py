@@ -39,7 +39,7 @@ from controller.machine.configs.values import Bad, ConfigType, canonical_text, r
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
-from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
+from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged, RulesApplied
 from events.names import RequestId
 
 TOPICS = 2
@@ -205,12 +205,17 @@ def copy(state: State, command: CopyBrokerConfigs) -> Decision:
     """Replaces the dynamic configs of brokers; no events if unchanged."""
     before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
     changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
-    return Decision(
-        tuple(
-            ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
-            for name in changed
+    events: list[Event] = [
+        ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
+        for name in changed
+    ]
+    rules = command.rules
+    if rules is not None and (state.cluster.rules is None or state.cluster.rules.number < rules.number):
+        is_file = rules.sha256 == rules.file_sha256
+        events.append(
+            RulesApplied(command.request_id, rules.number, rules.text, rules.sha256, is_file, rules.principal, None)
         )
-    )
+    return Decision(tuple(events))
 
 
 def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], request_id: RequestId) -> list[Event]:

@@ -40,7 +40,7 @@ from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine.decider import Faults, Limits
 from controller.engine.requests import PendingRequest, Replies, Stamps
-from controller.machine.commands.access import ClusterCommand
+from controller.machine.commands.access import ApplyRules, ClusterCommand
 from controller.machine.commands.commands import (
     AlterResourceConfigs,
     AnyCommand,
@@ -53,7 +53,7 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.state import State
+from controller.machine.state import Cluster, State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
 from controller.store.partitioned_store import PartitionedStore
@@ -112,12 +112,17 @@ class BrokerConfigCopies:
     def _copy(self, numbers: Sequence[int]) -> None:
         first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
         request_id, at_ms = self._stamps.new_request_id("configs"), self._stamps.now_ms()
-        self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=first.configs_of_brokers()), numbers)
+        configs = first.configs_of_brokers()
+        self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=configs, rules=first.rules), numbers)
 
     def _lagging(self) -> tuple[int, ...]:
-        clusters = [each.store.durable_cluster for each in self._partitions]
-        first = clusters[CLUSTER_PARTITION].configs_of_brokers()
-        return tuple(number for number, each in enumerate(clusters) if each.configs_of_brokers() != first)
+        first, *_ = copied = [_copied(each.store.durable_cluster) for each in self._partitions]
+        return tuple(number for number, each in enumerate(copied) if each != first)
+
+
+def _copied(cluster: Cluster) -> tuple[object, int]:
+    """What each partition has to have: the configs of brokers, and the version of the rules."""
+    return cluster.configs_of_brokers(), 0 if cluster.rules is None else cluster.rules.number
 
 
 def _expected(state: State, command: AnyCommand) -> Decision:
@@ -219,7 +224,7 @@ class GatewayNode:
                 self._send(command)
             except Exception as error:
                 self.replies.resolve(self._faults.record(command, error))
-        if any(isinstance(command, AlterResourceConfigs) for command in commands):
+        if any(isinstance(command, AlterResourceConfigs | ApplyRules) for command in commands):
             return asyncio.ensure_future(self._in_all_partitions(pending.future))
         return pending.future
 

@@ -206,6 +206,7 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         **_OF_REQUEST,
         "num_partitions": _wanted_count,
     },
+    catalog.RulesObserved: _same("request_id", "topic", "principal"),
     catalog.PartitionChanged: {
         **_same("topic", "partition", "reason"),
         **{
@@ -244,6 +245,7 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         "count": lambda event: event.next_producer_id - event.first,
     },
     catalog.SettingsChanged: _same("settings", "release"),
+    catalog.RulesApplied: _same("request_id", "principal", "client_id", "host"),
     access.ScramCredentialSet: _CREDENTIAL,
     access.ScramCredentialRemoved: _CREDENTIAL,
     access.LoginSecretDrawn: {},
@@ -275,6 +277,8 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.ResourceConfigsChanged: ("before",),
     catalog.TopicConfigsChanged: ("before",),
     catalog.SettingsChanged: ("before",),
+    catalog.RulesApplied: ("number", "text", "sha256", "is_file"),
+    catalog.RulesObserved: ("change", "warned", "observed", "defaults"),
 }
 """Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and
 a requested change only for its partition count."""
