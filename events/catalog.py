@@ -41,6 +41,7 @@ from events.values import (
     Configs,
     Endpoint,
     Fact,
+    FilledDefault,
     Observation,
     Outcome,
     Partition,
@@ -194,7 +195,7 @@ class RulesObserved(Fact, frozen=True, tag=True):
     """Violated rules in the mode `warn`, which the requester was told."""
     observed: tuple[Observation, ...]
     """Violated rules in the mode `observe`."""
-    defaults: tuple[Observation, ...]
+    defaults: tuple[FilledDefault, ...]
     """What a create request left out, and the default that filled it."""
     principal: str
 

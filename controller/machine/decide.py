@@ -24,13 +24,12 @@ from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, cluster, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
-from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import requests
 from controller.machine.rules import applying, judging
 from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.machine.truncation import truncated_refusal
-from events.catalog import Observation, RulesObserved
+from events.catalog import FilledDefault, Observation, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -52,17 +51,18 @@ def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
 def _by_rules(state: State, command: Any) -> Decision:
     """Decides on a change with the defaults of the rules, and applies the rules to the result."""
     given = command
-    defaults: tuple[Observation, ...] = ()
+    defaults: tuple[FilledDefault, ...] = ()
     try:
         if isinstance(command, commands.CreateTopic):
             command, defaults = judging.filled(state, command)
         decision = _DECIDERS[type(command)](state, command)
         judgement = judging.judged(state, command, decision)
     except RulesError as error:  # the rules of a newer release
-        unread = Rejection(ErrorCode.POLICY_VIOLATION, f"The rules cannot be read: {error}", "policy:rules")
-        judgement, decision = judging.Judgement(unread), Decision()
-    if judgement.rejection is not None:
-        decision = topics.rejected(command, judgement.rejection) or judging.rejected(command, judgement.rejection)
+        unread = Observation("policy:rules", f"the rules cannot be read: {error}")
+        judgement, decision = judging.Judgement((unread,)), Decision()
+    rejection = judgement.rejection
+    if rejection is not None:
+        decision = topics.rejected(command, rejection) or judging.rejected(command, rejection)
     elif judgement.warned:
         warned = (replace(each, message=each.message or judgement.warning) for each in decision.answers)
         decision = replace(decision, answers=tuple(warned))
@@ -97,7 +97,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.BalanceLeaders: requests.balance_leaders,
     commands.ReassignPartitions: requests.reassign_partitions,
     commands.AlterResourceConfigs: changes.alter,
-    commands.CopyBrokerConfigs: changes.copy,
+    commands.CopyClusterState: changes.copy,
     commands.ConfirmMetadata: observing.confirm,
     commands.ExpireRequest: observing.expire,
     cluster.DiscoverTopic: target_cluster.discover,

@@ -97,8 +97,9 @@ def _of_topic(event: Event) -> str:
 
 
 def _rules_observed(e: catalog.RulesObserved) -> str:
-    notes = {"warned": e.warned, "only observed": e.observed, "filled": e.defaults}
-    parts = (f"{how} {one.rule}: {one.message}" for how, some in notes.items() for one in some)
+    notes = {"warned": e.warned, "only observed": e.observed}
+    parts = [f"{how} {one.rule}: {one.message}" for how, some in notes.items() for one in some]
+    parts += [f"{one.name} = {one.value} filled by {one.rule}" for one in e.defaults]
     return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
 
 

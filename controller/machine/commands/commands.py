@@ -263,7 +263,7 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     incremental: bool = True
 
 
-class CopyBrokerConfigs(Command, frozen=True, kw_only=True, gc=False):
+class CopyClusterState(Command, frozen=True, kw_only=True, gc=False):
     """Replace the dynamic configs of all brokers, and the rules, by those decided in another partition.
 
     With several partitions of topics, each of them needs the same broker configs and rules.

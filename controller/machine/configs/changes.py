@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
+from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import (
@@ -201,7 +201,7 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     return Decision((event,), (answer,))
 
 
-def copy(state: State, command: CopyBrokerConfigs) -> Decision:
+def copy(state: State, command: CopyClusterState) -> Decision:
     """Replaces the dynamic configs of brokers; no events if unchanged."""
     before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
     changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))

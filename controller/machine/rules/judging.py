@@ -37,6 +37,7 @@ from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events.catalog import (
     Configs,
+    FilledDefault,
     Observation,
     Partition,
     PartitionChanged,
@@ -60,11 +61,23 @@ KINDS: Mapping[type, Kind] = {
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The result of all rules on a change: the rejection, if one refuses it, and what is not enforced."""
+    """The rules that a change violates, by mode."""
 
-    rejection: Rejection | None = None
+    refused: tuple[Observation, ...] = ()
     warned: tuple[Observation, ...] = ()
     observed: tuple[Observation, ...] = ()
+
+    @property
+    def all(self) -> tuple[Observation, ...]:
+        return (*self.refused, *self.warned, *self.observed)
+
+    @property
+    def rejection(self) -> Rejection | None:
+        """The rejection if an enforced rule is violated; it names each of them."""
+        if not self.refused:
+            return None
+        message = "; ".join(one.message for one in self.refused)
+        return Rejection(ErrorCode.POLICY_VIOLATION, message, self.refused[0].rule)
 
     @property
     def warning(self) -> str:
@@ -76,7 +89,7 @@ ALLOWED = Judgement()
 
 
 def judge(rules: Sequence[Rule], change: Change) -> Judgement:
-    """Applies all rules to a change. A refusal names each violated rule that is enforced."""
+    """Applies all rules to a change."""
     variables = _variables(change)
     before = change.before
     unchanged = None if before is None else _variables(replace(change, after=before))
@@ -88,10 +101,7 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
             broken[mode].append(Observation(f"policy:rules/{rule.name}", message))
     if not any(broken.values()):
         return ALLOWED
-    refused = broken["enforce"]
-    message = "; ".join(one.message for one in refused)
-    rejection = Rejection(ErrorCode.POLICY_VIOLATION, message, refused[0].rule) if refused else None
-    return Judgement(rejection, tuple(broken["warn"]), tuple(broken["observe"]))
+    return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
 
 
 def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
@@ -115,12 +125,12 @@ def rejected(command: TopicCommand, rejection: Rejection) -> Decision:
     return Decision((), (answer,), refusal=rejection)
 
 
-def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[Observation, ...]]:
+def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[FilledDefault, ...]]:
     """Adds the defaults of the rules to a create request; returns what was added by which default.
 
     For each value the first default that applies is used. A manual assignment has its own counts.
     """
-    added: list[Observation] = []
+    added: list[FilledDefault] = []
     for default in _rules_of(state.cluster).defaults:
         if command.principal not in default.principals or command.topic not in default.topics:
             continue
@@ -130,9 +140,9 @@ def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[Obser
             values = {name: value for name, value in given.items() if value and getattr(command, name) == -1}
         named = {name for name, _ in command.configs}
         configs = tuple((name, text) for name, text in default.configs if name not in named)
-        texts = [f"{name.removeprefix('num_')} = {value}" for name, value in (*values.items(), *configs)]
-        added += [Observation(f"policy:rules/{default.name}", text) for text in texts]
-        command = replace(command, **values, configs=(*command.configs, *configs)) if texts else command
+        new = [(name.removeprefix("num_"), str(value)) for name, value in (*values.items(), *configs)]
+        added += [FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
+        command = replace(command, **values, configs=(*command.configs, *configs)) if new else command
     return command, tuple(added)
 
 

@@ -20,7 +20,7 @@ state of the topic's partition may lag: the workers decide. A command that would
 answered and counted without being sent. Each gateway counts for itself, so with N gateways a user has up to N times its
 quota. Create-topic policies are the workers': what they refuse uses up quota, and is recorded each time.
 
-`BrokerConfigCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
+`ClusterStateCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
 others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
 that submitted a change copies it before it answers. If that gateway dies, another one copies what has lagged for two
 heartbeats.
@@ -45,7 +45,7 @@ from controller.machine.commands.commands import (
     AlterResourceConfigs,
     AnyCommand,
     ClientCommand,
-    CopyBrokerConfigs,
+    CopyClusterState,
     CreateTopic,
     DryRunResult,
     TopicCommand,
@@ -76,7 +76,7 @@ from projections.queries.query import Queries
 Send = Callable[[AnyCommand, Sequence[int]], None]
 
 
-class BrokerConfigCopies:
+class ClusterStateCopies:
     """Copies broker configs from the first partition to all `partitions`."""
 
     def __init__(self, partitions: Sequence[PartitionState], stamps: Stamps, send: Send) -> None:
@@ -113,7 +113,7 @@ class BrokerConfigCopies:
         first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
         request_id, at_ms = self._stamps.new_request_id("configs"), self._stamps.now_ms()
         configs = first.configs_of_brokers()
-        self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=configs, rules=first.rules), numbers)
+        self._send(CopyClusterState(request_id=request_id, at_ms=at_ms, configs=configs, rules=first.rules), numbers)
 
     def _lagging(self) -> tuple[int, ...]:
         first, *_ = copied = [_copied(each.store.durable_cluster) for each in self._partitions]
@@ -183,7 +183,7 @@ class GatewayNode:
         self._sender = CommandSender(
             producer, topics.commands, self._answer_error, lambda number: self.partitions[number].reader.next_source
         )
-        self._copies = BrokerConfigCopies(self.partitions, stamps, self._sender.send_unanswered)
+        self._copies = ClusterStateCopies(self.partitions, stamps, self._sender.send_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number) for number in range(len(self.partitions))}

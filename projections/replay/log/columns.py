@@ -13,6 +13,7 @@ topic).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -156,6 +157,11 @@ _OF_REQUEST: dict[str, Getter] = {
 _BROKER = _same("broker_id", "broker_epoch", "reason")
 
 
+def _filled(name: str, event: catalog.RulesObserved) -> int | None:
+    """A count that a default of the rules filled, or None."""
+    return next((int(one.value) for one in event.defaults if one.name == name), None)
+
+
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
     return [acl_text(acl) for acl in event.acls]
 
@@ -206,7 +212,11 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         **_OF_REQUEST,
         "num_partitions": _wanted_count,
     },
-    catalog.RulesObserved: _same("request_id", "topic", "principal"),
+    catalog.RulesObserved: {
+        **_same("request_id", "topic", "principal"),
+        "num_partitions": partial(_filled, "partitions"),
+        "replication_factor": partial(_filled, "replication_factor"),
+    },
     catalog.PartitionChanged: {
         **_same("topic", "partition", "reason"),
         **{
