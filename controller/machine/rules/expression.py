@@ -21,6 +21,7 @@ FUNCTIONS: Final = (
     *("size", "contains", "startsWith", "endsWith", "matches"),
     *("int", "double", "string", "bool", "timestamp", "duration"),
 )
+_OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
 _ERROR_CHARS_MAX = 200
 
@@ -60,6 +61,8 @@ class Expression:
     def __init__(self, text: str) -> None:
         self.text: Final = text
         self._program, self._names = _compiled(text)
+        self.is_of_topic: Final = _OF_TOPIC.issuperset(self._names)
+        """True if the value depends only on the topic, and not on who changes it in which way."""
 
     def value(self, variables: Variables) -> object:
         """Raises ExpressionFailed."""

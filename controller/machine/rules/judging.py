@@ -148,7 +148,7 @@ def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[Fille
 
 def _rules_of(cluster: Cluster) -> Rules:
     """Raises RulesError for rules of a newer release."""
-    return NO_RULES if cluster.rules is None else read_rules(cluster.rules.text)
+    return NO_RULES if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
 
 
 def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Change | None:

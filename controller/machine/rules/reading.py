@@ -89,14 +89,13 @@ def read_rules(text: str) -> Rules:
     if len(text.encode("utf-8", "replace")) > BYTES_MAX:
         raise RulesError("the rules are too long", f"at most {BYTES_MAX} bytes")
     try:
-        document = tomllib.loads(text)
+        return _read_rules(tomllib.loads(text), text)
     except tomllib.TOMLDecodeError as error:
         raise RulesError(f"is not TOML: {error}", "TOML; put regular expressions in 'single quotes'") from error
     except RecursionError:
         raise RulesError("is nested too deep", "[[rule]] tables with one level of tables in them") from None
     except ValueError as error:
         raise RulesError(f"has a number that is too long: {error}", "a 64-bit number") from None
-    return _read_rules(document, text)
 
 
 def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
@@ -106,7 +105,7 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
             allowed = "mode, and tables [[rule]], [[default]], [[example]]"
             raise RulesError("unknown key", allowed, line=line_of(text, "", 0, key), key=key, value=toml_text(value))
         if key in known and not (isinstance(value, list) and all(isinstance(table, dict) for table in value)):
-            raise RulesError("is not a table", f"[[{key}]]", line=line_of(text, "", 0, key), key=key)
+            raise RulesError("is not a table", f"[[{key}]]", key=key)
     tables = {key: document.get(key, []) for key in known}
     if not tables["rule"] and not tables["default"]:
         raise RulesError("there are no rules", "one [[rule]] table for each rule, at least one")

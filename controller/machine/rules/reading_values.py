@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
 
-class RulesError(ValueError):
+class RulesError(Exception):
     """An error in the rules; the message has the line, the rule, the key and the value, where known, and what is
     allowed."""
 

@@ -189,8 +189,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             yield from (one for one in self._topic_violations(change, change.after) if one not in already)
         if self.check is not None and change.kind != "defaults":
             violation = self._check_violation(self.check, variables)
-            alters = change.after is not None and change.kind != "elect" and unchanged is not None
-            if violation and not (alters and self._check_violation(self.check, unchanged)):  # type: ignore[arg-type]
+            was_so = change.after is not None and unchanged is not None and self.check.is_of_topic
+            if violation and not (was_so and self._check_violation(self.check, unchanged)):  # type: ignore[arg-type]
                 yield violation
 
     def _check_violation(self, check: Expression, variables: Variables) -> str | None:
