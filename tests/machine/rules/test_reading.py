@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -200,7 +201,5 @@ def test_too_many_rules_and_too_long_a_text() -> None:
 
 @pytest.mark.parametrize("nested", ["(" * 499 + "1" + ")" * 499, "[" * 999, "-" * 999 + "1", "!" * 996 + "true"])
 def test_a_deeply_nested_expression_is_an_error_or_works(nested: str) -> None:
-    try:
-        read_rules(f"[[rule]]\nname = 'r'\ncheck = '{nested}'")
-    except RulesError as error:
-        assert "parse" in str(error)
+    with suppress(RulesError):
+        assert read_rules(f"[[rule]]\nname = 'r'\ncheck = '{nested}'").rules

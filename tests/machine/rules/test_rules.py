@@ -116,7 +116,7 @@ refuse = 'no'; topics = 'pay.*'; except_topics = 'pay.tmp.*' | pay.tmp.x        
 refuse = 'no'; topics = 'a*'; principals = 'User:b' | abc by=User:ann             | allowed
 """  # noqa: E501 - a row is a line
 
-# Several rules in one file (` / ` between them; the names are a, b, c), the mode of the file, a request, and the verdict:
+# Several rules in one file (` / ` between them; the names are a, b, c), the mode of the file, a request, and
 # a refusal with the rule that it names and its message; then each observation after `+`.
 SEVERAL_RULES = r"""
 partitions = 4 / replication_factor = 2                      |         | x partitions=4 factor=2 | allowed
