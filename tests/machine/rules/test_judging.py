@@ -41,7 +41,7 @@ def ready(rules: str = "", **settings: str) -> Rig:
     return rig
 
 
-def command(rig: Rig, kind: type, **given: Any) -> Any:
+def command(rig: Rig, kind: type, /, **given: Any) -> Any:
     return kind(request_id=RequestId(f"r{rig.tick()}"), at_ms=rig.now_ms, **{"principal": "User:ann", **given})
 
 
