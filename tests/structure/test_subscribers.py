@@ -31,7 +31,8 @@ _HISTORY = "MetadataAdopted MetadataHandedBack HistorySkipped HeadSigned Setting
 _ACCESS = "ScramCredentialSet ScramCredentialRemoved LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged"
 
 IGNORED = {
-    "Deadlines": f"CreateRequested CreateRejected ChangeRejected RulesObserved RequestsRefused PartitionsAdded TopicDeleted"
+    "Deadlines": f"CreateRequested CreateRejected ChangeRejected RulesObserved RequestsRefused PartitionsAdded"
+    " TopicDeleted"
     f" {_PARTITIONS} {_OBSERVED} {_CONFIGS} {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "KraftBrokers": f"{_ANSWERS} PartitionsAdded {_PARTITIONS} CreationRefused ChangeCarriedOut {_OF_KRAFT} {_HISTORY}"
     f" {_ACCESS}",
@@ -39,8 +40,8 @@ IGNORED = {
     f" {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "Reconciler": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} QuorumEpochBegun ProducerIdsAllocated {_HISTORY}"
     f" {_ACCESS}",
-    "Reports": f"CreateRequested RulesObserved RequestsRefused TopicCreated {_PARTITIONS} ResourceConfigsChanged ProducerIdsAllocated"
-    f" {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
+    "Reports": f"CreateRequested RulesObserved RequestsRefused TopicCreated {_PARTITIONS} ResourceConfigsChanged"
+    f" ProducerIdsAllocated {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
     "SimulatedBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
     f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "TargetCluster": f"{_ANSWERS} MetadataPropagated TopicReady {_OBSERVED}"

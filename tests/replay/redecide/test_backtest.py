@@ -185,10 +185,14 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     rules.write_text('[[rule]]\nname = "size"\npartitions = { max = 2 }\n')
     log = story(STORY).log
     enforced = tried(log, None, topic_rules_file=str(rules))
-    assert shown(enforced) == [("refused", "User:bob", "policy:rules/size", "wide")]
+    assert shown(enforced) == [
+        ("refused", "User:bob", "policy:rules/size", "wide"),
+        ("refused", "User:alice", "policy:rules/size", "a"),
+    ]
     rules.write_text(f'mode = "observe"\n{rules.read_text()}')
     observed = tried(log, None, topic_rules_file=str(rules))
-    assert shown(observed) == [("observed", "User:bob", "policy:rules/size", "wide")]
+    assert shown(observed) == [(observed[0].change, *each[1:]) for each in shown(enforced)]
+    assert observed[0].change == "observed"
     assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
 
 
