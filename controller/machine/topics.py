@@ -39,6 +39,8 @@ from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, 
 
 POLICY_FAILED = "The create-topic policy failed; the controller's log has the cause."
 
+TopicChange = CreatePartitions | DeleteTopic | AlterTopicConfigs
+"""Commands that change an existing topic."""
 _NOT_LOGGED = Offset(-1)
 """The offset of a topic in an answer, before its creation is in the log."""
 
@@ -187,7 +189,7 @@ DELETION_DISABLED_SINCE = 3
 def create_partitions(state: State, command: CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
-    details = _details(command, RequestedPartitions(command.count, command.assignments))
+    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _check_request(command)
@@ -196,7 +198,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, details, rejection or _UNKNOWN)
+        return _rejected(command, rejection or _UNKNOWN)
     if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
     partitions = _added_partitions(topic, command, cluster)
@@ -220,7 +222,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
     """Deletes a topic and answers its pending create."""
-    details = _details(command, RequestedDeletion(command.topic_id))
+    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -229,7 +231,7 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, details, rejection or _UNKNOWN)
+        return _rejected(command, rejection or _UNKNOWN)
     answer = Answer(command.request_id, topic.name, 0, topic=topic)
     if command.validate_only:
         return Decision((), (answer,))
@@ -243,20 +245,20 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
 
 def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
-    details = _details(command, RequestedConfigs(command.ops, command.incremental))
+    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
-        return _rejected(command, details, rejection)
+        return _rejected(command, rejection)
     defaults, current = state.cluster.settings.defaults_in_force, topic.configs if topic else ()
     configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
-        return _rejected(command, details, configs)
+        return _rejected(command, configs)
     if topic is None:
-        return _rejected(command, details, _unknown_topic(f"The topic '{command.topic}' does not exist."))
+        return _rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
     refused = validation.dry_run_rejection(command)
     if refused is not None:
-        return _rejected(command, details, refused)
+        return _rejected(command, refused)
     if configs != topic.configs and _needs_dry_run(command, state.cluster):
         return NEEDS_APPROVAL
     altered = replace(topic, configs=configs)
@@ -290,10 +292,16 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.has_target_cluster else (answer,)
 
 
-def _details(
-    command: TopicCommand, wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
-) -> RequestedChange:
-    return RequestedChange(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
+def _details(command: TopicChange) -> RequestedChange:
+    change: RequestedPartitions | RequestedDeletion | RequestedConfigs
+    match command:
+        case CreatePartitions():
+            change = RequestedPartitions(command.count, command.assignments)
+        case DeleteTopic():
+            change = RequestedDeletion(command.topic_id)
+        case AlterTopicConfigs():
+            change = RequestedConfigs(command.ops, command.incremental)
+    return RequestedChange(command.api, command.api_version, change, command.duplicate, command.denied, command.host)
 
 
 def _check_request(command: TopicCommand) -> Rejection | None:
@@ -311,32 +319,21 @@ def _unknown_topic(message: str) -> Rejection:
 _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
-def _rejected(command: TopicCommand, details: RequestedChange, rejection: Rejection) -> Decision:
+def _rejected(command: TopicChange, rejection: Rejection) -> Decision:
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
     answer = Answer(command.request_id, command.topic, code, message, rule)
     if command.validate_only:
         return Decision((), (answer,))
-    event = ChangeRejected(
-        command.request_id, command.topic, code, message, rule, command.principal, command.client_id, details
-    )
+    who = (command.principal, command.client_id, _details(command))
+    event = ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
     return Decision((event,), (answer,), refusal=rejection)
 
 
 def rejected(command: TopicCommand, rejection: Rejection) -> Decision | None:
     """Rejects a decided change of a topic after all; None for other commands."""
-    match command:
-        case CreateTopic():
-            return _reject_create(command, rejection)
-        case CreatePartitions():
-            return _rejected(
-                command, _details(command, RequestedPartitions(command.count, command.assignments)), rejection
-            )
-        case DeleteTopic():
-            return _rejected(command, _details(command, RequestedDeletion(command.topic_id)), rejection)
-        case AlterTopicConfigs():
-            return _rejected(command, _details(command, RequestedConfigs(command.ops, command.incremental)), rejection)
-        case _:
-            return None
+    if isinstance(command, CreateTopic):
+        return _reject_create(command, rejection)
+    return _rejected(command, rejection) if isinstance(command, TopicChange) else None
 
 
 # CreatePartitions.

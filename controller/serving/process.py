@@ -35,9 +35,9 @@ import structlog
 
 from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
-from controller.machine.rules.reading import checked_file
 from controller.policy.chain import PolicyProbe
 from controller.policy.loading import load_policies
+from controller.policy.rules_file import checked_file
 from controller.policy.runner import PolicyRunner
 from controller.settings.load import ServeSettings
 

@@ -35,7 +35,7 @@ orders by=User:payments-app retention.ms=5                      | payments
 orders by=User:payments-app partitions=60 retention.ms=-1       | sane payments
 orders segment.ms=5                                             | allowed + no-tuning
 orders segment.ms=5 factor=1                                    | sane + no-tuning
-tmp.orders                                                      | no-scratch
+orders retention.ms=5 cleanup.policy=compact                    | allowed
 """
 
 

@@ -91,8 +91,9 @@ def _row(rule: RuleView) -> tuple[object, ...]:
 
 def _test(options: argparse.Namespace) -> int:
     from controller.machine.rules.examples import wrong_examples
-    from controller.machine.rules.reading import checked_file, read_rules
+    from controller.machine.rules.reading import read_rules
     from controller.machine.rules.reading_values import RulesError
+    from controller.policy.rules_file import checked_file
     from controller.serving.process import wall_ms
 
     try:
@@ -111,8 +112,8 @@ def _test(options: argparse.Namespace) -> int:
 
 def _apply(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.paths.writes import RulesAppliedView, RulesBody
-    from controller.machine.rules.reading import checked_file
     from controller.machine.rules.reading_values import RulesError
+    from controller.policy.rules_file import checked_file
     from projections.views.overviews import PoliciesView
 
     try:
@@ -162,8 +163,8 @@ def _diff(options: argparse.Namespace, backend: Backend) -> int:
 
 def _side(backend: Backend, given: str | None) -> tuple[str, str]:
     """The name and text of one side; None means the rules in force."""
-    from controller.machine.rules.reading import rules_text
     from controller.machine.rules.reading_values import RulesError
+    from controller.policy.rules_file import rules_text
     from projections.views.overviews import PoliciesView
 
     if given is None:

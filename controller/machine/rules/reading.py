@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -32,7 +31,6 @@ from controller.machine.rules.reading_values import (
     written_text,
 )
 from controller.machine.rules.rule import MODES, Kind, Rule, TopicDefaults
-from events.logs.log import read_text
 
 BYTES_MAX = 256 * 1024
 """The text is one event, which must fit in a record of a Kafka topic."""
@@ -61,26 +59,6 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 NO_RULES = Rules(())
-
-
-def rules_text(path: Path) -> str:
-    """Returns the text of a file of rules. Raises RulesError."""
-    try:
-        return read_text(path, BYTES_MAX)
-    except OSError as error:
-        raise RulesError(f"cannot be read: {error.strerror}", "a TOML file of rules").in_file(path) from error
-    except UnicodeDecodeError as error:
-        raise RulesError(f"is not UTF-8 at byte {error.start}", "TOML in UTF-8").in_file(path) from error
-
-
-def checked_file(path: Path) -> str:
-    """Returns the text of a file of valid rules. Raises RulesError, which names the file."""
-    text = rules_text(path)
-    try:
-        read_rules(text)
-    except RulesError as error:
-        raise error.in_file(path) from None
-    return text
 
 
 @lru_cache(maxsize=16)

@@ -6,9 +6,9 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -43,9 +43,9 @@ class RulesError(Exception):
         text = f"{key} = {value}" if key and value else key
         super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
 
-    def in_file(self, path: Path) -> RulesError:
+    def in_file(self, path: PurePath) -> RulesError:
         """The same error with the file."""
-        self.args = (f"file {path.absolute()}: {self}",)
+        self.args = (f"file {path}: {self}",)
         return self
 
 
@@ -310,7 +310,7 @@ def _until(place: Place, value: object) -> datetime:
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     if not isinstance(value, date) or value >= date.max:
         place.fail(value, "is not a date", "a date as in 2027-03-31, its day included, in UTC")
-    return datetime.combine(value + timedelta(days=1), time(), UTC)
+    return datetime(value.year, value.month, value.day, tzinfo=UTC) + timedelta(days=1)
 
 
 def _default_count(place: Place, value: object) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.machine.rules.reading import checked_file, read_rules
+from controller.machine.rules.reading import read_rules
 from controller.machine.rules.reading_values import RulesError
+from controller.policy.rules_file import checked_file
 from tests.policy.requests import rows
 
 # The keys of a rule named r (`;` for a new line), and what the error says after the file's name.

@@ -193,7 +193,8 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     observed = tried(log, None, topic_rules_file=str(rules))
     assert shown(observed) == [(observed[0].change, *each[1:]) for each in shown(enforced)]
     assert observed[0].change == "observed"
-    assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
+    assert {each.message for each in enforced} == {each.message for each in observed}
+    assert enforced[0].message.startswith("rule 'size': partitions is ")
 
 
 def test_the_page_has_every_setting_and_every_change() -> None:
