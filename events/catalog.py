@@ -199,6 +199,11 @@ class RulesObserved(Fact, frozen=True, tag=True):
     """What a create request left out, and the default that filled it."""
     principal: str
 
+    @property
+    def warning(self) -> str:
+        """All warnings in one text for the requester; empty without any."""
+        return "warning: " + "; ".join(one.message for one in self.warned) if self.warned else ""
+
 
 class PartitionChanged(Fact, frozen=True, tag=True):
     """A partition changed from `before` to `after`: another leader, ISR, replica list, or replica metadata.

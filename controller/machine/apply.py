@@ -232,6 +232,14 @@ def _on_ready(topic: Topic | None, event: catalog.TopicReady, record: Recorded) 
     return replace(known, ready_at_ms=record.at_ms, propagated=())
 
 
+def _on_rules_observed(topic: Topic | None, event: catalog.RulesObserved, record: Recorded) -> Topic | None:
+    """Keeps a warning for the answer to the pending create."""
+    pending = None if topic is None else topic.pending_create
+    if topic is None or pending is None or pending.request_id != event.request_id or not event.warned:
+        return topic
+    return replace(topic, pending_create=replace(pending, warning=event.warning))
+
+
 def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Recorded) -> Topic | None:
     """Ends the pending create. A refused create has none, even if another topic has the same shard key."""
     if topic is None or topic.name != event.topic:
@@ -245,7 +253,7 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.CreateRequested: _unchanged,
     catalog.CreateRejected: _unchanged,
     catalog.ChangeRejected: _unchanged,
-    catalog.RulesObserved: _unchanged,
+    catalog.RulesObserved: _on_rules_observed,
     catalog.TopicCreated: _on_created,
     catalog.PartitionsAdded: _on_partitions_added,
     catalog.TopicDeleted: _on_deleted,

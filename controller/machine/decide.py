@@ -63,19 +63,17 @@ def _by_rules(state: State, command: Any) -> Decision:
     rejection = judgement.rejection
     if rejection is not None:
         decision = topics.rejected(command, rejection) or judging.rejected(command, rejection)
-    elif judgement.warned:
-        warned = (replace(each, message=each.message or judgement.warning) for each in decision.answers)
-        decision = replace(decision, answers=tuple(warned))
-    if not decision.events:
+    if not (defaults or judgement.warned or judgement.observed):
         return decision
+    kind, noted = judging.KINDS[type(command)], (judgement.warned, judgement.observed, defaults)
+    observed = RulesObserved(command.request_id, command.topic, kind, *noted, getattr(command, "principal", ""))
+    if observed.warned and rejection is None:
+        answers = (replace(each, message=each.message or observed.warning) for each in decision.answers)
+        decision = replace(decision, answers=tuple(answers))
     events = decision.events
-    if defaults:  # the request stays recorded as the client sent it
+    if defaults and events:  # the request stays recorded as the client sent it
         events = (topics.requested(given, events[0]), *events[1:])
-    if defaults or judgement.warned or judgement.observed:
-        kind, noted = judging.KINDS[type(command)], (judgement.warned, judgement.observed, defaults)
-        observed = RulesObserved(command.request_id, command.topic, kind, *noted, getattr(command, "principal", ""))
-        events = (*events, observed)
-    return replace(decision, events=events)
+    return replace(decision, events=(*events, observed) if events else ())
 
 
 _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {

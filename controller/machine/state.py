@@ -38,6 +38,8 @@ class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request_id: RequestId
     requested_at_ms: int
     deadline_ms: int
+    warning: str = ""
+    """The message of rules that only warn, for the answer."""
 
 
 class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):

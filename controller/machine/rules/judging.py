@@ -79,11 +79,6 @@ class Judgement(msgspec.Struct, frozen=True):
         message = "; ".join(one.message for one in self.refused)
         return Rejection(ErrorCode.POLICY_VIOLATION, message, self.refused[0].rule)
 
-    @property
-    def warning(self) -> str:
-        """All warnings in one text for the requester."""
-        return "warning: " + "; ".join(one.message for one in self.warned) if self.warned else ""
-
 
 ALLOWED = Judgement()
 

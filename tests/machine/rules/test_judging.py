@@ -148,6 +148,8 @@ def test_a_warning_reaches_the_requester_and_the_log() -> None:
     observed = decision.events[-1]
     assert isinstance(observed, RulesObserved)
     assert observed.warned == (Observation("policy:rules/isr", "rule 'isr': min.insync.replicas is 1 of 3"),)
+    create(rig, "c")
+    assert rig.confirm().answers[-1].message == "warning: rule 'isr': min.insync.replicas is 1 of 3"
     dry = create(rig, "b", validate_only=True)
     assert (dry.answers[0].code, dry.answers[0].message) == (0, "warning: rule 'isr': min.insync.replicas is 1 of 3")
     altered = alter(rig, "a", configs={"min.insync.replicas": "3"})

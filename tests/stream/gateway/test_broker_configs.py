@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs.changes import OpType
 from controller.machine.state import BROKERS
@@ -57,6 +58,23 @@ async def test_a_change_is_answered_when_every_partition_decides_by_it(rig: Rig)
     assert answer.code == 0
     assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
     assert dict(rig.gateway.cluster.configs_of(BROKERS, "")) == {"unclean.leader.election.enable": "true"}
+
+
+@on_virtual_time
+async def test_rules_are_answered_when_every_partition_decides_by_them(rig: Rig) -> None:
+    text = "[[rule]]\nname = 'none'\nrefuse = 'not now'"
+    waiting = rig.request(ApplyRules(request_id=RequestId("rules"), at_ms=BORN_MS, text=text))
+    rig.work()
+    await asyncio.sleep(0.01)
+    assert not waiting.done(), "the other partition does not have them yet"
+    rig.work()
+    (answer,) = await waiting
+    assert (answer.code, answer.number) == (0, 1)
+    for number in range(PARTITIONS):
+        refused = rig.request(create(in_partition(number)))
+        rig.work()
+        (answer,) = await refused
+        assert (answer.code, answer.rule) == (44, "policy:rules/none")
 
 
 @on_virtual_time
