@@ -29,7 +29,7 @@ from controller.machine.rules import applying, judging
 from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.machine.truncation import truncated_refusal
-from events.catalog import FilledDefault, Observation, RulesObserved
+from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -72,7 +72,8 @@ def _by_rules(state: State, command: Any) -> Decision:
         decision = replace(decision, answers=tuple(answers))
     events = decision.events
     if defaults and events:  # the request stays recorded as the client sent it
-        events = (topics.requested(given, events[0]), *events[1:])
+        assert isinstance(events[0], CreateRequested), "a decision on a create begins with the request"
+        events = (topics.requested(given, events[0].deadline_ms), *events[1:])
     return replace(decision, events=(*events, observed) if events else ())
 
 

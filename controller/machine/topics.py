@@ -121,11 +121,11 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
         cordoned_brokers=cluster.cordoned,
     )
     if command.timeout_ms > 0:
-        return Decision((_requested(command, deadline_ms), created))
+        return Decision((requested(command, deadline_ms), created))
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
-        (_requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
+        (requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
         (Answer(request_id, name, code, message, topic=topic),),
     )
 
@@ -139,13 +139,8 @@ def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partiti
     return placement.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
 
 
-def requested(command: CreateTopic, event: Event) -> Event:
-    """The recorded request with what the client sent, before defaults of rules were added."""
-    assert isinstance(event, CreateRequested), "a decision on a create begins with the request"
-    return _requested(command, event.deadline_ms)
-
-
-def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
+def requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
+    """The request as the client sent it."""
     return CreateRequested(
         command.request_id,
         command.topic,
@@ -173,7 +168,7 @@ def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
     if command.validate_only or is_repeated:  # an earlier Metadata request created it
         return Decision((), (answer,))
     events = (
-        _requested(command, command.at_ms + max(0, command.timeout_ms)),
+        requested(command, command.at_ms + max(0, command.timeout_ms)),
         CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
         CreateAnswered(request_id, topic, code, rejection.message, 0),
     )

@@ -26,7 +26,7 @@ COMMANDS = {
     "RefuseCreation", "FinishChange", "BeginQuorumEpoch", "ChangeFeatures", "BeginShutdown", "AssignDirectories",
     "AllocateProducerIds", "ElectLeaders", "BalanceLeaders", "ReassignPartitions", "AlterResourceConfigs",
     "AdoptMetadata", "HandMetadataBack", FOLLOW, "CreateAcls", "DeleteAcls", "AlterClientQuotas",
-    "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals",
+    "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals", "ApplyRules", "CopyClusterState",
 }  # fmt: skip
 BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker", "ChangeLogDirs"}
 """Commands that lead to no event of a topic."""
@@ -450,6 +450,8 @@ class Auditor:
         match event:
             case catalog.SettingsChanged():
                 self.settings = dict(event.settings)
+            case catalog.RulesApplied():
+                self._expect("cause-exists", by in ("ApplyRules", "CopyClusterState"), by)
             case catalog.FeaturesChanged():
                 self.elr = dict(event.features).get("eligible.leader.replicas.version", 0) > 0
             case catalog.QuorumEpochBegun():
