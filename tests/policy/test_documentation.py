@@ -15,7 +15,8 @@ from controller.policy import CreateTopicPolicy, PolicyViolation
 from tests.machine.rules.test_rules import created
 from tests.policy.requests import request, rows
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 
 # A request to the example's rules, and the rules that refuse it; those that only observe after `+`.
 EXAMPLE = r"""
@@ -74,6 +75,12 @@ def test_the_examples_in_the_file_hold() -> None:
     rules = read_rules(_block("toml"))
     assert len(rules.examples) == 2
     assert list(wrong_examples(rules, 0)) == []
+
+
+def test_the_pack_does_what_its_examples_say() -> None:
+    rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
+    assert list(wrong_examples(rules, 0)) == []
+    assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
 
 
 def test_the_table_has_every_key_in_order() -> None:
