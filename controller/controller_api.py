@@ -24,7 +24,6 @@ from controller.machine.commands.commands import ClientCommand, TopicCommand
 from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
-from controller.policy.interface import EffectivePolicy
 from controller.store.store import TopicReader
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
@@ -173,8 +172,6 @@ class ControllerApi:
         """Held for each slice of a long response, so that the event loop runs only one slice in a round."""
         self.static_configs: Mapping[str, str] = {}
         """The configured settings by Kafka's keys: a broker's static configs in DescribeConfigs."""
-        self.policies: tuple[EffectivePolicy, ...] | None = None
-        """The policies of this process, in their order; None if another process has them."""
         self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
         """Returns the address at which admin clients of a listener reach a broker of the target cluster through this
         process. None without such ports or without a target cluster."""

@@ -30,6 +30,7 @@ from events.catalog_cluster import (
     ProducerIdsAllocated,
     QuorumEpochBegun,
     ResourceConfigsChanged,
+    RulesApplied,
     SettingsChanged,
 )
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
@@ -40,6 +41,7 @@ from events.values import (
     Configs,
     Endpoint,
     Fact,
+    FilledDefault,
     Observation,
     Outcome,
     Partition,
@@ -181,6 +183,28 @@ class ChangeRejected(Fact, frozen=True, tag=True):
     request: RequestedChange
 
 
+class RulesObserved(Fact, frozen=True, tag=True):
+    """Rules noted something about a change that they do not refuse: see docs/policies.md."""
+
+    request_id: RequestId
+    topic: TopicName
+    """Empty for a change of the cluster's defaults."""
+    change: str
+    """`create`, `grow`, `alter`, `delete`, `reassign`, `elect`, `defaults` or `discovered`."""
+    warned: tuple[Observation, ...]
+    """Violated rules in the mode `warn`, which the requester was told."""
+    observed: tuple[Observation, ...]
+    """Violated rules in the mode `observe`."""
+    defaults: tuple[FilledDefault, ...]
+    """What a create request left out, and the default that filled it."""
+    principal: str
+
+    @property
+    def warning(self) -> str:
+        """All warnings in one text for the requester; empty without any."""
+        return "warning: " + "; ".join(one.message for one in self.warned) if self.warned else ""
+
+
 class PartitionChanged(Fact, frozen=True, tag=True):
     """A partition changed from `before` to `after`: another leader, ISR, replica list, or replica metadata.
 
@@ -283,6 +307,7 @@ Event = (
     | TopicDeleted
     | TopicConfigsChanged
     | ChangeRejected
+    | RulesObserved
     | PartitionChanged
     | MetadataPropagated
     | TopicReady
@@ -306,6 +331,7 @@ Event = (
     | HeadSigned
     | FeaturesChanged
     | SettingsChanged
+    | RulesApplied
     | access.ScramCredentialSet
     | access.ScramCredentialRemoved
     | access.LoginSecretDrawn

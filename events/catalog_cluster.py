@@ -166,6 +166,24 @@ class FeaturesChanged(Fact, frozen=True, tag=True):
     reason: str
 
 
+class RulesApplied(Fact, frozen=True, tag=True):
+    """The rules for changes of topics are these from here on; an empty text means none."""
+
+    request_id: RequestId
+    number: int
+    """The version: 1, 2, …"""
+    text: str
+    """The whole text, as TOML."""
+    sha256: str
+    """The hash of the text, in hexadecimal."""
+    is_file: bool
+    """True if it is the content of `topic.rules.file`, applied by the controller itself."""
+    principal: str
+    client_id: str | None
+    host: str = ""
+    """The client's address; empty without a client."""
+
+
 class SettingsChanged(Fact, frozen=True, tag=True):
     """All settings that decisions depend on, by Kafka's names. It is the first event of every log."""
 

@@ -100,6 +100,15 @@ class BrokerDetails(Fact, frozen=True):
     """True if its last incarnation shut down cleanly, so that its replicas have all acknowledged records."""
 
 
+class FilledDefault(Fact, frozen=True):
+    """A value that a create request left out: the rule that filled it, `partitions`, `replication_factor` or the name
+    of a config, and the value."""
+
+    rule: str
+    name: str
+    value: str
+
+
 Outcome = Literal["allowed", "refused", "failed"]
 
 

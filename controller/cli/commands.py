@@ -40,6 +40,7 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
         "requests": Command("reads.events", "list requests with their senders and outcomes, newest first"),
         "brokers": Command("reads.brokers", "list brokers, live and fenced, with the reason"),
         "settings": Command("reads.brokers", "list the settings that decisions depend on"),
+        "rules": Command("reads.rules", "show, test, apply and compare the rules for changes of topics"),
         "diff": Command("reads.brokers", "compare the cluster at two points in time"),
         "quorum": Command("flags", "show the voters of a KRaft quorum and how far behind they are"),
     },

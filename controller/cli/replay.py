@@ -168,6 +168,7 @@ def _of_backtest(parser: _Parser) -> None:
     of_policy, of_set = "create-topic policy to try; may be repeated", "setting to try; may be repeated"
     parser.add_argument("--policy", action="append", default=[], metavar="CLASS", help=of_policy)
     parser.add_argument("--set", action="append", type=key_value, default=[], metavar="KEY=VALUE", help=of_set)
+    parser.add_argument("--rules", metavar="FILE", help="file of rules to try instead of the recorded ones")
 
 
 def _of_explain(parser: _Parser) -> None:
@@ -332,7 +333,7 @@ def _options(arguments: argparse.Namespace) -> Options:
     return Options(
         at=given.get("at"),
         policies=tuple(given.get("policy", ())),
-        settings=tuple(given.get("set", ())),
+        settings=(*given.get("set", ()), *([("topic.rules.file", rules)] if (rules := given.get("rules")) else [])),
         subject=given.get("subject"),
         view=given.get("view", "topics"),
         output=given.get("output"),

@@ -161,6 +161,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
 
     from controller.access.users_file import UsersFileError
     from controller.kafka.connections import ClusterUnreachable
+    from controller.machine.rules.reading_values import RulesError
     from controller.policy.loading import PolicyLoadError
     from controller.quorum.client import QuorumError
     from controller.quorum.files import LogCorrupted
@@ -170,14 +171,14 @@ def _run(start: Start, options: argparse.Namespace) -> int:
     from controller.settings.load import SettingsError, load_settings
     from events.logs.log import LogError
 
-    why_refused = (SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, QuorumError)
+    why_refused = (SettingsError, UsersFileError, PolicyLoadError, RulesError, LogError, ClusterUnreachable)
     try:
         settings = load_settings(options.config, options.set)
         configure_logs(settings.log_level)
         warn_of_ignored(options.config, settings)
         warn_of_readers(options.data, settings)
         return uvloop.run(start(options, settings))
-    except (*why_refused, FolderError, LogCorrupted, OSError) as error:
+    except (*why_refused, QuorumError, FolderError, LogCorrupted, OSError) as error:
         return print_error(error_text(error))
 
 
@@ -251,27 +252,29 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.config is None and not options.set and options.rules is None:
         parser.error("nothing to check: give --config FILE, --set KEY=VALUE or --rules FILE")
     from controller.access.users_file import UsersFileError
+    from controller.machine.rules.reading_values import RulesError
     from controller.policy.loading import PolicyLoadError
     from controller.settings.load import SettingsError
 
     try:
         return _checked(options)
-    except (SettingsError, PolicyLoadError, UsersFileError, OSError) as error:
+    except (SettingsError, PolicyLoadError, RulesError, UsersFileError, OSError) as error:
         return print_error(error_text(error))
 
 
 def _checked(options: argparse.Namespace) -> int:
     from controller.http.metrics import Metrics
     from controller.machine.state import Cluster
-    from controller.policy.loading import SETTING, load_policies
-    from controller.policy.rules import FILE_SETTING, TopicRules
+    from controller.policy.loading import load_policies
     from controller.serving.client_listeners import Address, ClientListeners
+    from controller.serving.process import rules_of_file
     from controller.settings.load import load_settings
 
     overrides = list(options.set)
     if options.rules is not None:
-        overrides += [f"{SETTING}={TopicRules.__module__}.{TopicRules.__name__}", f"{FILE_SETTING}={options.rules}"]
+        overrides.append(f"topic.rules.file={options.rules}")
     settings = load_settings(options.config, overrides)
+    rules_of_file(settings)
     chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
     local = Address("127.0.0.1", 0)
     clients = ClientListeners(settings, local, local, Metrics(), Cluster)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
@@ -35,6 +36,7 @@ from controller.engine.reports import Reports
 from controller.engine.requests import Inbox, PendingRequest, Replies, Stamps
 from controller.engine.storage import Flush, Storage
 from controller.engine.tasks import Background, Deadlines, Reconciler
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import (
     AnyCommand,
     ChangeSettings,
@@ -42,6 +44,7 @@ from controller.machine.commands.commands import (
     ExpireRequest,
     TopicCommand,
 )
+from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
@@ -95,6 +98,8 @@ class Controller:
         self._clock_s = clock_s or _loop_s
         self._recorded_settings: tuple[Configs, str] = ((), "")
         """Settings and release of this process."""
+        self._rules_file: str | None = None
+        """The text of the rules file of this process."""
         if replication is not None:
             replication.on_lost = self._inbox.interrupt
         stamps = Stamps(boot_id, clock_ms, self._storage.recorder.last_ms)
@@ -111,10 +116,10 @@ class Controller:
 
     # --- life
 
-    async def start(self, settings: Configs, release: str) -> None:
-        """Begin to decide: record the settings if they changed, and watch the deadlines of pending creates. If another
-        process leads, this happens when this one becomes leader."""
-        self._recorded_settings = settings, release
+    async def start(self, settings: Configs, release: str, rules: str | None = None) -> None:
+        """Begin to decide: record the settings and the text of the rules file if they changed, and watch the deadlines
+        of pending creates. If another process leads, this happens when this one becomes leader."""
+        self._recorded_settings, self._rules_file = (settings, release), rules
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
         if self._storage.leads:
             self._begin_deciding()
@@ -128,8 +133,17 @@ class Controller:
         if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
             request_id = self.new_request_id("settings")
             self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
+        self.apply_rules_file(self._rules_file)
         self._deadlines.begin(self.state.waiting)
         self._deciding.set()
+
+    def apply_rules_file(self, text: str | None) -> None:
+        """Apply the text of the rules file, if this process decides and the file changed since the cluster last applied
+        it. None means no file."""
+        self._rules_file = text
+        if text is not None:
+            stamps: Any = {"request_id": self.new_request_id("rules"), "at_ms": self.now_ms()}
+            self.submit_internal(ApplyRules(**stamps, text=text, is_file=True, principal=BY_CONTROLLER))
 
     async def until_deciding(self) -> None:
         """Wait until this process decides, or has failed."""

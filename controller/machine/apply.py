@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
 from controller.machine.partitions.blocks import changed, extended
-from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, State, Topic
+from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, RulesVersion, State, Topic
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
@@ -80,10 +80,17 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
             return cluster.with_configs(e.kind, e.name, e.configs)
         case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
+        case catalog.RulesApplied() as e:
+            return replace(cluster, rules=_rules(cluster, e, record.at_ms))
         case catalog.SettingsChanged() as e:
             return replace(cluster.with_settings(e.settings), release=e.release)
         case _:
             return _with_brokers(cluster, record)
+
+
+def _rules(cluster: Cluster, event: catalog.RulesApplied, at_ms: int) -> RulesVersion:
+    from_file = event.sha256 if event.is_file else "" if cluster.rules is None else cluster.rules.file_sha256
+    return RulesVersion(event.number, event.text, event.sha256, event.principal, at_ms, from_file)
 
 
 def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted, record: Recorded) -> Cluster:
@@ -225,6 +232,14 @@ def _on_ready(topic: Topic | None, event: catalog.TopicReady, record: Recorded) 
     return replace(known, ready_at_ms=record.at_ms, propagated=())
 
 
+def _on_rules_observed(topic: Topic | None, event: catalog.RulesObserved, record: Recorded) -> Topic | None:
+    """Keeps a warning for the answer to the pending create."""
+    pending = None if topic is None else topic.pending_create
+    if topic is None or pending is None or pending.request_id != event.request_id or not event.warned:
+        return topic
+    return replace(topic, pending_create=replace(pending, warning=event.warning))
+
+
 def _on_answered(topic: Topic | None, event: catalog.CreateAnswered, record: Recorded) -> Topic | None:
     """Ends the pending create. A refused create has none, even if another topic has the same shard key."""
     if topic is None or topic.name != event.topic:
@@ -238,6 +253,7 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.CreateRequested: _unchanged,
     catalog.CreateRejected: _unchanged,
     catalog.ChangeRejected: _unchanged,
+    catalog.RulesObserved: _on_rules_observed,
     catalog.TopicCreated: _on_created,
     catalog.PartitionsAdded: _on_partitions_added,
     catalog.TopicDeleted: _on_deleted,

@@ -17,14 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from controller.machine import observing, target_cluster, topics
 from controller.machine.access import credentials, permissions, quotas
 from controller.machine.commands import access, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
 from controller.machine.partitions import requests
+from controller.machine.rules import applying, judging
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.machine.truncation import truncated_refusal
+from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved
 
 
 def decide(state: State, command: commands.AnyCommand) -> Decision:
@@ -38,7 +43,38 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
     """Like `decide`, but without truncation."""
-    return _DECIDERS[type(command)](state, command)
+    if state.cluster.rules is None or type(command) not in judging.KINDS:
+        return _DECIDERS[type(command)](state, command)
+    return _by_rules(state, command)
+
+
+def _by_rules(state: State, command: Any) -> Decision:
+    """Decides on a change with the defaults of the rules, and applies the rules to the result."""
+    given = command
+    defaults: tuple[FilledDefault, ...] = ()
+    try:
+        if isinstance(command, commands.CreateTopic):
+            command, defaults = judging.filled(state, command)
+        decision = _DECIDERS[type(command)](state, command)
+        judgement = judging.judged(state, command, decision)
+    except RulesError as error:  # the rules of a newer release
+        unread = Observation("policy:rules", f"the rules cannot be read: {error}")
+        judgement, decision = judging.Judgement((unread,)), Decision()
+    rejection = judgement.rejection
+    if rejection is not None:
+        decision = topics.rejected(command, rejection) or judging.rejected(command, rejection)
+    if not (defaults or judgement.warned or judgement.observed):
+        return decision
+    kind, noted = judging.KINDS[type(command)], (judgement.warned, judgement.observed, defaults)
+    observed = RulesObserved(command.request_id, command.topic, kind, *noted, getattr(command, "principal", ""))
+    if observed.warned and rejection is None:
+        answers = (replace(each, message=each.message or observed.warning) for each in decision.answers)
+        decision = replace(decision, answers=tuple(answers))
+    events = decision.events
+    if defaults and events:  # the request stays recorded as the client sent it
+        assert isinstance(events[0], CreateRequested), "a decision on a create begins with the request"
+        events = (topics.requested(given, events[0].deadline_ms), *events[1:])
+    return replace(decision, events=(*events, observed) if events else ())
 
 
 _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
@@ -60,7 +96,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.BalanceLeaders: requests.balance_leaders,
     commands.ReassignPartitions: requests.reassign_partitions,
     commands.AlterResourceConfigs: changes.alter,
-    commands.CopyBrokerConfigs: changes.copy,
+    commands.CopyClusterState: changes.copy,
     commands.ConfirmMetadata: observing.confirm,
     commands.ExpireRequest: observing.expire,
     commands.DiscoverTopic: target_cluster.discover,
@@ -69,6 +105,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: observing.record_head,
+    access.ApplyRules: applying.apply_rules,
     access.CreateAcls: permissions.create_acls,
     access.DeleteAcls: permissions.delete_acls,
     access.AlterClientQuotas: quotas.alter_client_quotas,

@@ -35,7 +35,8 @@ def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, a
     events: list[Event] = [TopicReady(topic.name)]
     if topic.pending_create is not None:
         waited_ms = max(0, at_ms - topic.pending_create.requested_at_ms)
-        events.append(CreateAnswered(topic.pending_create.request_id, topic.name, int(ErrorCode.NONE), "", waited_ms))
+        pending = topic.pending_create
+        events.append(CreateAnswered(pending.request_id, topic.name, 0, pending.warning, waited_ms))
     return events
 
 
@@ -44,7 +45,7 @@ def answers_of(events: list[Event], topic: Topic) -> tuple[Answer, ...]:
     last = events[-1] if events else None
     if type(last) is not CreateAnswered:
         return ()
-    return (Answer(last.request_id, topic.name, 0, "", "", last.waited_ms, topic),)
+    return (Answer(last.request_id, topic.name, 0, last.message, "", last.waited_ms, topic),)
 
 
 def progress_text(topic: Topic, cluster: Cluster) -> str:

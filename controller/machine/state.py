@@ -36,6 +36,8 @@ class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     request_id: RequestId
     requested_at_ms: int
     deadline_ms: int
+    warning: str = ""
+    """The message of rules that only warn, for the answer."""
 
 
 class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -115,6 +117,18 @@ class QuorumLeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
     handed_back_to: str = ""
     """The folder handed back to Kafka's controller; empty while this controller leads."""
     priority: int = 0
+
+
+class RulesVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The rules for changes of topics; see `RulesApplied`. `file_sha256` is the hash of the last rules that came from
+    the settings' file, which is applied again only if its content changed since."""
+
+    number: int
+    text: str
+    sha256: str
+    principal: str
+    applied_at_ms: int
+    file_sha256: str = ""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -204,6 +218,8 @@ class Cluster(msgspec.Struct, frozen=True):
     next_producer_id: int = 0
     quorum: QuorumLeader | None = None
     """None without KRaft brokers."""
+    rules: RulesVersion | None = None
+    """None before rules were applied."""
     login_secret: bytes = b""
     """See `LoginSecretDrawn`; empty until it is drawn."""
 

@@ -40,6 +40,8 @@ from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, 
 
 POLICY_FAILED = "The create-topic policy failed; the controller's log has the cause."
 
+TopicChange = CreatePartitions | DeleteTopic | AlterTopicConfigs
+"""Commands that change an existing topic."""
 _NOT_LOGGED = Offset(-1)
 """The offset of a topic in an answer, before its creation is in the log."""
 
@@ -120,11 +122,11 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
         cordoned_brokers=cluster.cordoned,
     )
     if command.timeout_ms > 0:
-        return Decision((_requested(command, deadline_ms), created))
+        return Decision((requested(command, deadline_ms), created))
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
-        (_requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
+        (requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
         (Answer(request_id, name, code, message, topic=topic),),
     )
 
@@ -138,7 +140,8 @@ def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partiti
     return placement.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
 
 
-def _requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
+def requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
+    """The request as the client sent it."""
     return CreateRequested(
         command.request_id,
         command.topic,
@@ -166,7 +169,7 @@ def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
     if command.validate_only or is_repeated:  # an earlier Metadata request created it
         return Decision((), (answer,))
     events = (
-        _requested(command, command.at_ms + max(0, command.timeout_ms)),
+        requested(command, command.at_ms + max(0, command.timeout_ms)),
         CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
         CreateAnswered(request_id, topic, code, rejection.message, 0),
     )
@@ -182,7 +185,7 @@ DELETION_DISABLED_SINCE = 3
 def create_partitions(state: State, command: CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
-    details = _details(command, RequestedPartitions(command.count, command.assignments))
+    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _check_request(command)
@@ -191,7 +194,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, details, rejection or _UNKNOWN)
+        return _rejected(command, rejection or _UNKNOWN)
     if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
     partitions = _added_partitions(topic, command, cluster)
@@ -215,7 +218,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
 
 def delete_topic(state: State, command: DeleteTopic) -> Decision:
     """Deletes a topic and answers its pending create."""
-    details = _details(command, RequestedDeletion(command.topic_id))
+    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -224,7 +227,7 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, details, rejection or _UNKNOWN)
+        return _rejected(command, rejection or _UNKNOWN)
     answer = Answer(command.request_id, topic.name, 0, topic=topic)
     if command.validate_only:
         return Decision((), (answer,))
@@ -238,20 +241,20 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
 
 def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
-    details = _details(command, RequestedConfigs(command.ops, command.incremental))
+    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
-        return _rejected(command, details, rejection)
+        return _rejected(command, rejection)
     defaults, current = state.cluster.settings.defaults_in_force, topic.configs if topic else ()
     configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
-        return _rejected(command, details, configs)
+        return _rejected(command, configs)
     if topic is None:
-        return _rejected(command, details, _unknown_topic(f"The topic '{command.topic}' does not exist."))
+        return _rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
     refused = validation.dry_run_rejection(command)
     if refused is not None:
-        return _rejected(command, details, refused)
+        return _rejected(command, refused)
     if configs != topic.configs and _needs_dry_run(command, state.cluster):
         return NEEDS_APPROVAL
     altered = replace(topic, configs=configs)
@@ -285,10 +288,16 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
     return () if cluster.settings.has_target_cluster else (answer,)
 
 
-def _details(
-    command: TopicCommand, wanted: RequestedPartitions | RequestedDeletion | RequestedConfigs
-) -> RequestedChange:
-    return RequestedChange(command.api, command.api_version, wanted, command.duplicate, command.denied, command.host)
+def _details(command: TopicChange) -> RequestedChange:
+    change: RequestedPartitions | RequestedDeletion | RequestedConfigs
+    match command:
+        case CreatePartitions():
+            change = RequestedPartitions(command.count, command.assignments)
+        case DeleteTopic():
+            change = RequestedDeletion(command.topic_id)
+        case AlterTopicConfigs():
+            change = RequestedConfigs(command.ops, command.incremental)
+    return RequestedChange(command.api, command.api_version, change, command.duplicate, command.denied, command.host)
 
 
 def _check_request(command: TopicCommand) -> Rejection | None:
@@ -306,15 +315,21 @@ def _unknown_topic(message: str) -> Rejection:
 _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
-def _rejected(command: TopicCommand, details: RequestedChange, rejection: Rejection) -> Decision:
+def _rejected(command: TopicChange, rejection: Rejection) -> Decision:
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
     answer = Answer(command.request_id, command.topic, code, message, rule)
     if command.validate_only:
         return Decision((), (answer,))
-    event = ChangeRejected(
-        command.request_id, command.topic, code, message, rule, command.principal, command.client_id, details
-    )
+    who = (command.principal, command.client_id, _details(command))
+    event = ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
     return Decision((event,), (answer,), refusal=rejection)
+
+
+def rejected(command: TopicCommand, rejection: Rejection) -> Decision | None:
+    """Rejects a decided change of a topic after all; None for other commands."""
+    if isinstance(command, CreateTopic):
+        return _reject_create(command, rejection)
+    return _rejected(command, rejection) if isinstance(command, TopicChange) else None
 
 
 # CreatePartitions.

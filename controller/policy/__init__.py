@@ -8,7 +8,7 @@
                 raise PolicyViolation(f"topic name '{request.topic}' does not begin with its team, as in 'pay.orders'")
 
 `interface` is for authors of policies; `loading` imports classes by name; `chain` combines several policies; `runner`
-runs them outside the event loop; `rules` is a ready-made policy with a rules file.
+runs them outside the event loop. Rules in a file need no code: see `controller.machine.rules`.
 """
 
 from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata

@@ -17,7 +17,7 @@ import msgspec
 from controller.machine import validation
 from controller.machine.commands.commands import CreateTopic
 from controller.machine.state import Settings
-from controller.policy.interface import EffectivePolicy, EffectiveRule, PolicyViolation, RequestMetadata
+from controller.policy.interface import PolicyViolation, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict
 
 ALLOWED = Verdict(outcome="allowed")
@@ -36,13 +36,11 @@ class Policy(Protocol):
 
 
 class LoadedPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured policy and its class name in the settings. `close` is None without such a method. `rules` are those
-    of a rules file."""
+    """A configured policy and its class name in the settings. `close` is None without such a method."""
 
     name: str
     policy: Policy
     close: Callable[[], object] | None = None
-    rules: tuple[EffectiveRule, ...] = ()
 
 
 class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +70,6 @@ class PolicyChain:
     def names(self) -> tuple[str, ...]:
         """The class names of the policies, in order."""
         return tuple(loaded.name for loaded in self._policies)
-
-    @property
-    def in_force(self) -> tuple[EffectivePolicy, ...]:
-        """The policies in order, with their rules."""
-        return tuple(EffectivePolicy(one.name, one.rules) for one in self._policies)
 
     def validate(self, request: RequestMetadata, probe: PolicyProbe = SILENT) -> Verdict:
         """Calls the policies until one refuses or fails. Raises nothing except KeyboardInterrupt."""

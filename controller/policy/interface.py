@@ -82,18 +82,3 @@ class CreateTopicPolicy(ABC):
 
     def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
         """Releases resources. Exceptions are logged."""
-
-
-class EffectiveRule(msgspec.Struct, frozen=True):
-    """A rule of a file. `written` has its keys and values."""
-
-    name: str
-    enforced: bool
-    written: dict[str, str]
-
-
-class EffectivePolicy(msgspec.Struct, frozen=True):
-    """A policy by class name, with the rules of its file."""
-
-    name: str
-    rules: tuple[EffectiveRule, ...] = ()

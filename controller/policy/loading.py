@@ -16,7 +16,6 @@ from types import MappingProxyType, ModuleType
 from typing import cast
 
 from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
-from controller.policy.rules import FILE_SETTING, TopicRules
 
 SETTING = "create.topic.policy.class.name"
 
@@ -41,7 +40,7 @@ def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
     """Imports, instantiates and configures each policy of a comma-separated list. An empty list makes an empty chain.
 
     `configure` of each policy receives all `settings`, read-only. If a policy cannot be used, those already configured
-    are closed. Raises PolicyLoadError, also for a rules file that no policy reads.
+    are closed. Raises PolicyLoadError.
     """
     names = _split(class_names)
     sealed = MappingProxyType(dict(settings))
@@ -51,18 +50,10 @@ def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
         try:
             for name, found in classes:
                 loaded.append(_configured(name, found, sealed))
-            _check_rules_are_read(loaded, sealed)
         except BaseException:
             close_all(loaded)
             raise
     return PolicyChain(loaded)
-
-
-def _check_rules_are_read(loaded: Sequence[LoadedPolicy], settings: Mapping[str, str]) -> None:
-    file = settings.get(FILE_SETTING, "").strip()
-    if file and not any(isinstance(each.policy, TopicRules) for each in loaded):
-        allowed = f"{TopicRules.__module__}.{TopicRules.__name__} reads it, alone or with other policies"
-        raise PolicyLoadError("", f"names no policy that reads {FILE_SETTING}={file}", allowed)
 
 
 def _split(class_names: str) -> tuple[str, ...]:
@@ -115,8 +106,7 @@ def _configured(name: str, found: type, settings: Mapping[str, str]) -> LoadedPo
     assert validate is not None, "a required method is there or an error was raised"
     if configure is not None:
         _called(name, "configure", lambda: configure(settings))
-    rules = policy.in_force if isinstance(policy, TopicRules) else ()
-    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close, rules=rules)
+    return LoadedPolicy(name=name, policy=cast("Policy", policy), close=close)
 
 
 def _called(name: str, what: str, call: Callable[[], object], allowed: str = "") -> object:

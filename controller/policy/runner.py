@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
-from controller.policy.interface import EffectivePolicy, RequestMetadata
+from controller.policy.interface import RequestMetadata
 from events.catalog import Verdict
 
 Verdicts = tuple[Verdict, ...]
@@ -58,11 +58,6 @@ class PolicyRunner:
         self._closing = threading.Event()
         self._closed: Future[tuple[str, ...]] = Future()
         self._judging = ""
-
-    @property
-    def in_force(self) -> tuple[EffectivePolicy, ...]:
-        """The policies in order, with their rules."""
-        return self._chain.in_force
 
     async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
         """Returns a verdict for each request, in order. Calls are handled in order.

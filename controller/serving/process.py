@@ -38,6 +38,7 @@ from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
 from controller.policy.chain import PolicyProbe
 from controller.policy.loading import load_policies
+from controller.policy.rules_file import checked_file
 from controller.policy.runner import PolicyRunner
 from controller.settings.load import ServeSettings
 
@@ -174,6 +175,11 @@ def warn_of_ignored(file: Path | None, settings: ServeSettings) -> None:
         structlog.get_logger("topicwright").warning(
             "settings of Kafka's brokers are ignored", file=str(file), settings=", ".join(settings.ignored)
         )
+
+
+def rules_of_file(settings: ServeSettings) -> str | None:
+    """The text of the rules file; None without one. Raises RulesError."""
+    return None if settings.topic_rules_file is None else checked_file(Path(settings.topic_rules_file))
 
 
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:

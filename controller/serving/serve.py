@@ -27,6 +27,7 @@ from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
+from controller.machine.rules.reading_values import RulesError
 from controller.quorum.log.batches import CONTROLLER_LISTENER
 from controller.release import RELEASE
 from controller.serving import process
@@ -70,7 +71,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Service:
-    """The parts of one `serve` process. Raises PolicyLoadError, SettingsError and UsersFileError."""
+    """The parts of one `serve` process. Raises PolicyLoadError, RulesError, SettingsError and UsersFileError."""
 
     def __init__(self, options: ServeOptions, cluster: ReachedCluster | None = None) -> None:
         self.options = options
@@ -79,6 +80,7 @@ class Service:
         self.metrics = Metrics()
         self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
+        self._rules = process.rules_of_file(options.settings)
         self._clients = ClientListeners(
             options.settings,
             options.kafka,
@@ -144,7 +146,7 @@ class Service:
         self._make_api()
         self.metrics.watch(self._clients.gauges)
         self.metrics.watch(self._gauges)
-        await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE)
+        await self.controller.start(decision_settings(settings, self._cluster is not None), RELEASE, self._rules)
         if isinstance(self.brokers, KraftBrokers):
             await self._join_quorum(self.brokers)
         else:
@@ -204,7 +206,6 @@ class Service:
         if self._signer is not None:
             every_s = self.options.settings.log_signing_interval_ms / 1000
             background(sign_heads(self.controller, self._query, self._signer, every_s))
-        self.api.policies = () if self._policies is None else self._policies.in_force
         await self._clients.start_http(self.api, self.brokers, Queries([self._query]), self._signer)
 
     def _make_brokers(self) -> SimulatedBrokers | TargetCluster | KraftBrokers:
@@ -242,8 +243,12 @@ class Service:
             clients.reserve_for_simulated(brokers)
 
     def reload(self) -> None:
-        """Reload certificates and users (SIGHUP)."""
+        """Reload certificates, users and the rules file (SIGHUP)."""
         self._clients.reload()
+        try:
+            self.controller.apply_rules_file(process.rules_of_file(self.options.settings))
+        except RulesError as error:
+            self._log.error("rules not reloaded", why=str(error))
 
     def leads_others(self) -> bool:
         return self._member is not None and self._member.leads_others

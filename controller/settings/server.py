@@ -60,12 +60,10 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         decides=True,
     )
     topic_rules_file: str | None = setting(
-        None, "The rules file of the policy controller.policy.rules.TopicRules.", form="the path of a file"
-    )
-    topic_rules_mode: str = setting(
-        "enforce",
-        "Whether that policy refuses a topic that breaks a rule, or only records it.",
-        OneOf(("enforce", "observe")),
+        None,
+        "The file with the rules for changes of topics. It is applied at the start and on SIGHUP, if its content "
+        "changed since this cluster last applied it.",
+        form="the path of a file",
     )
     controller_quorum_voters: Mapping[int, tuple[str, int]] = setting(
         "",
@@ -329,5 +327,5 @@ def _declared() -> tuple[Setting, ...]:
 SETTINGS: Final = _declared()
 BY_KEY: Final = {each.key: each for each in SETTINGS}
 
-POLICY_PREFIXES: Final = ("policy.", "topic.rules.")
+POLICY_PREFIXES: Final = ("policy.",)
 """Settings with these prefixes are passed to policies unchanged, whatever their values."""

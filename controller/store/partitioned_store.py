@@ -53,7 +53,12 @@ class PartitionedStore:
             self._clusters, least, first = clusters, min(clusters, key=_advance), clusters[0]
             least = least.with_all_configs(first.resource_configs)
             self._cluster = replace(
-                least, acls=first.acls, quotas=first.quotas, scram=first.scram, login_secret=first.login_secret
+                least,
+                acls=first.acls,
+                quotas=first.quotas,
+                scram=first.scram,
+                login_secret=first.login_secret,
+                rules=first.rules,
             )
         return self._cluster
 

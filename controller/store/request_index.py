@@ -208,6 +208,7 @@ _OF_CLUSTER = (
     access.ScramCredentialSet,
     access.ScramCredentialRemoved,
     catalog.ResourceConfigsChanged,
+    catalog.RulesApplied,
 )
 BEGINS = frozenset((catalog.CreateRequested, *CHANGES, *_OF_CLUSTER))
 """Events that begin a request."""

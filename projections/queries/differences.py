@@ -112,6 +112,7 @@ _OTHERS = (
     access.ScramCredentialRemoved,
     catalog.ResourceConfigsChanged,
     catalog.FeaturesChanged,
+    catalog.RulesApplied,
 )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from controller.policy.interface import EffectivePolicy
 from controller.store.request_index import RULE, values_of
 from events.names import BrokerId
 from projections.queries.events import newest_of_cluster, starts
@@ -30,6 +29,7 @@ from projections.views.overviews import (
     SummaryView,
     WaitingView,
 )
+from projections.views.rules import rule_views
 from projections.views.view import AsOfView
 
 DAY_MS = 86_400_000
@@ -127,14 +127,16 @@ def _refused(query: Queries, end: Ends, since: Ends) -> Iterable[RefusedView]:
             )
 
 
-def policies(query: Queries, at: str | None, in_force: tuple[EffectivePolicy, ...] | None) -> PoliciesView:
-    """The create-topic policies, and the refusals. `in_force` are the current policies, if known. Raises BadMoment."""
+def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
+    """The rules and policies at a point in time, and the refusals. Raises BadMoment."""
     end = query.end(at)
-    named = dict(query.cluster_at(end).settings).get(POLICY_SETTING, "")
-    moment = query.as_of(end)
+    cluster, moment = query.cluster_at(end), query.as_of(end)
+    named = dict(cluster.settings).get(POLICY_SETTING, "")
+    version = cluster.rules
     return PoliciesView(
+        version=version,
+        rules=() if version is None else rule_views(version.text, now_ms if at is None else moment.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
-        policies=in_force if at is None else None,
         refused=_refused_of_day(query, end, moment),
         as_of=moment,
     )

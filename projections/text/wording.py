@@ -31,6 +31,7 @@ _SENTENCES: dict[type[Event], str] = {
     catalog.MetadataHandedBack: (
         "the metadata log is handed back to Kafka's controller up to offset {e.end_offset}, in {e.folder}"
     ),
+    catalog.RulesApplied: "{who} applies version {e.number} of the rules, sha256 {e.sha256:.12}",
     catalog.HeadSigned: "the tree head over the first {e.size} events is signed",
     catalog.HistorySkipped: (
         "the changes in the metadata log from offset {e.start_offset} up to {e.end_offset} are unknown ({e.reason})"
@@ -81,6 +82,8 @@ def _of_topic(event: Event) -> str:
         case catalog.ChangeRejected() as e:
             refusal = f"but is refused with {error_name(e.error_code)} by {e.rule}: {e.message}"
             return f"{_who(e)} requests {e.topic} {change_text(e.request.change)}, {refusal}"
+        case catalog.RulesObserved() as e:
+            return _rules_observed(e)
         case catalog.TopicDiscovered() as e:
             configs = f", {_configs(e.configs)}" if e.configs else ""
             size = many(len(e.partitions), "partition")
@@ -91,6 +94,13 @@ def _of_topic(event: Event) -> str:
             return f"the cluster has applied the change of {e.topic}"
         case _:
             return _of_cluster(event)
+
+
+def _rules_observed(e: catalog.RulesObserved) -> str:
+    notes = {"warned": e.warned, "only observed": e.observed}
+    parts = [f"{how} {one.rule}: {one.message}" for how, some in notes.items() for one in some]
+    parts += [f"{one.name} = {one.value} filled by {one.rule}" for one in e.defaults]
+    return f"{e.topic or 'the defaults of brokers'} ({e.change} by {e.principal or 'others'}): {'; '.join(parts)}"
 
 
 def _of_cluster(event: Event) -> str:

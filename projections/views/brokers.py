@@ -12,6 +12,7 @@ from events import catalog
 from events.catalog import Recorded
 from events.names import BrokerId
 from projections.text.moments import iso
+from projections.views.rules import RulesVersionView, rules_version
 from projections.views.view import AsOfView, view_of
 
 
@@ -65,11 +66,12 @@ class SimulatedBrokerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterRow(msgspec.Struct, frozen=True):
-    """Brokers, settings by Kafka's names, and the release whose rules decide."""
+    """Brokers, settings by Kafka's names, the release that decides, and the rules for changes of topics."""
 
     brokers: Mapping[BrokerId, BrokerView] = {}
     settings: tuple[tuple[str, str], ...] = ()
     release: str = ""
+    rules: RulesVersionView | None = None
 
     @property
     def live(self) -> frozenset[BrokerId]:
@@ -102,6 +104,8 @@ def fold_cluster(row: ClusterRow, record: Recorded) -> ClusterRow:
             return replace(row, brokers={key: one for key, one in row.brokers.items() if key != event.broker_id})
         case catalog.SettingsChanged() as event:
             return replace(row, settings=event.settings, release=event.release)
+        case catalog.RulesApplied() as event:
+            return replace(row, rules=rules_version(record, event))
         case event if concerns_topic(event):
             raise CannotApply(record, "it concerns no broker and no setting")
         case _:

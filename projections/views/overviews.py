@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from controller.policy.interface import EffectivePolicy
 from projections.views.brokers import BrokerView
 from projections.views.events import EventView
 from projections.views.requests import RequestSummary
+from projections.views.rules import RulesVersionView, RuleView
 from projections.views.view import AsOfView
 
 
@@ -83,12 +83,12 @@ class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
 
 
 class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
-    """The create-topic policies. `class_names` come from the settings; `policies` have the rules, and are null for the
-    past and at a gateway, whose workers run the policies. `refused` covers the day before the newest event, and the
-    built-in rules too."""
+    """The rules for changes of topics in force (null before any were applied), and the classes of policies in the
+    settings. `refused` covers the day before the newest event, and the built-in checks too."""
 
+    version: RulesVersionView | None
+    rules: tuple[RuleView, ...]
     class_names: tuple[str, ...]
-    policies: tuple[EffectivePolicy, ...] | None
     refused: tuple[RefusedView, ...]
     as_of: AsOfView
 

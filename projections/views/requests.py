@@ -187,6 +187,8 @@ def fold_request_topic(view: RequestTopicView | None, record: Recorded) -> Reque
         case catalog.ChangeCarriedOut() as e:
             answered = _answered(_known(view, record), record, e.error_code, e.message)
             return replace(answered, status="rejected", rule="cluster") if e.error_code else answered
+        case catalog.RulesObserved():
+            return _known(view, record)
         case e if type(e) in CHANGES:
             return _changed(record, e)
         case _:

@@ -172,7 +172,19 @@ sign
 delete a id=q1
 sign
 """
+RULES = """
+rules small id=q0
+create a id=q1
+create b 5x1 id=q2 conf=retention.ms=99
+alter a set:retention.ms=99 id=q3
+partitions a to=3 id=q4
+delete a id=q5
+rules none id=q6
+delete a id=q7
+"""
+
 HISTORIES = {
+    "rules": ("1 2", RULES),
     "access": ("1", ACCESS),
     "cluster": ("1 2 3 cluster", CLUSTER),
     "life": ("1 2 fewer", LIFE),

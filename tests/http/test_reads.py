@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from controller.policy.interface import EffectivePolicy
 from events.logs.log import read_one
 from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
@@ -315,13 +314,16 @@ async def test_policies_in_force_and_whom_they_refused() -> None:
         before = (await one.get("/v1/brokers"))["as_of"]["offset"]
         await one.create("orphan", 403)
         await one.create("orphan-2", 403)
-        one.api.policies = (EffectivePolicy("tests.Owned"),)
+        applied = await one.request("POST", "/v1/rules", json={"text": "[[rule]]\nname = 'r'\npartitions = 3"})
+        assert applied == {"number": 1}
         shown = await one.get("/v1/policies")
-        assert (shown["class_names"], shown["policies"]) == (["tests.Owned"], [{"name": "tests.Owned", "rules": []}])
+        assert (shown["class_names"], shown["version"]["number"]) == (["tests.Owned"], 1)
+        (rule,) = shown["rules"]
+        assert (rule["name"], rule["mode"], rule["definition"]) == ("r", "enforce", {"partitions": "3"})
         (refused,) = shown["refused"]
         assert (refused["count"], refused["by"]) == (2, [{"principal": "User:ANONYMOUS", "count": 2}])
         then = await one.get(f"/v1/policies?at={before}")
-        assert (then["class_names"], then["policies"], then["refused"]) == (["tests.Owned"], None, [])
+        assert (then["class_names"], then["version"], then["refused"]) == (["tests.Owned"], None, [])
 
 
 async def test_a_topic_that_is_called_as_a_request_does_not_hide_it(one: Service) -> None:

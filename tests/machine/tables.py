@@ -18,6 +18,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands import commands
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import (
     AnyCommand,
     DiscoverDeletion,
@@ -284,6 +285,36 @@ def _sign(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
     return {"size": made.size, "root": tree.root(), "signed_at_ms": made.at_ms, **keys}
 
 
+RULES = {
+    "none": "",
+    "small": """
+[[rule]]
+name = "small"
+partitions = { max = 2 }
+
+[[rule]]
+name = "short"
+mode = "warn"
+configs = { "retention.ms" = { max = 9 } }
+
+[[rule]]
+name = "keep"
+on = "delete"
+refuse = "topics stay"
+
+[[default]]
+name = "two"
+partitions = 2
+replication_factor = 1
+""",
+}
+
+
+def _rules(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
+    """`rules small|none`"""
+    return {"text": RULES[words[0]]}
+
+
 VERBS: dict[str, tuple[type[AnyCommand], Fields]] = {
     "create": (commands.CreateTopic, _create),
     "partitions": (commands.CreatePartitions, _partitions),
@@ -305,6 +336,7 @@ VERBS: dict[str, tuple[type[AnyCommand], Fields]] = {
     "refuse": (RefuseCreation, _refuse),
     "done": (FinishChange, _done),
     "sign": (commands.RecordHead, _sign),
+    "rules": (ApplyRules, _rules),
     **ACCESS_VERBS,
     **REAL_VERBS,
 }

@@ -96,7 +96,7 @@ def test_events_of_topics_and_of_the_cluster() -> None:
     assert of_cluster == of_access | {
         "BrokerRegistered", "BrokerFenced", "BrokerUnfenced", "BrokerUnregistered", "SettingsChanged",
         "BrokerLeaving", "LogDirsChanged", "QuorumEpochBegun", "FeaturesChanged", "ResourceConfigsChanged",
-        "ProducerIdsAllocated", "HeadSigned",
+        "ProducerIdsAllocated", "HeadSigned", "RulesApplied",
     }  # fmt: skip
 
 

@@ -67,6 +67,8 @@ def test_events_without_a_life_cycle() -> None:
         "ProducerIdsAllocated",
         "QuorumEpochBegun",
         "ResourceConfigsChanged",
+        "RulesApplied",
+        "RulesObserved",
         "SettingsChanged",
     }
 

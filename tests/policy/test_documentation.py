@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from controller.machine.rules.examples import wrong_examples
+from controller.machine.rules.judging import judge
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading_values import RULE_READERS
 from controller.policy import CreateTopicPolicy, PolicyViolation
-from controller.policy.loading import load_policies
-from controller.policy.rules import KEYS
+from tests.machine.rules.test_rules import created
 from tests.policy.requests import request, rows
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "policies.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
 
 # A request to the example's rules, and the rules that refuse it; those that only observe after `+`.
 EXAMPLE = r"""
@@ -32,7 +36,7 @@ orders by=User:payments-app retention.ms=5                      | payments
 orders by=User:payments-app partitions=60 retention.ms=-1       | sane payments
 orders segment.ms=5                                             | allowed + no-tuning
 orders segment.ms=5 factor=1                                    | sane + no-tuning
-tmp.orders                                                      | no-scratch
+orders retention.ms=5 cleanup.policy=compact                    | allowed
 """
 
 
@@ -59,17 +63,26 @@ def test_the_first_policy_is_short() -> None:
 
 
 @pytest.mark.parametrize(("requested", "result"), rows(EXAMPLE))
-def test_the_example_of_rules(tmp_path: Path, requested: str, result: str) -> None:
-    file = tmp_path / "topic-rules.toml"
-    file.write_text(_block("toml"), encoding="utf-8")
-    chain = load_policies("controller.policy.rules.TopicRules", {"topic.rules.file": str(file)})
-    verdict = chain.validate(request(requested))
-    refusing = " ".join(re.findall(r"rule '([^']*)'", verdict.message)) or "allowed"
-    observing = "".join(f" + {one.rule.removeprefix('policy:rules/')}" for one in verdict.observed)
-    assert refusing + observing == result
-    assert (verdict.outcome == "allowed") == (refusing == "allowed")
+def test_the_example_of_rules(requested: str, result: str) -> None:
+    judgement = judge(read_rules(_block("toml")).rules, created(requested))
+    names = [
+        [one.rule.removeprefix("policy:rules/") for one in some] for some in (judgement.refused, judgement.observed)
+    ]
+    assert (" ".join(names[0]) or "allowed") + "".join(f" + {name}" for name in names[1]) == result
+
+
+def test_the_examples_in_the_file_hold() -> None:
+    rules = read_rules(_block("toml"))
+    assert len(rules.examples) == 2
+    assert list(wrong_examples(rules, 0)) == []
+
+
+def test_the_pack_does_what_its_examples_say() -> None:
+    rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
+    assert list(wrong_examples(rules, 0)) == []
+    assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
 
 
 def test_the_table_has_every_key_in_order() -> None:
-    section = DOCUMENT.partition("### Every key of a rule")[2].partition("\n- ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(KEYS)
+    section = DOCUMENT.partition("## Every key of a rule")[2].partition("\n- ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(RULE_READERS)

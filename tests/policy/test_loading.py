@@ -63,21 +63,6 @@ def _refused(class_names: str, settings: dict[str, str] | None = None) -> Policy
     return raised.value
 
 
-def test_rules_that_no_policy_reads_are_refused(write: Write, tmp_path: Path) -> None:
-    file = tmp_path / "rules.toml"
-    file.write_text("[[rule]]\nname = 'r'\nrefuse = 'no'\n")
-    settings = {"word": "x", "topic.rules.file": str(file)}
-    write("acme_team.py", GOOD)
-    for names in ("", "acme_team.Named"):
-        assert str(_refused(names, settings)) == (
-            f"create.topic.policy.class.name: names no policy that reads topic.rules.file={file}; "
-            "controller.policy.rules.TopicRules reads it, alone or with other policies"
-        )
-    write("acme_rules.py", "from controller.policy.rules import TopicRules\n\nclass Ours(TopicRules):\n    pass\n")
-    for names in ("acme_rules.Ours", "acme_team.Named,controller.policy.rules.TopicRules"):
-        load_policies(names, settings).close()
-
-
 @pytest.mark.parametrize("class_names", ["", "  "])
 def test_no_names_make_an_empty_chain(class_names: str) -> None:
     assert load_policies(class_names, {}).names == ()

@@ -12,7 +12,7 @@ from hypothesis import given as drawn
 
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
-from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack
+from events.catalog import Event, HistorySkipped, MetadataAdopted, MetadataHandedBack, RulesApplied, RulesObserved
 from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews
@@ -161,6 +161,7 @@ def test_every_type_of_event_has_words() -> None:
         *story(LIFE).log,
         *history("cluster"),
         *history("signed"),
+        *(one for one in golden.history("rules") if isinstance(one.event, RulesApplied | RulesObserved)),
         *(one for one in golden.history("followed") if isinstance(one.event, HistorySkipped)),
         *(one for one in golden.history("adopted") if isinstance(one.event, MetadataAdopted | MetadataHandedBack)),
     ]

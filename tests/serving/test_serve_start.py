@@ -17,7 +17,6 @@ from tests.serving.service import CREATE, Talk, codes, create, serving
 from tests.support.processes import Process
 from tests.support.topicwright import COMMAND, command
 
-TABLE_RULES = "create.topic.policy.class.name=controller.policy.rules.TopicRules"
 # arguments of `serve`, with places in capitals | what standard error says
 REJECTED = f"""
 --data FIRST --set cluster.id=second      | holds the log of cluster first, not of second: set cluster.id=first, or
@@ -34,8 +33,8 @@ REJECTED = f"""
 --set num.partitons=3                     | num.partitons (--set): did you mean num.partitions?
 --set num.partitions=0                    | num.partitions=0 (--set) is not allowed
 --set create.topic.policy.class.name=no.P | no.P
---set topic.rules.file=rules.toml         | names no policy that reads topic.rules.file=rules.toml
---set {TABLE_RULES} --set topic.rules.file=rules.toml | rule 'r': partition = 3: unknown key; allowed: name, mode
+--set topic.rules.file=none.toml          | none.toml: cannot be read: No such file or directory
+--set topic.rules.file=rules.toml         | rule 'r': partition = 3: unknown key; allowed: name, mode
 --data OTHER --set log.archive.url=OTHER/archive | OTHER/archive is in the data folder; name a place outside it
 --brokers kraft:3                         | 'kraft:3' is neither simulated:N with N from 1 to 1000 nor cluster:HOST:PORT
 --metadata-version 16                     | '16' is not a level from 17 (3.7) to 33 (4.4)

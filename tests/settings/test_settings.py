@@ -57,7 +57,6 @@ api.versions.max                       | Metadata:3,CreateTopics : 1 | {'Metadat
 api.versions.max                       |                             | {}
 max.connections                        | 0                           | 0
 max.connections.per.ip.overrides       | 10.0.0.1:5, [::01]:0        | {'10.0.0.1': 5, '::1': 0}
-topic.rules.mode                       | observe                     | 'observe'
 topic.rules.file                       | rules.json                  | 'rules.json'
 log.level                              | debug                       | 'debug'
 """
@@ -125,7 +124,6 @@ num.partitions             |                            | a 32-bit integer in [1
 default.replication.factor | 32768                      | a 32-bit integer in [1,...,32767]
 auto.create.topics.enable  | yes                        | true or false
 log.level                  | trace                      | one of [debug, info, warning, error]
-topic.rules.mode           | warn                       | one of [enforce, observe]
 cluster.id                 | a b                        | 1 to 100 letters, digits, - and _
 advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:0            | NAME://HOST:PORT
@@ -199,7 +197,7 @@ def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
         f"replicas.min ({path}, line 3): docs/settings.md lists all settings; "
         f"ssl.provider ({path}, line 4): only Kafka's brokers have it; "
         "zz (--set): docs/settings.md lists all settings; "
-        "settings of policies begin with policy. or topic.rules."
+        "settings of policies begin with policy."
     )
 
 
@@ -330,14 +328,12 @@ def test_the_machine_reads_recorded_settings() -> None:
 
 
 def test_policies_are_given_every_setting_and_their_own() -> None:
-    overrides = ["policy.owners.file=x.json", "topic.rules.grace=5", "num.partitions=3", "log.retention.hours=24"]
+    overrides = ["policy.owners.file=x.json", "num.partitions=3", "log.retention.hours=24"]
     mapping = load_settings(overrides=overrides).as_mapping()
     own = {
         "policy.owners.file": "x.json",
-        "topic.rules.grace": "5",
         "num.partitions": "3",
         "log.retention.hours": "24",
-        "topic.rules.mode": "enforce",
         "log.level": "info",
     }
     assert own.items() <= mapping.items()

@@ -20,18 +20,19 @@ from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 
 ROOT = Path(__file__).parents[2]
 
-_ANSWERS = "CreateRequested CreateRejected CreateAnswered ChangeRejected RequestsRefused"
+_ANSWERS = "CreateRequested CreateRejected CreateAnswered ChangeRejected RulesObserved RequestsRefused"
 _TOPICS = "TopicCreated PartitionsAdded TopicDeleted"
 _PARTITIONS = "PartitionChanged MetadataPropagated TopicReady"
 _OBSERVED = "TopicDiscovered TopicVanished CreationRefused ChangeCarriedOut"
 _CONFIGS = "TopicConfigsChanged ResourceConfigsChanged"
 _MEMBERSHIP = "BrokerRegistered BrokerFenced BrokerUnfenced BrokerUnregistered"
 _OF_KRAFT = "BrokerLeaving LogDirsChanged QuorumEpochBegun ProducerIdsAllocated FeaturesChanged"
-_HISTORY = "MetadataAdopted MetadataHandedBack HistorySkipped HeadSigned SettingsChanged"
+_HISTORY = "MetadataAdopted MetadataHandedBack HistorySkipped HeadSigned SettingsChanged RulesApplied"
 _ACCESS = "ScramCredentialSet ScramCredentialRemoved LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged"
 
 IGNORED = {
-    "Deadlines": f"CreateRequested CreateRejected ChangeRejected RequestsRefused PartitionsAdded TopicDeleted"
+    "Deadlines": f"CreateRequested CreateRejected ChangeRejected RulesObserved RequestsRefused PartitionsAdded"
+    " TopicDeleted"
     f" {_PARTITIONS} {_OBSERVED} {_CONFIGS} {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "KraftBrokers": f"{_ANSWERS} PartitionsAdded {_PARTITIONS} CreationRefused ChangeCarriedOut {_OF_KRAFT} {_HISTORY}"
     f" {_ACCESS}",
@@ -39,8 +40,8 @@ IGNORED = {
     f" {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "Reconciler": f"{_ANSWERS} {_TOPICS} {_PARTITIONS} {_OBSERVED} QuorumEpochBegun ProducerIdsAllocated {_HISTORY}"
     f" {_ACCESS}",
-    "Reports": f"CreateRequested RequestsRefused TopicCreated {_PARTITIONS} ResourceConfigsChanged ProducerIdsAllocated"
-    f" {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
+    "Reports": f"CreateRequested RulesObserved RequestsRefused TopicCreated {_PARTITIONS} ResourceConfigsChanged"
+    f" ProducerIdsAllocated {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
     "SimulatedBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
     f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_ACCESS}",
     "TargetCluster": f"{_ANSWERS} MetadataPropagated TopicReady {_OBSERVED}"

@@ -220,9 +220,9 @@ def now_of(api: ControllerApi) -> overviews.Now:
 
 @get("/policies")
 async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[PoliciesView]:
-    """The policies for new topics, and the refusals of the last day by rule and by principal."""
+    """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
     reader.need(request)
-    return await reader.answer(overviews.policies, at, reader.api.policies)
+    return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 
 
 @get("/diff")

@@ -20,6 +20,7 @@ from controller.http.changes import Changes
 from controller.http.errors import HttpRequest, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
@@ -186,6 +187,41 @@ def _command(
 def _op(name: str, value: str | float | bool | None) -> ConfigOp:
     text = config_text(value)
     return ConfigOp(name, OpType.DELETE if text is None else OpType.SET, text)
+
+
+class RulesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules to apply. With `after`, the version that the caller has seen, they are refused if another version was
+    applied meanwhile."""
+
+    text: str
+    """The rules as TOML; an empty text removes all rules."""
+    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class RulesAppliedView(msgspec.Struct, frozen=True):
+    """The version of the rules that is in force now."""
+
+    number: int
+
+
+@post("/rules", status_code=200, operation_class=described(RulesBody))
+async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
+    """Replace the rules for changes of topics. They apply to every change decided afterwards."""
+    reader.need(request, operation="Alter")
+    body, caller, controller = await read_body(request, RulesBody), caller_of(request), reader.api.controller
+    command = ApplyRules(
+        request_id=controller.new_request_id(),
+        at_ms=controller.now_ms(),
+        text=body.text,
+        after=body.after,
+        principal=caller.principal,
+        client_id=caller.client_id,
+        host=caller.host,
+    )
+    (answer,) = await reader.api.submit([command])
+    if answer.code:
+        raise refusal_of(answer)
+    return RulesAppliedView(answer.number)
 
 
 DELAY_MS_MAX = 3_600_000  # an hour: more is a mistake

@@ -1,4 +1,4 @@
-"""Commands for ACLs, quotas and SCRAM credentials."""
+"""Commands for rules, ACLs, quotas and SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -29,6 +29,18 @@ class CreateAcls(ClusterCommand, frozen=True, kw_only=True, gc=False):
     """Create ACLs; each invalid ACL is answered separately."""
 
     acls: tuple[Acl, ...]
+
+
+class ApplyRules(ClusterCommand, frozen=True, kw_only=True, gc=False):
+    """Replace the rules for changes of topics by this text; an empty one removes them.
+
+    `is_file` is set if the controller applies the file of its settings. `after` is the version that the requester has
+    seen (0 for none); if another one was applied since, the command is refused. None applies it anyway.
+    """
+
+    text: str
+    is_file: bool = False
+    after: int | None = None
 
 
 class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -11,6 +11,7 @@ import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.partitions.blocks import Span
+from controller.machine.state import RulesVersion
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, Verdict
 from events.names import BrokerId, Offset, TopicId, TopicName
 
@@ -262,13 +263,14 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     incremental: bool = True
 
 
-class CopyBrokerConfigs(Command, frozen=True, kw_only=True, gc=False):
-    """Replace the dynamic configs of all brokers by those decided in another partition.
+class CopyClusterState(Command, frozen=True, kw_only=True, gc=False):
+    """Replace the dynamic configs of all brokers, and the rules, by those decided in another partition.
 
-    With several partitions of topics, each of them needs the same broker configs.
+    With several partitions of topics, each of them needs the same broker configs and rules.
     """
 
     configs: tuple[tuple[str, Configs], ...]
+    rules: RulesVersion | None = None
 
 
 class ConfirmMetadata(Command, frozen=True, kw_only=True, gc=False):

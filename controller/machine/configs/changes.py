@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
+from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import (
@@ -39,7 +39,7 @@ from controller.machine.configs.values import Bad, ConfigType, canonical_text, r
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
-from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged
+from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged, RulesApplied
 from events.names import RequestId
 
 TOPICS = 2
@@ -201,16 +201,21 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     return Decision((event,), (answer,))
 
 
-def copy(state: State, command: CopyBrokerConfigs) -> Decision:
+def copy(state: State, command: CopyClusterState) -> Decision:
     """Replaces the dynamic configs of brokers; no events if unchanged."""
     before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
     changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
-    return Decision(
-        tuple(
-            ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
-            for name in changed
+    events: list[Event] = [
+        ResourceConfigsChanged(command.request_id, BROKERS, name, after.get(name, ()), BY_CONTROLLER, None)
+        for name in changed
+    ]
+    rules = command.rules
+    if rules is not None and (state.cluster.rules is None or state.cluster.rules.number < rules.number):
+        is_file = rules.sha256 == rules.file_sha256
+        events.append(
+            RulesApplied(command.request_id, rules.number, rules.text, rules.sha256, is_file, rules.principal, None)
         )
-    )
+    return Decision(tuple(events))
 
 
 def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], request_id: RequestId) -> list[Event]:

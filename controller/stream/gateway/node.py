@@ -20,7 +20,7 @@ state of the topic's partition may lag: the workers decide. A command that would
 answered and counted without being sent. Each gateway counts for itself, so with N gateways a user has up to N times its
 quota. Create-topic policies are the workers': what they refuse uses up quota, and is recorded each time.
 
-`BrokerConfigCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
+`ClusterStateCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
 others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
 that submitted a change copies it before it answers. If that gateway dies, another one copies what has lagged for two
 heartbeats.
@@ -41,12 +41,12 @@ from controller.access.refusals import RefusalRecords
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine.decider import Faults, Limits
 from controller.engine.requests import PendingRequest, Replies, Stamps
-from controller.machine.commands.access import ClusterCommand
+from controller.machine.commands.access import ApplyRules, ClusterCommand
 from controller.machine.commands.commands import (
     AlterResourceConfigs,
     AnyCommand,
     ClientCommand,
-    CopyBrokerConfigs,
+    CopyClusterState,
     CreateTopic,
     DryRunResult,
     TopicCommand,
@@ -54,7 +54,7 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.state import State
+from controller.machine.state import Cluster, State
 from controller.machine.truncation import is_short
 from controller.policy.chain import ALLOWED
 from controller.store.partitioned_store import PartitionedStore
@@ -70,7 +70,7 @@ from projections.queries.query import Queries
 Send = Callable[[AnyCommand, Sequence[int]], None]
 
 
-class BrokerConfigCopies:
+class ClusterStateCopies:
     """Copies broker configs from the first partition to all `partitions`."""
 
     def __init__(self, partitions: Sequence[PartitionState], stamps: Stamps, send: Send) -> None:
@@ -106,12 +106,17 @@ class BrokerConfigCopies:
     def _copy(self, numbers: Sequence[int]) -> None:
         first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
         request_id, at_ms = self._stamps.new_request_id("configs"), self._stamps.now_ms()
-        self._send(CopyBrokerConfigs(request_id=request_id, at_ms=at_ms, configs=first.configs_of_brokers()), numbers)
+        configs = first.configs_of_brokers()
+        self._send(CopyClusterState(request_id=request_id, at_ms=at_ms, configs=configs, rules=first.rules), numbers)
 
     def _lagging(self) -> tuple[int, ...]:
-        clusters = [each.store.durable_cluster for each in self._partitions]
-        first = clusters[CLUSTER_PARTITION].configs_of_brokers()
-        return tuple(number for number, each in enumerate(clusters) if each.configs_of_brokers() != first)
+        first, *_ = copied = [_copied(each.store.durable_cluster) for each in self._partitions]
+        return tuple(number for number, each in enumerate(copied) if each != first)
+
+
+def _copied(cluster: Cluster) -> tuple[object, int]:
+    """What each partition has to have: the configs of brokers, and the version of the rules."""
+    return cluster.configs_of_brokers(), 0 if cluster.rules is None else cluster.rules.number
 
 
 def _expected(state: State, command: AnyCommand) -> Decision:
@@ -174,7 +179,7 @@ class GatewayNode:
         self._producer, self._topic = producer, topics.commands
         self._unacknowledged: set[tuple[RequestId, TopicName]] = set()
         """The commands that Kafka has not acknowledged yet."""
-        self._copies = BrokerConfigCopies(self.partitions, stamps, self._produce_unanswered)
+        self._copies = ClusterStateCopies(self.partitions, stamps, self._produce_unanswered)
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
@@ -215,7 +220,7 @@ class GatewayNode:
                 self._send(command)
             except Exception as error:
                 self.replies.resolve(self._faults.record(command, error))
-        if any(isinstance(command, AlterResourceConfigs) for command in commands):
+        if any(isinstance(command, AlterResourceConfigs | ApplyRules) for command in commands):
             return asyncio.ensure_future(self._in_all_partitions(pending.future))
         return pending.future
 

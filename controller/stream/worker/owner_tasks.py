@@ -38,14 +38,16 @@ from controller.brokers.port import Brokers, CommandSink, EventTypes, publish, s
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
+from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.serving.archiving import Archiving, sign_heads
 from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import resting, too_many
 from controller.store.store import TopicStore
-from controller.stream.log.codec import RECENT_EVENTS, encode_command, key_of
+from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
@@ -126,6 +128,8 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     signer: HeadSigner | None = None
     """Signs tree heads; None without a key."""
     signing_interval_s: float = 600.0
+    rules: str | None = None
+    """The text of the rules file; None without one."""
 
 
 class PartitionLeader:
@@ -158,6 +162,9 @@ class PartitionLeader:
             self.background(sign_heads(self, partition.query(), context.signer, context.signing_interval_s))
         self._deadlines.begin(partition.state.waiting)
         self.brokers.start(self)
+        if context.rules is not None and partition.partition == CLUSTER_PARTITION:  # gateways copy them to the others
+            rules = {"text": context.rules, "is_file": True, "principal": BY_CONTROLLER}
+            self.submit_internal(ApplyRules(**stamp(self, "rules"), **rules))  # type: ignore[arg-type]
         self._reconciler.sweep()
 
     def decided_further(self, records: Sequence[Recorded]) -> None:

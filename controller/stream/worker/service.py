@@ -35,7 +35,15 @@ from controller.serving.archiving import archive_store, head_signer
 from controller.serving.client_listeners import Address, hosts_of, is_open
 from controller.serving.listeners import connection_counts
 from controller.serving.log_lines import write_lines
-from controller.serving.process import FAILED, policy_runner, reached, run_service, stop_on_signals, wall_ms
+from controller.serving.process import (
+    FAILED,
+    policy_runner,
+    reached,
+    rules_of_file,
+    run_service,
+    stop_on_signals,
+    wall_ms,
+)
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
@@ -202,6 +210,7 @@ class Worker:
         self._log = structlog.get_logger("topicwright")
         self._signer = head_signer(settings)
         self._policies = policy_runner(settings, metrics)
+        self._rules = rules_of_file(settings)
         self._folder = lock_folder(options.data)
         decisions = settings.log_level in ("debug", "info")
         self._reports = Reports(self._log, write_lines, metrics, decisions=decisions)
@@ -318,6 +327,7 @@ class Worker:
             history=history,
             signer=self._signer,
             signing_interval_s=settings.log_signing_interval_ms / 1000,
+            rules=self._rules,
         )
         engine = self._engine = Engine(
             options.data,

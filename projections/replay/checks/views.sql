@@ -245,7 +245,7 @@ with facts as (
          min(e."offset") filter (where type = 'CreateAnswered' and error_code = 0) as succeeded_at,
          min(e."offset") filter (where type = 'CreateAnswered' and error_code = 7) as timed_out_at,
          min(at_ms) filter (where type = 'CreateAnswered' and error_code = 7) as timed_out_ms,
-         max(e."offset") as last_at,
+         max(e."offset") filter (where type <> 'RulesObserved') as last_at,
          max(timeout_ms) as timeout_ms,
          max(deadline_ms) filter (where type = 'CreateRequested') as deadline_ms,
          coalesce(max(deadline_ms) filter (where type = 'TopicCreated') = 0, false) as adopted,
@@ -255,12 +255,14 @@ with facts as (
          any_value(message) filter (where type = 'CreateAnswered') as answered_because,
          any_value(num_partitions) filter (where type = 'CreateRequested') as num_partitions,
          any_value(replication_factor) filter (where type = 'CreateRequested') as replication_factor,
+         any_value(num_partitions) filter (where type = 'RulesObserved') as filled_partitions,
+         any_value(replication_factor) filter (where type = 'RulesObserved') as filled_factor,
          any_value(list_transform(list_sort(assignments), lambda one: one.replicas))
            filter (where type = 'CreateRequested') as assigned,
          any_value(list_transform(partitions, lambda one: one.replicas)) filter (where type = 'TopicCreated') as placed,
          any_value(replication_factor) filter (where type = 'TopicCreated') as created_factor
   from shard_events e
-  where type in ('CreateRequested', 'CreateRejected', 'TopicCreated', 'CreateAnswered')
+  where type in ('CreateRequested', 'CreateRejected', 'TopicCreated', 'CreateAnswered', 'RulesObserved')
   group by e.log_partition, e.topic, request_id),
 lifetimes as (
   select l.log_partition, l.created_at, min(r."offset") as ready_at,
@@ -270,9 +272,9 @@ lifetimes as (
   where l.created_at is not null
   group by all)
 select facts.*, ready_at, ended_at, end_offset, live, usable, registered,
-       coalesce(len(assigned), if(num_partitions < 1, coalesce(default_partitions, 1), num_partitions))
+       coalesce(len(assigned), filled_partitions, if(num_partitions < 1, coalesce(default_partitions, 1), num_partitions))
          as wanted_partitions,
-       coalesce(len(assigned[1]), if(replication_factor < 1, coalesce(default_factor, 1), replication_factor))
+       coalesce(len(assigned[1]), filled_factor, if(replication_factor < 1, coalesce(default_factor, 1), replication_factor))
          as wanted_factor
 from facts
 left join lifetimes l using (log_partition, created_at)
@@ -370,8 +372,11 @@ from (values
   ('MetadataHandedBack', ['HandMetadataBack']),
   ('HistorySkipped', ['FollowController']),
   ('HeadSigned', ['RecordHead']),
+  ('RulesApplied', ['ApplyRules', 'CopyClusterState']),
+  ('RulesObserved', ['CreateTopic', 'CreatePartitions', 'AlterTopicConfigs', 'DeleteTopic', 'ReassignPartitions',
+    'ElectLeaders', 'AlterResourceConfigs', 'DiscoverTopic']),
   ('FeaturesChanged', ['BeginQuorumEpoch', 'ChangeFeatures', 'AdoptMetadata', 'FollowController']),
-  ('ResourceConfigsChanged', ['AlterResourceConfigs', 'CopyBrokerConfigs', 'BeginQuorumEpoch', 'ChangeFeatures',
+  ('ResourceConfigsChanged', ['AlterResourceConfigs', 'CopyClusterState', 'BeginQuorumEpoch', 'ChangeFeatures',
     'AdoptMetadata', 'FollowController']),
   ('ProducerIdsAllocated', ['AllocateProducerIds', 'AdoptMetadata', 'FollowController']),
   ('SettingsChanged', ['ChangeSettings', 'AdoptMetadata', 'FollowController']),

@@ -13,6 +13,7 @@ topic).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -156,6 +157,11 @@ _OF_REQUEST: dict[str, Getter] = {
 _BROKER = _same("broker_id", "broker_epoch", "reason")
 
 
+def _filled(name: str, event: catalog.RulesObserved) -> int | None:
+    """A count that a default of the rules filled, or None."""
+    return next((int(one.value) for one in event.defaults if one.name == name), None)
+
+
 def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
     return [acl_text(acl) for acl in event.acls]
 
@@ -206,6 +212,11 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         **_OF_REQUEST,
         "num_partitions": _wanted_count,
     },
+    catalog.RulesObserved: {
+        **_same("request_id", "topic", "principal"),
+        "num_partitions": partial(_filled, "partitions"),
+        "replication_factor": partial(_filled, "replication_factor"),
+    },
     catalog.PartitionChanged: {
         **_same("topic", "partition", "reason"),
         **{
@@ -244,6 +255,7 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         "count": lambda event: event.next_producer_id - event.first,
     },
     catalog.SettingsChanged: _same("settings", "release"),
+    catalog.RulesApplied: _same("request_id", "principal", "client_id", "host"),
     access.ScramCredentialSet: _CREDENTIAL,
     access.ScramCredentialRemoved: _CREDENTIAL,
     access.LoginSecretDrawn: {},
@@ -275,6 +287,8 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.ResourceConfigsChanged: ("before",),
     catalog.TopicConfigsChanged: ("before",),
     catalog.SettingsChanged: ("before",),
+    catalog.RulesApplied: ("number", "text", "sha256", "is_file"),
+    catalog.RulesObserved: ("change", "warned", "observed", "defaults"),
 }
 """Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and
 a requested change only for its partition count."""

@@ -25,10 +25,18 @@ from msgspec.structs import replace
 from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster, State
+from controller.machine.state import State
 from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
-from events.catalog import ChangeRejected, CreateRejected, Event, TopicCreated, Verdict
+from events.catalog import (
+    ChangeRejected,
+    CreateRejected,
+    Event,
+    Observation,
+    RulesObserved,
+    TopicCreated,
+    Verdict,
+)
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests, timelines_of
@@ -56,12 +64,14 @@ CHANGES: dict[Change, str] = {
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a request: done, or refused with code, message and rule."""
+    """The outcome of a request: done, or refused with code, message and rule. `noted` are violations that were only
+    recorded."""
 
     code: int = 0
     rule: str = ""
     message: str = ""
     verdict: Verdict | None = None
+    noted: tuple[Observation, ...] = ()
     unjudged: bool = False
 
 
@@ -106,8 +116,7 @@ def effect(request: RecordedRequest, command: TopicCommand, tried: WhatIf, polic
     """The effect on one request."""
     events = [record.event for record in request.records]
     was = _result(events)
-    cluster = _with(request.cluster, tried)
-    now_events, now = _decided(request.state(cluster), command, tried, policies)
+    now_events, now = _decided(request.state(tried.over(request.cluster)), command, tried, policies)
     change = _change(was, now, events, now_events)
     now_by, message = _wording(change, was, now)
     return Effect(
@@ -127,17 +136,11 @@ def _wording(change: Change, was: Result, now: Result) -> tuple[str, str]:
     """The rule behind a change, and its message: the new one or, if nothing refuses now, the recorded one."""
     if change in ("let-through", "unjudged"):
         return "", was.message
-    if now.verdict is not None:
-        if change == "failed":
-            return now.rule, now.verdict.message
-        if change == "observed":
-            noted = now.verdict.observed
-            return ", ".join(one.rule for one in noted), "; ".join(one.message for one in noted)
+    if change == "failed" and now.verdict is not None:
+        return now.rule, now.verdict.message
+    if change == "observed":
+        return ", ".join(one.rule for one in now.noted), "; ".join(one.message for one in now.noted)
     return now.rule, now.message
-
-
-def _with(cluster: Cluster, tried: WhatIf) -> Cluster:
-    return cluster.with_settings(tried.pairs_over(cluster.settings_pairs))
 
 
 def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Policies) -> tuple[Sequence[Event], Result]:
@@ -161,6 +164,15 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
 
 
 def _result(events: Sequence[Event]) -> Result:
+    result = _outcome(events)
+    by_policies = () if result.verdict is None else result.verdict.observed
+    by_rules = (
+        each for event in events if isinstance(event, RulesObserved) for each in (*event.warned, *event.observed)
+    )
+    return replace(result, noted=(*by_policies, *by_rules))
+
+
+def _outcome(events: Sequence[Event]) -> Result:
     for event in events:
         match event:
             case CreateRejected() as e:
@@ -189,13 +201,12 @@ def _change_of_done(was: Result, now: Result, recorded: Sequence[Event], events:
         return "failed" if now.verdict is not None and now.verdict.outcome == "failed" else "refused"
     if _without_verdict(recorded) != _without_verdict(events):
         return "done-otherwise"
-    noted_before = was.verdict.observed if was.verdict is not None else ()
-    noted_now = now.verdict.observed if now.verdict is not None else ()
-    return "observed" if noted_now and noted_now != noted_before else ""
+    return "observed" if now.noted and now.noted != was.noted else ""
 
 
 def _without_verdict(events: Sequence[Event]) -> list[Event]:
-    return [replace(event, verdict=None) if isinstance(event, TopicCreated) else event for event in events]
+    decided = (event for event in events if not isinstance(event, RulesObserved))
+    return [replace(event, verdict=None) if isinstance(event, TopicCreated) else event for event in decided]
 
 
 # Counting.

@@ -6,26 +6,30 @@ policies that cannot be loaded or configured. Each error says what is allowed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.machine.configs import values
 from controller.machine.configs.table import BROKER_SYNONYMS
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
+from controller.machine.rules.reading_values import RulesError
+from controller.machine.state import Cluster, RulesVersion
 from controller.policy.chain import PolicyChain
 from controller.policy.loading import SETTING as POLICY_SETTING
 from controller.policy.loading import load_policies
+from controller.policy.rules_file import checked_file
 from events.catalog import SettingsChanged
 from projections.replay.outcome import ReplayError
 from projections.replay.redecide.recorded import Timeline
 
 AUTO_CREATE = "auto.create.topics.enable"
 RULES_FILE = "topic.rules.file"
-POLICY_PREFIXES = ("policy.", "topic.rules.")
-"""The prefixes of settings that only policies read."""
+POLICY_PREFIX = "policy."
+"""The prefix of settings that only policies read."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -35,17 +39,26 @@ class BadChange(ReplayError):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """A hypothesis: `settings` override the recorded ones, and `policies` replace the recorded policies.
+    """A hypothesis: `settings` override the recorded ones; `policies` and `rules` replace the recorded ones.
 
     `policies` has class names as in `create.topic.policy.class.name`. "" means no policy; None keeps the recorded
-    verdicts."""
+    verdicts. `rules` is the text of a file of rules; None keeps the recorded rules."""
 
     settings: Pairs = ()
     policies: str | None = None
+    rules: str | None = None
+
+    def over(self, recorded: Cluster) -> Cluster:
+        """The cluster with the settings and rules of this hypothesis."""
+        cluster = recorded.with_settings(self.pairs_over(recorded.settings_pairs))
+        if self.rules is None:
+            return cluster
+        number = 0 if recorded.rules is None else recorded.rules.number
+        return replace(cluster, rules=RulesVersion(number, self.rules, "", "", 0))
 
     def pairs_over(self, recorded: Pairs) -> Pairs:
         """The effective settings: `recorded`, with the overrides of this hypothesis."""
-        decisive = {key: value for key, value in self.settings if not key.startswith(POLICY_PREFIXES)}
+        decisive = {key: value for key, value in self.settings if not key.startswith(POLICY_PREFIX)}
         if self.policies is not None:
             decisive[POLICY_SETTING] = self.policies
         return tuple(sorted({**dict(recorded), **decisive}.items()))
@@ -54,19 +67,25 @@ class WhatIf(msgspec.Struct, frozen=True):
         parts = [f"{key}={value}" for key, value in self.settings]
         if self.policies is not None:
             parts.insert(0, f"policy {self.policies}" if self.policies else "no policy")
+        if self.rules is not None:
+            parts.insert(0, "other rules")
         return ", ".join(parts)
 
 
 def what_if(policies: Sequence[str], settings: Iterable[tuple[str, str]]) -> WhatIf:
     """The hypothesis of the options `--policy` and `--set KEY=VALUE`; the policy "" means none. Raises BadChange."""
     checked = dict(_checked(key.strip(), value.strip()) for key, value in settings)
-    named = checked.pop(POLICY_SETTING, None)
+    named, file = checked.pop(POLICY_SETTING, None), checked.pop(RULES_FILE, None)
+    try:
+        rules = None if file is None else checked_file(Path(file))
+    except RulesError as error:
+        raise BadChange(str(error)) from None
     listed = ",".join(one for one in policies if one) if policies else None
     if listed is not None and named is not None and listed != named:
         raise BadChange(f"--policy {listed} and --set {POLICY_SETTING}={named} name different policies")
-    tried = WhatIf(tuple(sorted(checked.items())), named if listed is None else listed)
-    if not checked and tried.policies is None:
-        raise BadChange("nothing to test: give --policy CLASS, --set KEY=VALUE, or both")
+    tried = WhatIf(tuple(sorted(checked.items())), named if listed is None else listed, rules)
+    if tried == WhatIf():
+        raise BadChange("nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE")
     return tried
 
 
@@ -137,8 +156,8 @@ _DECISIVE = {**_DEFAULTS, **SETTINGS}
 
 def _checked(key: str, value: str) -> tuple[str, str]:
     if key == RULES_FILE:
-        return key, os.path.abspath(value)  # workers run in other folders
-    if key.startswith(POLICY_PREFIXES):
+        return key, value
+    if key.startswith(POLICY_PREFIX):
         return key, value
     if key not in _DECISIVE:
         near = get_close_matches(key, _DECISIVE, n=1)

@@ -70,10 +70,7 @@ def gateway(
 ) -> Iterator[InFront]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "rules.toml").write_text(RULES)
-    rules = {
-        "create_topic_policy_class_name": "controller.policy.rules.TopicRules",
-        "topic_rules_file": str(folder / "rules.toml"),
-    }
+    rules = {"topic_rules_file": str(folder / "rules.toml")}
     classpath = tools.compile_java(SOURCES, tools.applications_classpath())
     argv = tools.java_command(classpath, "Applications", heap="512m")
     with (

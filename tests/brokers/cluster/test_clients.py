@@ -90,8 +90,7 @@ def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
     """librdkafka's clients share the id `rdkafka` unless they are given another."""
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname = "no-forbidden"\ntopics = "*forbidden"\nrefuse = "not here"\n')
-    policy = "controller.policy.rules.TopicRules"
-    with in_front_of(kafka, tmp_path, create_topic_policy_class_name=policy, topic_rules_file=str(rules)) as server:
+    with in_front_of(kafka, tmp_path, topic_rules_file=str(rules)) as server:
         start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
         old = AdminClient({**start, "topic.metadata.refresh.interval.ms": 300})
         assert create(old, name)[0] == 0

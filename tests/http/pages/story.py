@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 
-from controller.policy.interface import EffectivePolicy, EffectiveRule
 from projections.views.overviews import QuorumView, VoterView
 from tests.http.service import POLICY, Judge, Service, owned, service
 
@@ -28,15 +27,21 @@ HOSTILE = (
 )
 """Names that nobody may have; a request for one is refused, and stands in the log as it was."""
 CLIENT = "<img src=x onerror=window.hacked=1>"
-RULES = (
-    EffectivePolicy(
-        "tests.Owned",
-        (
-            EffectiveRule("owner", True, {"refuse": "names need an owner", "topics": "*"}),
-            EffectiveRule("size", False, {"partitions": "at least 2"}),
-        ),
-    ),
-)
+RULES = """
+[[rule]]
+name = "size"
+mode = "observe"
+partitions = { min = 2 }
+
+[[rule]]
+name = "retention"
+configs = { "retention.ms" = { max = 604800000 } }
+
+[[rule.exception]]
+topics = "archive.*"
+reason = "kept for the auditors"
+until = 2030-12-31
+"""
 QUORUM = QuorumView(
     node_id=3000,
     role="follower",
@@ -57,7 +62,8 @@ QUORUM = QuorumView(
 async def story(*, hostile: bool = True, **more: Any) -> AsyncIterator[Service]:
     """The service, after all of that; without `hostile`, what pictures are taken of."""
     async with service(settings=POLICY, judge=Judge(owned), **more) as one:
-        one.api.policies, one.api.quorum = RULES, lambda: QUORUM
+        one.api.quorum = lambda: QUORUM
+        await one.request("POST", "/v1/rules", json={"text": RULES})
         one.client.headers["user-agent"] = "billing-api 2.1"
         await one.create("pay.orders", num_partitions=6, configs={"retention.ms": "86400000"})
         await one.create("pay.invoices", num_partitions=3, configs={"cleanup.policy": "compact"})

@@ -26,7 +26,7 @@ COMMANDS = {
     "RefuseCreation", "FinishChange", "BeginQuorumEpoch", "ChangeFeatures", "BeginShutdown", "AssignDirectories",
     "AllocateProducerIds", "ElectLeaders", "BalanceLeaders", "ReassignPartitions", "AlterResourceConfigs",
     "AdoptMetadata", "HandMetadataBack", FOLLOW, "CreateAcls", "DeleteAcls", "AlterClientQuotas",
-    "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals",
+    "AlterUserScramCredentials", "DrawLoginSecret", "RecordRefusals", "ApplyRules", "CopyClusterState",
 }  # fmt: skip
 BROKER_COMMANDS = {"RegisterBroker", "UnregisterBroker", "FenceBroker", "UnfenceBroker", "ChangeLogDirs"}
 """Commands that lead to no event of a topic."""
@@ -41,7 +41,8 @@ DECISIONS = (
 )
 """Events that a client's request leads to by itself."""
 OF_REQUESTS = (
-    catalog.CreateRequested
+    catalog.RulesObserved
+    | catalog.CreateRequested
     | catalog.CreateRejected
     | catalog.ChangeRejected
     | catalog.CreateAnswered
@@ -67,6 +68,10 @@ class Request:
     created: bool = False
     answered: bool = False
     ready: bool = False
+    made: catalog.TopicCreated | None = None
+
+
+NOTHING: Mapping[str, str] = {}
 
 
 @dataclass
@@ -195,6 +200,8 @@ class Auditor:
                     self._expect("created-as-asked", is_open, "rejected after it was created")
                     if request is not None:
                         request.rejected = event
+            case catalog.RulesObserved():
+                self._see_filled(event, request)
             case catalog.CreateAnswered():
                 is_open = request is not None and not request.answered
                 self._expect("one-answer", is_open, "answered, but not waiting")
@@ -262,17 +269,26 @@ class Auditor:
         same_id = request is not None and request.event.topic_id == event.topic_id
         self._expect("created-as-asked", is_open and same_id, "no open request for it")
         if request is not None:
-            request.created = True
+            request.created, request.made = True, event
             self._check_counts(event, request.event)
             manual = {one.partition: one.replicas for one in request.event.assignments}
             self._check_new(event, 0, manual, dict(event.configs))
 
-    def _check_counts(self, event: catalog.TopicCreated, wanted: catalog.CreateRequested) -> None:
+    def _see_filled(self, event: catalog.RulesObserved, request: Request | None) -> None:
+        """Check the counts of a created topic again, with what the defaults of rules filled."""
+        if event.defaults and request is not None and request.made is not None:
+            self.violations = [one for one in self.violations if (one.check, one.topic) != ("as-asked", event.topic)]
+            self._check_counts(request.made, request.event, {one.name: one.value for one in event.defaults})
+
+    def _check_counts(
+        self, event: catalog.TopicCreated, wanted: catalog.CreateRequested, filled: Mapping[str, str] = NOTHING
+    ) -> None:
         count, factor = len(wanted.assignments), len(wanted.assignments[0].replicas) if wanted.assignments else 0
         if not wanted.assignments:
-            count = wanted.num_partitions if wanted.num_partitions > 0 else int(self.settings.get("num.partitions", 1))
-            factor = wanted.replication_factor
-            factor = factor if factor > 0 else int(self.settings.get("default.replication.factor", 1))
+            by_default = filled.get("partitions", self.settings.get("num.partitions", 1))
+            count = wanted.num_partitions if wanted.num_partitions > 0 else int(by_default)
+            by_default = filled.get("replication_factor", self.settings.get("default.replication.factor", 1))
+            factor = wanted.replication_factor if wanted.replication_factor > 0 else int(by_default)
         seen = (len(event.partitions), event.replication_factor, {len(p.replicas) for p in event.partitions})
         self._expect("as-asked", seen == (count, factor, {factor}), f"{seen} for {count} and {factor}")
 
@@ -450,6 +466,8 @@ class Auditor:
         match event:
             case catalog.SettingsChanged():
                 self.settings = dict(event.settings)
+            case catalog.RulesApplied():
+                self._expect("cause-exists", by in ("ApplyRules", "CopyClusterState"), by)
             case catalog.FeaturesChanged():
                 self.elr = dict(event.features).get("eligible.leader.replicas.version", 0) > 0
             case catalog.QuorumEpochBegun():

@@ -184,12 +184,17 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     rules = tmp_path / "topic-rules.toml"
     rules.write_text('[[rule]]\nname = "size"\npartitions = { max = 2 }\n')
     log = story(STORY).log
-    policy = "controller.policy.rules.TopicRules"
-    enforced = tried(log, policy, topic_rules_file=str(rules))
-    assert shown(enforced) == [("refused", "User:bob", "policy:rules/size", "wide")]
-    observed = tried(log, policy, topic_rules_file=str(rules), topic_rules_mode="observe")
-    assert shown(observed) == [("observed", "User:bob", "policy:rules/size", "wide")]
-    assert enforced[0].message == observed[0].message == "rule 'size': partitions is 5, allowed is at most 2"
+    enforced = tried(log, None, topic_rules_file=str(rules))
+    assert shown(enforced) == [
+        ("refused", "User:bob", "policy:rules/size", "wide"),
+        ("refused", "User:alice", "policy:rules/size", "a"),
+    ]
+    rules.write_text(f'mode = "observe"\n{rules.read_text()}')
+    observed = tried(log, None, topic_rules_file=str(rules))
+    assert shown(observed) == [(observed[0].change, *each[1:]) for each in shown(enforced)]
+    assert observed[0].change == "observed"
+    assert {each.message for each in enforced} == {each.message for each in observed}
+    assert enforced[0].message.startswith("rule 'size': partitions is ")
 
 
 def test_the_page_has_every_setting_and_every_change() -> None:
@@ -206,7 +211,7 @@ def test_the_page_has_every_setting_and_every_change() -> None:
 @pytest.mark.parametrize(
     ("policies", "pairs", "message"),
     [
-        ((), (), "nothing to test: give --policy CLASS, --set KEY=VALUE, or both"),
+        ((), (), "nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE"),
         ((), (("num.partitions", "0"),), "--set num.partitions=0 is not allowed; allowed: "),
         ((), (("delete.topic.enable", "perhaps"),), "--set delete.topic.enable=perhaps is not allowed; allowed: "),
         ((), (("delete.topics.enable", "true"),), "no decision depends on it: did you mean delete.topic.enable?"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from controller.machine.commands.commands import AlterResourceConfigs, CopyBrokerConfigs
+from controller.machine.commands.access import ApplyRules
+from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs.changes import OpType
 from controller.machine.state import BROKERS
 from controller.stream.log.codec import CLUSTER_PARTITION, decode_command
@@ -51,12 +52,29 @@ async def test_a_change_is_answered_when_every_partition_decides_by_it(rig: Rig)
     rig.work()
     await asyncio.sleep(0.01)
     assert not waiting.done(), "the other partition does not have it yet"
-    assert sent(rig) == [(OTHER, "CopyBrokerConfigs")]
+    assert sent(rig) == [(OTHER, "CopyClusterState")]
     rig.work()
     (answer,) = await waiting
     assert answer.code == 0
     assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
     assert dict(rig.gateway.cluster.configs_of(BROKERS, "")) == {"unclean.leader.election.enable": "true"}
+
+
+@on_virtual_time
+async def test_rules_are_answered_when_every_partition_decides_by_them(rig: Rig) -> None:
+    text = "[[rule]]\nname = 'none'\nrefuse = 'not now'"
+    waiting = rig.request(ApplyRules(request_id=RequestId("rules"), at_ms=BORN_MS, text=text))
+    rig.work()
+    await asyncio.sleep(0.01)
+    assert not waiting.done(), "the other partition does not have them yet"
+    rig.work()
+    (answer,) = await waiting
+    assert (answer.code, answer.number) == (0, 1)
+    for number in range(PARTITIONS):
+        refused = rig.request(create(in_partition(number)))
+        rig.work()
+        (answer,) = await refused
+        assert (answer.code, answer.rule) == (44, "policy:rules/none")
 
 
 @on_virtual_time
@@ -87,7 +105,7 @@ async def test_another_gateway_completes_a_config_copy(rig: Rig) -> None:
     rig.node.heartbeat()
     assert sent(rig) == [], "it may still be on its way"
     rig.node.heartbeat()
-    assert sent(rig) == [(OTHER, "CopyBrokerConfigs")]
+    assert sent(rig) == [(OTHER, "CopyClusterState")]
     rig.work()
     assert in_force(rig) == [{"unclean.leader.election.enable": "true"}] * PARTITIONS
     for _ in range(3):
@@ -103,7 +121,7 @@ async def test_late_config_copy_is_corrected(rig: Rig) -> None:
         await asyncio.sleep(0.01)
         rig.work()
         await waiting
-    late = CopyBrokerConfigs(
+    late = CopyClusterState(
         request_id=RequestId("late"), at_ms=BORN_MS, configs=(("", (("unclean.leader.election.enable", "true"),)),)
     )
     rig.workers[OTHER].decide(late)

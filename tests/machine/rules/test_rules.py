@@ -1,16 +1,12 @@
-"""TopicRules by tables: the rules, a request, and what comes of it."""
+"""Rules by tables: the rules, a new topic, and what comes of it. `test_judging` has the other changes."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from controller.policy import PolicyViolation
-from controller.policy.chain import ALLOWED, PolicyChain
-from controller.policy.loading import PolicyLoadError, load_policies
-from controller.policy.rules import RulesError, TopicRules
-from events.catalog import Observation
+from controller.machine.rules.judging import ALLOWED, Judgement, judge
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.rule import Change, TopicFacts
 from tests.policy.requests import request, rows
 
 # A rule's keys (`;` for a new line; its name is r), a request (see tests.policy.requests), and what the rule says.
@@ -120,8 +116,8 @@ refuse = 'no'; topics = 'pay.*'; except_topics = 'pay.tmp.*' | pay.tmp.x        
 refuse = 'no'; topics = 'a*'; principals = 'User:b' | abc by=User:ann             | allowed
 """  # noqa: E501 - a row is a line
 
-# Several rules in one file (` / ` between them; the names are a, b, c), the mode setting, a request, and the verdict:
-# its outcome, the rule that it names, its message; then each observation after `+`.
+# Several rules in one file (` / ` between them; the names are a, b, c), the mode of the file, a request, and
+# a refusal with the rule that it names and its message; then each observation after `+`.
 SEVERAL_RULES = r"""
 partitions = 4 / replication_factor = 2                      |         | x partitions=4 factor=2 | allowed
 partitions = 4 / replication_factor = 2                      |         | x factor=2 | refused a: rule 'a': partitions is 3, allowed is 4
@@ -138,89 +134,38 @@ refuse = 'A'; topics = 'a*' / refuse = 'B'; topics = '*b'    |         | b      
 """  # noqa: E501 - a row is a line
 
 
-def _configured(folder: Path, bodies: dict[str, str], mode: str = "") -> PolicyChain:
+def _judged(bodies: dict[str, str], requested: str, mode: str = "") -> Judgement:
     tables = [f"[[rule]]\nname = '{name}'\n" + body.replace("; ", "\n") for name, body in bodies.items()]
-    file = folder / "rules.toml"
-    file.write_text("\n".join(tables))
-    settings = {"topic.rules.file": str(file)} | ({"topic.rules.mode": mode} if mode else {})
-    return load_policies("controller.policy.rules.TopicRules", settings)
+    head = f"mode = '{mode}'\n" if mode else ""
+    return judge(read_rules(head + "\n".join(tables)).rules, created(requested))
+
+
+def created(requested: str) -> Change:
+    """The creation of a topic, from a line of text."""
+    given = request(requested)
+    assigned = given.replicas_assignments
+    factors = {len(one) for one in assigned.values()} if assigned else {given.replication_factor or 0}
+    after = TopicFacts(
+        len(assigned) if assigned else given.num_partitions or 0, tuple(sorted(factors)), dict(given.configs)
+    )
+    who = {"principal": given.principal, "client_id": None, "host": ""}
+    return Change(kind="create", topic=given.topic, before=None, after=after, at_ms=0, **who)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("rule", "requested", "result"), rows(ONE_RULE))
-def test_one_rule(tmp_path: Path, rule: str, requested: str, result: str) -> None:
-    verdict = _configured(tmp_path, {"r": rule}).validate(request(requested))
+def test_one_rule(rule: str, requested: str, result: str) -> None:
+    judgement = _judged({"r": rule}, requested)
     if result == "allowed":
-        assert verdict == ALLOWED
+        assert judgement == ALLOWED
     else:
-        assert (verdict.outcome, verdict.rule) == ("refused", "policy:rules/r")
-        assert verdict.message == f"rule 'r': {result}"
+        assert judgement.rejection is not None
+        assert (judgement.rejection.rule, judgement.rejection.message) == ("policy:rules/r", f"rule 'r': {result}")
 
 
 @pytest.mark.parametrize(("rules", "mode", "requested", "result"), rows(SEVERAL_RULES))
-def test_several_rules(tmp_path: Path, rules: str, mode: str, requested: str, result: str) -> None:
-    bodies = dict(zip("abc", rules.split(" / "), strict=False))
-    verdict = _configured(tmp_path, bodies, mode).validate(request(requested))
-    decided: str = verdict.outcome
-    if verdict.outcome == "refused":
-        decided += f" {verdict.rule.removeprefix('policy:rules/')}: {verdict.message}"
-    seen = [f"{one.rule.removeprefix('policy:rules/')}: {one.message}" for one in verdict.observed]
+def test_several_rules(rules: str, mode: str, requested: str, result: str) -> None:
+    judgement = _judged(dict(zip("abc", rules.split(" / "), strict=False)), requested, mode)
+    rejection = judgement.rejection
+    decided = "allowed" if rejection is None else f"refused {rejection.rule[-1]}: {rejection.message}"
+    seen = [f"{one.rule.removeprefix('policy:rules/')}: {one.message}" for one in judgement.observed]
     assert " + ".join([decided, *seen]) == result
-
-
-def test_a_violation_carries_rule_and_observations(tmp_path: Path) -> None:
-    file = tmp_path / "rules.toml"
-    file.write_text(
-        """
-        [[rule]]
-        name = "now"
-        partitions = 4
-        [[rule]]
-        name = "soon"
-        mode = "observe"
-        partitions = 5
-        """
-    )
-    rules = TopicRules()
-    rules.configure({"topic.rules.file": str(file)})
-    with pytest.raises(PolicyViolation) as raised:
-        rules.validate(request("x"))
-    assert raised.value.rule == "rules/now"
-    assert raised.value.observed == (Observation("rules/soon", "rule 'soon': partitions is 3, allowed is 5"),)
-
-
-def test_a_file_is_found_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("here.toml").write_text("[[rule]]\nname = 'r'\nrefuse = 'no'\n")
-    rules = TopicRules()
-    rules.configure({"topic.rules.file": " here.toml "})
-    with pytest.raises(PolicyViolation, match="rule 'r': no"):
-        rules.validate(request("x"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({}, "topic.rules.file: is not set; allowed: the path of a TOML file of rules"),
-        ({"topic.rules.file": "  "}, "topic.rules.file: is not set; allowed: the path of a TOML file of rules"),
-        (
-            {"topic.rules.file": "x.toml", "topic.rules.mode": "audit"},
-            "topic.rules.mode = 'audit': is not a mode; allowed: enforce or observe",
-        ),
-    ],
-)
-def test_settings_that_are_wrong(settings: dict[str, str], message: str) -> None:
-    with pytest.raises(RulesError) as raised:
-        TopicRules().configure(settings)
-    assert str(raised.value) == message
-
-
-def test_an_invalid_rules_file_stops_the_start_with_its_message(tmp_path: Path) -> None:
-    with pytest.raises(PolicyLoadError) as raised:
-        _configured(tmp_path, {"r": "partitions = { min = 5, max = 3 }"})
-    file = tmp_path / "rules.toml"
-    assert str(raised.value) == (
-        "create.topic.policy.class.name: policy 'controller.policy.rules.TopicRules': configure raised RulesError: "
-        f"file {file}: rule 'r': partitions = {{ min = 5, max = 3 }}: min is over max; "
-        "allowed: a whole number from 1, or { min = …, max = … } of such"
-    )
-    assert isinstance(raised.value.__cause__, RulesError)

@@ -1,0 +1,181 @@
+"""`topicwright rules`: the rules for changes of topics, their versions, and tests of a file.
+
+Exit codes of `test` and `diff`: 0 all examples hold, or no difference; 1 otherwise; 2 error.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from controller.cli.arguments import DONE, NEGATIVE, count, print_error
+from controller.cli.commands import COMMANDS, Parsers
+from controller.cli.output import Marked, Style, show, show_lines
+from controller.cli.reads import common
+
+if TYPE_CHECKING:
+    from controller.cli.backend import Backend
+    from projections.views.events import EventView
+    from projections.views.overviews import PoliciesView
+    from projections.views.rules import RuleView
+
+VERSIONS_PER_PAGE = 20
+"""Each has its whole text."""
+
+
+def register(commands: Parsers[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("rules", description=f"{COMMANDS['rules'].headline}.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    shown = verbs.add_parser("show", help="list the rules in force, now or in the past")
+    shown.add_argument("--text", action="store_true", help="print the text of the rules")
+    common.add_at(shown)
+    common.add_backend(shown, _show)
+    tested = verbs.add_parser("test", help="check a file of rules, and try its examples, without a server")
+    tested.add_argument("file", type=Path, metavar="FILE")
+    tested.set_defaults(func=_test)
+    applied = verbs.add_parser("apply", help="replace the rules in force by those of a file")
+    applied.add_argument("file", type=Path, metavar="FILE")
+    applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is in force; 0 for none")
+    common.add_backend(applied, _apply, may_be_stopped=False)
+    history = verbs.add_parser("history", help="list all versions, the newest first")
+    common.add_backend(history, _history)
+    diff = verbs.add_parser("diff", help="compare versions or files; exit code 1 if they differ")
+    what = "a version or a file"
+    diff.add_argument("first", metavar="VERSION|FILE", help=f"{what}; a file alone is compared with the rules in force")
+    diff.add_argument("second", nargs="?", metavar="VERSION|FILE", help=f"{what}; default: the rules in force")
+    common.add_backend(diff, _diff, formats=())
+
+
+def _show(options: argparse.Namespace, backend: Backend) -> int:
+    from projections.views.overviews import PoliciesView
+
+    answer = backend.get(PoliciesView, "/policies", at=options.at)
+    if options.text:
+        show_lines(options, (answer.version.text if answer.version else "").splitlines())
+        return DONE
+    view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
+    show(options, view, lambda style: _lines(answer, style), lambda: (one.name for one in answer.rules))
+    return DONE
+
+
+def _lines(answer: PoliciesView, style: Style) -> Iterator[str]:
+    from projections.views.lines import when
+
+    version = answer.version
+    if version is None:
+        yield f"No rules were applied{when(answer.as_of)}."
+        return
+    yield f"Version {version.number}, applied {version.applied_at} by {version.principal}, sha256 {version.sha256[:12]}"
+    if not answer.rules:
+        yield "It has no rules."
+        return
+    yield ""
+    yield from style.table(("RULE", "MODE", "ON", "DEFINITION"), map(_row, answer.rules))
+    exceptions = [(rule.name, one) for rule in answer.rules for one in rule.exceptions]
+    if exceptions:
+        yield ""
+        rows = (
+            (name, one.applies_to, Marked(one.until, "warning" if one.is_expired else ""), one.reason)
+            for name, one in exceptions
+        )
+        yield from style.table(("RULE", "EXCEPTION", "UNTIL", "REASON"), rows)
+
+
+def _row(rule: RuleView) -> tuple[object, ...]:
+    definition = ", ".join(f"{key}={value}" for key, value in rule.definition.items())
+    return rule.name, Marked(rule.mode, "good" if rule.mode == "enforce" else "warning"), ",".join(rule.on), definition
+
+
+def _test(options: argparse.Namespace) -> int:
+    from controller.machine.rules.examples import wrong_examples
+    from controller.machine.rules.reading import read_rules
+    from controller.machine.rules.reading_values import RulesError
+    from controller.policy.rules_file import checked_file
+    from controller.serving.process import wall_ms
+
+    try:
+        rules = read_rules(checked_file(options.file))
+    except RulesError as error:
+        return print_error(str(error))
+    wrong = list(wrong_examples(rules, wall_ms()))
+    for line in wrong:
+        print(line)
+    print(
+        f"{len(rules.rules)} rules, {len(rules.defaults)} defaults; {len(rules.examples) - len(wrong)} of "
+        f"{len(rules.examples)} examples hold"
+    )
+    return NEGATIVE if wrong else DONE
+
+
+def _apply(options: argparse.Namespace, backend: Backend) -> int:
+    from controller.http.paths.writes import RulesAppliedView, RulesBody
+    from controller.machine.rules.reading_values import RulesError
+    from controller.policy.rules_file import checked_file
+    from projections.views.overviews import PoliciesView
+
+    try:
+        body = RulesBody(checked_file(options.file), options.after)
+    except RulesError as error:
+        return print_error(str(error))
+    before = backend.get(PoliciesView, "/policies").version
+    applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
+    state = "is in force already" if before and before.number == applied.number else "is in force"
+    show(options, applied, lambda _: [f"version {applied.number} of the rules {state}"], lambda: [applied.number])
+    return DONE
+
+
+def _versions(backend: Backend) -> Iterator[EventView]:
+    from projections.views.events import EventsView
+
+    kind = {"type": "RulesApplied", "order": "newest", "limit": VERSIONS_PER_PAGE}
+    found: dict[int, EventView] = {}  # each partition of a log has its own event about a version
+    for page in common.pages(backend, EventsView, "/events", **kind):
+        for event in page.events:
+            if found.setdefault(event.fields["number"], event) is event:
+                yield event
+
+
+def _history(options: argparse.Namespace, backend: Backend) -> int:
+    versions = list(_versions(backend))
+    rows = [
+        (one.fields["number"], one.at, one.fields["principal"], one.fields["sha256"][:12], one.offset)
+        for one in versions
+    ]
+    header = ("VERSION", "APPLIED", "BY", "SHA256", "OFFSET")
+    show(options, {"versions": versions}, lambda style: style.table(header, rows), lambda: (row[0] for row in rows))
+    return DONE
+
+
+def _diff(options: argparse.Namespace, backend: Backend) -> int:
+    given = [options.first] if options.second is None else [options.first, options.second]
+    sides = [_side(backend, each) for each in given]
+    if options.second is None:
+        sides.insert(0 if not options.first.isdigit() else 1, _side(backend, None))
+    (old, before), (new, after) = sides
+    lines = list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))
+    for line in lines:
+        print(line)
+    return NEGATIVE if lines else DONE
+
+
+def _side(backend: Backend, given: str | None) -> tuple[str, str]:
+    """The name and text of one side; None means the rules in force."""
+    from controller.machine.rules.reading_values import RulesError
+    from controller.policy.rules_file import rules_text
+    from projections.views.overviews import PoliciesView
+
+    if given is None:
+        version = backend.get(PoliciesView, "/policies").version
+        return ("no rules", "") if version is None else (f"version {version.number}", version.text)
+    if given.isdigit():
+        for event in _versions(backend):
+            if event.fields["number"] == int(given):
+                return f"version {given}", event.fields["text"]
+        raise common.Misuse(f"there is no version {given}; `topicwright rules history` lists them")
+    try:
+        return given, rules_text(Path(given))
+    except RulesError as error:
+        raise common.Misuse(str(error)) from None

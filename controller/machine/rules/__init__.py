@@ -1,0 +1,1 @@
+"""The rules for changes of topics: text in the state, read, and applied to each change."""

@@ -1,0 +1,130 @@
+"""Conditions between fields, in the Common Expression Language (https://cel.dev).
+
+CEL has no loops, reads no clock and no file, and its `matches` takes linear time. So the same change always gives the
+same result. The only way to a long evaluation are nested macros over lists: an expression may have one macro, and is
+short. Unknown variables and functions are refused when the rules are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+CHARS_MAX: Final = 1000
+VARIABLES: Final = (
+    *("name", "change", "principal", "client_id", "host", "before", "after"),
+    *("partitions", "replication_factor", "min_insync_replicas", "configs", "config"),
+)
+FUNCTIONS: Final = (
+    *("size", "contains", "startsWith", "endsWith", "matches"),
+    *("int", "double", "string", "bool", "timestamp", "duration"),
+)
+_OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
+_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
+_ERROR_CHARS_MAX = 200
+
+
+class ExpressionError(ValueError):
+    """A text is not a usable expression; the message says why."""
+
+
+class ExpressionFailed(Exception):
+    """An expression failed on a change, for example by a division by zero."""
+
+
+class Variables:
+    """The values of the variables for one change. Each is made when an expression first needs it."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], object]]) -> None:
+        self._makers = makers
+        self._context: Any = None
+        self._known: set[str] = set()
+
+    def context(self, names: Sequence[str]) -> object:
+        """A CEL context with at least these variables."""
+        import cel
+
+        if self._context is None:
+            self._context = cel.Context()
+        for name in names:
+            if name not in self._known:
+                self._known.add(name)
+                self._context.add_variable(name, self._makers[name]())
+        return self._context
+
+
+class Expression:
+    """A CEL expression. Raises ExpressionError."""
+
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+        self._program, self._names = _compiled(text)
+        self.is_of_topic: Final = _OF_TOPIC.issuperset(self._names)
+        """True if the value depends only on the topic, and not on who changes it in which way."""
+
+    def value(self, variables: Variables) -> object:
+        """Raises ExpressionFailed."""
+        try:
+            return self._program.execute(variables.context(self._names))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a panic of the library is no Exception
+            raise ExpressionFailed(_short(error)) from None
+
+    def is_true(self, variables: Variables) -> bool:
+        """Raises ExpressionFailed, also for a value that is neither true nor false."""
+        value = self.value(variables)
+        if not isinstance(value, bool):
+            raise ExpressionFailed(f"it is {type(value).__name__}, not true or false")
+        return value
+
+
+class Message:
+    """A message with fields: the text between braces is an expression. Raises ExpressionError."""
+
+    def __init__(self, text: str) -> None:
+        parts = re.split(r"\{([^{}]*)\}", text)
+        self._texts: Final = parts[::2]
+        self._fields: Final = [Expression(part) for part in parts[1::2]]
+
+    def text(self, variables: Variables) -> str:
+        """The message for a change; a field that fails is shown as its expression."""
+        values = [self._value(field, variables) for field in self._fields]
+        return "".join(part for pair in zip(self._texts, [*values, ""], strict=True) for part in pair)
+
+    def _value(self, field: Expression, variables: Variables) -> str:
+        try:
+            return str(field.value(variables))[:_ERROR_CHARS_MAX]
+        except ExpressionFailed:
+            return f"{{{field.text}}}"
+
+
+@lru_cache(maxsize=1000)
+def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
+    if len(text) > CHARS_MAX:
+        raise ExpressionError(f"has {len(text)} characters, allowed are {CHARS_MAX}")
+    macros = len(_MACRO.findall(text))
+    if macros > 1:
+        raise ExpressionError(f"has {macros} macros (all, exists, map, filter), allowed is one")
+    import cel  # half a second, which only expressions need
+
+    try:
+        program = cel.compile(text)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ExpressionError(_short(error)) from None
+    bound = set(re.findall(_MACRO.pattern + r"\s*(\w+)\s*,", text))
+    names = tuple(name for name in program.variables() if name not in bound)
+    for what, used, allowed in (("variable", names, VARIABLES), ("function", program.functions(), FUNCTIONS)):
+        unknown = [each for each in used if each not in allowed and (what == "variable" or each.isidentifier())]
+        if unknown:
+            raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
+    return program, names
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= _ERROR_CHARS_MAX else f"{text[:_ERROR_CHARS_MAX]}…"

@@ -1,0 +1,266 @@
+"""Applies the rules of the state to a decided change: refuses it, or notes what is only observed.
+
+The rules are part of the state, so that each decision follows the version recorded before it, in every process. A
+change is judged after the decision on it, because the decision says how the topic would be afterwards. `filled` runs
+before the decision: it adds the defaults of the rules to a create request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.machine.commands.commands import (
+    AlterResourceConfigs,
+    AlterTopicConfigs,
+    AnyCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    DiscoverTopic,
+    ElectLeaders,
+    ReassignPartitions,
+    TopicCommand,
+)
+from controller.machine.configs.changes import altered
+from controller.machine.configs.table import BY_NAME
+from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, operators_default, values_in_force
+from controller.machine.configs.values import Bad, Value, read_value
+from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
+from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.rules.expression import Variables
+from controller.machine.rules.reading import NO_RULES, Rules, read_rules
+from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts
+from controller.machine.state import BROKERS, Cluster, State, Topic
+from events.catalog import (
+    Configs,
+    FilledDefault,
+    Observation,
+    Partition,
+    PartitionChanged,
+    PartitionsAdded,
+    TopicConfigsChanged,
+    TopicCreated,
+    TopicDiscovered,
+)
+
+KINDS: Mapping[type, Kind] = {
+    CreateTopic: "create",
+    CreatePartitions: "grow",
+    AlterTopicConfigs: "alter",
+    DeleteTopic: "delete",
+    ReassignPartitions: "reassign",
+    ElectLeaders: "elect",
+    AlterResourceConfigs: "defaults",
+    DiscoverTopic: "discovered",
+}
+"""The commands that rules judge."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The rules that a change violates, by mode."""
+
+    refused: tuple[Observation, ...] = ()
+    warned: tuple[Observation, ...] = ()
+    observed: tuple[Observation, ...] = ()
+
+    @property
+    def all(self) -> tuple[Observation, ...]:
+        return (*self.refused, *self.warned, *self.observed)
+
+    @property
+    def rejection(self) -> Rejection | None:
+        """The rejection if an enforced rule is violated; it names each of them."""
+        if not self.refused:
+            return None
+        message = "; ".join(one.message for one in self.refused)
+        return Rejection(ErrorCode.POLICY_VIOLATION, message, self.refused[0].rule)
+
+
+ALLOWED = Judgement()
+
+
+def judge(rules: Sequence[Rule], change: Change) -> Judgement:
+    """Applies all rules to a change."""
+    variables = _variables(change)
+    before = change.before
+    unchanged = None if before is None else _variables(replace(change, after=before))
+    broken: dict[str, list[Observation]] = {"enforce": [], "warn": [], "observe": []}
+    for rule in rules:
+        message = rule.violation(change, variables, unchanged)
+        if message is not None:
+            mode = "observe" if change.kind == "discovered" else rule.mode
+            broken[mode].append(Observation(f"policy:rules/{rule.name}", message))
+    if not any(broken.values()):
+        return ALLOWED
+    return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
+
+
+def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
+    """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
+    if decision.refusal is not None or decision.needs_approval:
+        return ALLOWED
+    change = _change(state, KINDS[type(command)], command, decision)
+    return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
+
+
+def rejected(command: TopicCommand, rejection: Rejection) -> Decision:
+    """Refuses a change of partitions or defaults: the requester gets the rejection for each part."""
+    code, message = int(rejection.code), rejection.message
+    parts: tuple[int, ...] = ()
+    if isinstance(command, ElectLeaders):
+        parts = command.partitions
+    elif isinstance(command, ReassignPartitions):
+        parts = tuple(each.partition for each in command.reassignments)
+    partitions = tuple(PartitionAnswer(part, code, message) for part in parts)
+    answer = Answer(command.request_id, command.topic, code, message, rejection.rule, partitions=partitions)
+    return Decision((), (answer,), refusal=rejection)
+
+
+def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[FilledDefault, ...]]:
+    """Adds the defaults of the rules to a create request; returns what was added by which default.
+
+    For each value the first default that applies is used. A manual assignment has its own counts.
+    """
+    added: list[FilledDefault] = []
+    for default in _rules_of(state.cluster).defaults:
+        if command.principal not in default.principals or command.topic not in default.topics:
+            continue
+        values: dict[str, Any] = {}
+        if not command.assignments:
+            given = {"num_partitions": default.partitions, "replication_factor": default.replication_factor}
+            values = {name: value for name, value in given.items() if value and getattr(command, name) == -1}
+        named = {name for name, _ in command.configs}
+        configs = tuple((name, text) for name, text in default.configs if name not in named)
+        new = [(name.removeprefix("num_"), str(value)) for name, value in (*values.items(), *configs)]
+        added += [FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
+        command = replace(command, **values, configs=(*command.configs, *configs)) if new else command
+    return command, tuple(added)
+
+
+def _rules_of(cluster: Cluster) -> Rules:
+    """Raises RulesError for rules of a newer release."""
+    return NO_RULES if cluster.rules is None or not cluster.rules.text else read_rules(cluster.rules.text)
+
+
+def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Change | None:
+    """The change that a decision makes, or would make in a dry run; None if it makes none."""
+    is_dry_run = getattr(command, "validate_only", False) and decision.answers and not decision.answers[0].code
+    if not decision.events and not is_dry_run:
+        return None
+    before: TopicFacts | None
+    after: TopicFacts | None
+    if isinstance(command, AlterResourceConfigs):
+        if command.kind != BROKERS:
+            return None
+        before, after = _defaults(state.cluster, command)
+    else:
+        topic = topic_named(state, command.topic)
+        defaults = state.cluster.settings.defaults_in_force
+        before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
+        after = None if kind == "delete" else _facts_after(topic, decision, defaults)
+    return Change(
+        kind=kind,
+        topic=command.topic,
+        before=before,
+        after=after,
+        principal=getattr(command, "principal", ""),
+        client_id=getattr(command, "client_id", None),
+        host=getattr(command, "host", ""),
+        at_ms=command.at_ms,
+    )
+
+
+def _facts_after(topic: Topic | None, decision: Decision, defaults: Configs) -> TopicFacts:
+    partitions: Sequence[Partition] = () if topic is None else topic.partitions
+    configs: Configs = () if topic is None else topic.configs
+    if not decision.events:
+        dry = decision.answers[0].topic
+        assert dry is not None, "a dry run that succeeds answers with the topic"
+        return _facts(dry.partitions, dry.configs, defaults)
+    changed: dict[int, Partition] = {}
+    for event in decision.events:
+        match event:
+            case TopicCreated() | TopicDiscovered():
+                partitions, configs = event.partitions, event.configs
+            case PartitionsAdded():
+                partitions = (*partitions, *event.partitions)
+            case TopicConfigsChanged():
+                configs = event.configs
+            case PartitionChanged():
+                changed[event.partition] = event.after
+    return _facts(
+        [changed.get(n, one) for n, one in enumerate(partitions)] if changed else partitions, configs, defaults
+    )
+
+
+def _facts(partitions: Sequence[Partition], configs: Configs, defaults: Configs) -> TopicFacts:
+    return TopicFacts(len(partitions), tuple(sorted({_factor(one) for one in partitions})), dict(configs), defaults)
+
+
+def _factor(partition: Partition) -> int:
+    metadata = partition.replica_metadata
+    return len(partition.replicas) - (0 if metadata is None else len(metadata.removing))
+
+
+def _defaults(cluster: Cluster, command: AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:
+    before = cluster.configs_of(command.kind, command.name)
+    after = altered(before, command.ops, command.incremental)
+    assert not isinstance(after, Rejection), "it was decided"
+    return _inherited(before), _inherited(after)
+
+
+def _inherited(settings: Configs) -> TopicFacts:
+    """The configs that topics inherit from settings of brokers, by the names of topic configs."""
+    given = dict(settings)
+    texts = {row.name: operators_default(row, given) for row in BY_NAME.values()}
+    return TopicFacts(0, (), {name: text for name, text in texts.items() if text is not None})
+
+
+# Variables of expressions.
+
+
+def _variables(change: Change) -> Variables:
+    now = change.after or change.before
+    assert now is not None, "a change is of something"
+    return Variables(
+        {
+            "name": lambda: change.topic,
+            "change": lambda: change.kind,
+            "principal": lambda: change.principal,
+            "client_id": lambda: change.client_id or "",
+            "host": lambda: change.host,
+            "before": lambda: change.before and _fields(change.before),
+            "after": lambda: change.after and _fields(change.after),
+            "configs": lambda: dict(now.configs),
+            "partitions": lambda: now.partitions,
+            "replication_factor": lambda: now.factors[-1],
+            "config": lambda: _config(now),
+            "min_insync_replicas": lambda: _config(now)[MIN_INSYNC_REPLICAS],
+        }
+    )
+
+
+def _fields(topic: TopicFacts) -> dict[str, object]:
+    config = _config(topic)
+    return {
+        "partitions": topic.partitions,
+        "replication_factor": topic.factors[-1],
+        "min_insync_replicas": config[MIN_INSYNC_REPLICAS],
+        "configs": dict(topic.configs),
+        "config": config,
+    }
+
+
+def _config(topic: TopicFacts) -> dict[str, object]:
+    """The effective configs of a topic by name: numbers, texts, true or false, and lists."""
+    values: dict[str, Value] = dict(values_in_force(topic.defaults))
+    for name, text in topic.configs.items():
+        row = BY_NAME.get(name)
+        value = None if row is None else read_value(name, row.kind, row.allowed, text)
+        if value is not None and not isinstance(value, Bad):
+            values[name] = value
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,0 +1,165 @@
+"""Reads rules: TOML with tables `[[rule]]`, `[[default]]` and `[[example]]`; docs/policies.md has their keys.
+
+An error anywhere refuses the whole text: otherwise a wrong rule would only be noticed by the next client that changes a
+topic. The first of several errors is reported, with its line. The rules are state, so the same text must always be read
+in the same way, in every process.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from controller.machine.rules.reading_values import (
+    DEFAULT_READERS,
+    EXAMPLE_READERS,
+    REQUIREMENT_READERS,
+    RULE_READERS,
+    Place,
+    RulesError,
+    line_of,
+    mode_of,
+    name_of,
+    scoped,
+    table_values,
+    toml_text,
+    written_text,
+)
+from controller.machine.rules.rule import MODES, Kind, Rule, TopicDefaults
+
+BYTES_MAX = 256 * 1024
+"""The text is one event, which must fit in a record of a Kafka topic."""
+RULES_MAX = 1000
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """A change to try rules with, and the rules that it violates; none if it is allowed. `before` is None for a new
+    topic."""
+
+    line: int
+    kind: Kind
+    topic: str
+    principal: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+    violates: tuple[str, ...]
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """The rules, defaults and examples of a text, in order."""
+
+    rules: tuple[Rule, ...]
+    defaults: tuple[TopicDefaults, ...] = ()
+    examples: tuple[Example, ...] = ()
+
+
+NO_RULES = Rules(())
+
+
+@lru_cache(maxsize=16)
+def read_rules(text: str) -> Rules:
+    """Reads rules. Raises RulesError."""
+    if len(text.encode("utf-8", "replace")) > BYTES_MAX:
+        raise RulesError("the rules are too long", f"at most {BYTES_MAX} bytes")
+    try:
+        return _read_rules(tomllib.loads(text), text)
+    except tomllib.TOMLDecodeError as error:
+        raise RulesError(f"is not TOML: {error}", "TOML; put regular expressions in 'single quotes'") from error
+    except RecursionError:
+        raise RulesError("is nested too deep", "[[rule]] tables with one level of tables in them") from None
+    except ValueError as error:
+        raise RulesError(f"has a number that is too long: {error}", "a 64-bit number") from None
+
+
+def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
+    known = {"rule": "rules", "default": "defaults", "example": "examples"}
+    for key, value in document.items():
+        if key != "mode" and key not in known:
+            allowed = "mode, and tables [[rule]], [[default]], [[example]]"
+            raise RulesError("unknown key", allowed, line=line_of(text, "", 0, key), key=key, value=toml_text(value))
+        if key in known and not (isinstance(value, list) and all(isinstance(table, dict) for table in value)):
+            raise RulesError("is not a table", f"[[{key}]]", key=key)
+    tables = {key: document.get(key, []) for key in known}
+    if not tables["rule"] and not tables["default"]:
+        raise RulesError("there are no rules", "one [[rule]] table for each rule, at least one")
+    if sum(map(len, tables.values())) > RULES_MAX:
+        raise RulesError("there are too many rules", f"at most {RULES_MAX} tables")
+    mode = mode_of(Place(text=text, key="mode"), document.get("mode", "enforce"))
+    taken: set[str] = set()
+    read: dict[str, list[Any]] = {}
+    for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
+        places = (Place(text=text, table=kind, number=number) for number in count(1))
+        read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
+    # The mode of the text lowers that of its rules; a rule that is only observed stays so.
+    rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
+    return Rules(tuple(rules), tuple(read["default"]), tuple(read["example"]))
+
+
+def _named(place: Place, table: dict[str, object], taken: set[str]) -> Place:
+    name = name_of(place.at("name"), table.get("name"))
+    if name in taken:
+        place.at("name").fail(name, "is taken", "a name of its own")
+    taken.add(name)
+    return msgspec.structs.replace(place, name=name)
+
+
+def _rule(place: Place, table: dict[str, object], taken: set[str]) -> Rule:
+    place = _named(place, table, taken)
+    values = table_values(place, table, RULE_READERS)
+    if not REQUIREMENT_READERS.keys() & values.keys():
+        place.fail(None, "has no requirement", f"at least one of {', '.join(REQUIREMENT_READERS)}")
+    _check_contradictions(place, values)
+    values["is_open"] = values.pop("fail", "closed") == "open"
+    values["exceptions"] = values.pop("exception", ())
+    return Rule(**scoped(values), written=_written(table))
+
+
+def _default(place: Place, table: dict[str, object], taken: set[str]) -> TopicDefaults:
+    place = _named(place, table, taken)
+    values = table_values(place, table, DEFAULT_READERS)
+    if not values.keys() & {"partitions", "replication_factor", "configs"}:
+        place.fail(None, "has no default", "at least one of partitions, replication_factor, configs")
+    return TopicDefaults(**scoped(values), written=_written(table))
+
+
+def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example:
+    values = table_values(place, table, EXAMPLE_READERS)
+    for key in ("topic", "violates"):
+        if key not in values:
+            place.fail(None, f"has no {key}", "topic, and violates with the names of rules, [] if it is allowed")
+    for name in values["violates"]:
+        if name not in taken:
+            place.at("violates").fail(name, "is no rule", ", ".join(sorted(taken)))
+    kind = values.get("change", ("create",))[0]
+    if (kind == "create") is ("before" in values):
+        place.fail(None, "before is the topic as it was", "before for every change except create")
+    return Example(
+        line=line_of(place.text, "example", place.number, ""),
+        kind=kind,
+        topic=values["topic"],
+        principal=values.get("principal", "User:ANONYMOUS"),
+        before=values.get("before"),
+        after=values.get("after", {}),
+        violates=values["violates"],
+    )
+
+
+def _written(table: Mapping[str, object]) -> dict[str, str]:
+    """The keys and values for people."""
+    return {key: written_text(value) for key, value in table.items() if key not in ("name", "mode", "on", "exception")}
+
+
+def _check_contradictions(place: Place, values: Mapping[str, Any]) -> None:
+    """A forbidden config may be neither required nor allowed."""
+    constrained = tuple(requirement.name for requirement in values.get("configs", ()))
+    named = {*constrained, *values.get("required_configs", ()), *(values.get("allowed_configs") or ())}
+    for name in values.get("forbidden_configs", ()):
+        if name in named:
+            place.at("forbidden_configs").fail(
+                name, "is both forbidden and required", "a config that no other key of the rule names"
+            )

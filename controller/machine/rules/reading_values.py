@@ -1,0 +1,389 @@
+"""Readers of the values of rules: each returns a value as a rule has it, or fails with the line and what is allowed."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
+from pathlib import PurePath
+from typing import Any, NoReturn, cast
+
+import msgspec
+
+from controller.machine.configs.table import BY_NAME, TopicConfig
+from controller.machine.configs.values import Bad, ConfigType, Value, allowed_text, read_value
+from controller.machine.rules.expression import Expression, ExpressionError, Message
+from controller.machine.rules.rule import (
+    KINDS,
+    MODES,
+    NO_LIMIT_AT_MINUS_ONE,
+    Choice,
+    ConfigRequirement,
+    Exemption,
+    Kind,
+    Mode,
+    Range,
+    Scope,
+)
+from controller.patterns import ALLOWED, Pattern, PatternError
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
+
+
+class RulesError(Exception):
+    """An error in the rules; the message has the line, the rule, the key and the value, where known, and what is
+    allowed."""
+
+    def __init__(self, problem: str, allowed: str, *, line: int = 0, rule: str = "", key: str = "", value: str = ""):
+        place = [f"line {line}"] * bool(line) + [rule] * bool(rule)
+        text = f"{key} = {value}" if key and value else key
+        super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
+
+    def in_file(self, path: PurePath) -> RulesError:
+        """The same error with the file."""
+        self.args = (f"file {path}: {self}",)
+        return self
+
+
+def line_of(text: str, table: str, number: int, key: str) -> int:
+    """The line of a key in the `number`-th table of a kind, or of the table if the key is not found."""
+    found, seen = 0, 0
+    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]") if table else None
+    wanted = re.compile(rf"\s*[\"']?{re.escape(key.partition('.')[0])}[\"']?\s*[=.]") if key else None
+    for place, line in enumerate(text.splitlines(), 1):
+        if header is not None and header.match(line):
+            seen += 1
+            found = place if seen == number else found
+        elif seen == number and wanted is not None and wanted.match(line):
+            return place
+        if seen > number:
+            break
+    return found
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The position in the text, for error messages."""
+
+    text: str
+    table: str = ""
+    number: int = 0
+    name: str = ""
+    key: str = ""
+
+    def at(self, key: str) -> Place:
+        return msgspec.structs.replace(self, key=f"{self.key}.{key}" if self.key else key)
+
+    def fail(self, value: object, problem: str, allowed: str) -> NoReturn:
+        text = "" if value is None else toml_text(value)
+        rule = f"{self.table} '{self.name}'" if self.name else f"{self.table} {self.number}" if self.table else ""
+        line = line_of(self.text, self.table, self.number, self.key)
+        raise RulesError(problem, allowed, line=line, rule=rule, key=self.key, value=text)
+
+
+def table_values(place: Place, table: dict[str, object], readers: Mapping[str, _Reader]) -> dict[str, Any]:
+    for key, value in table.items():
+        if key not in readers:
+            place.at(key).fail(value, "unknown key", ", ".join(readers))
+    return {key: readers[key](place.at(key), value) for key, value in table.items()}
+
+
+def scoped(values: dict[str, Any]) -> dict[str, Any]:
+    principals = Scope(values.pop("principals", None), values.pop("except_principals", None))
+    topics = Scope(values.pop("topics", None), values.pop("except_topics", None))
+    return {**values, "principals": principals, "topics": topics}
+
+
+# Readers of one value each. They return it as a Rule has it, or fail.
+
+
+def name_of(place: Place, value: object) -> str:
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        problem = "a rule has no name" if value is None else "is not a name"
+        place.fail(value, problem, "1 to 100 letters, digits, '.', '_' and '-'")
+    return value
+
+
+def mode_of(place: Place, value: object) -> Mode:
+    if value not in MODES:
+        place.fail(value, "is not a mode", ", ".join(MODES))
+    return value
+
+
+def _text(place: Place, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        place.fail(value, "is not a text", "a text, such as the reason or a contact")
+    return value
+
+
+def _globs(place: Place, value: object) -> re.Pattern[str]:
+    patterns = [value] if isinstance(value, str) else value
+    if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
+        place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
+    # Python's own engine is quick with these: a part that was found is never looked for again.
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+
+
+def _regex(place: Place, value: object) -> Pattern:
+    allowed = f"a regular expression in {ALLOWED}; it is found anywhere in the name unless ^ and $ anchor it"
+    if not isinstance(value, str) or not value:
+        place.fail(value, "is not a regular expression", allowed)
+    try:
+        return Pattern(value)
+    except PatternError as error:
+        place.fail(value, f"is not a regular expression: {error}", allowed)
+
+
+def _count(place: Place, value: object) -> Range:
+    """Parses a range of counts; a single number allows only itself."""
+    allowed = "a whole number from 1, or { min = …, max = … } of such"
+    ends = value if isinstance(value, dict) else {"min": value, "max": value}
+    _check_ends(place, value, ends, allowed)
+    for end in ends.values():
+        if type(end) is not int or end < 1:
+            place.fail(value, f"{toml_text(end)} is not a whole number from 1", allowed)
+    return _range(place, value, ends, allowed)
+
+
+def _names(place: Place, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        place.fail(value, "is not a list of topic configs", 'a list as in ["retention.ms", "cleanup.policy"]')
+    for name in value:
+        _row(place, name, value)
+    return tuple(dict.fromkeys(value))
+
+
+def _some_names(place: Place, value: object) -> tuple[str, ...]:
+    names = _names(place, value)
+    if not names:
+        place.fail(value, "is empty", 'a list as in ["retention.ms", "cleanup.policy"], or no such key')
+    return names
+
+
+def _requirements(place: Place, value: object) -> tuple[ConfigRequirement, ...]:
+    if not isinstance(value, dict) or not value:
+        place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
+    return tuple(_requirement(place.at(_quoted(name)), name, allowed) for name, allowed in value.items())
+
+
+def _requirement(place: Place, name: str, allowed: object) -> ConfigRequirement:
+    row = _row(place, name, allowed)
+    if isinstance(allowed, dict):
+        return ConfigRequirement(name, _config_range(place, row, allowed))
+    choices = allowed if isinstance(allowed, list) else [allowed]
+    if not choices:
+        place.fail(allowed, "is empty", f"values, each {allowed_text(row.kind, row.allowed)}")
+    return ConfigRequirement(name, Choice(tuple(_value(place, row, one) for one in choices)))
+
+
+def _config_range(place: Place, row: TopicConfig, ends: dict[str, Any]) -> Range:
+    if row.kind not in _NUMBERS:
+        place.fail(ends, "has no ranges", f"a value or a list of them, each {allowed_text(row.kind, row.allowed)}")
+    allowed = f"{{ min = …, max = … }}, each {allowed_text(row.kind, row.allowed)}"
+    _check_ends(place, ends, ends, allowed)
+    for key, end in ends.items():
+        if type(end) not in (int, float) or not math.isfinite(end):
+            place.fail(ends, f"{toml_text(end)} is not a number", allowed)
+        if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
+            place.fail(ends, "-1 means no limit here", "omit it")
+        _value(place.at(key), row, end)
+    return _range(place, ends, ends, allowed)
+
+
+def _value(place: Place, row: TopicConfig, given: object) -> Value:
+    """Parses a value by the table of topic configs, so that a rule cannot require an impossible value."""
+    if not isinstance(given, str | int | float):
+        place.fail(given, "is not a value", allowed_text(row.kind, row.allowed))
+    value = read_value(row.name, row.kind, row.allowed, _config_text(given))
+    if isinstance(value, Bad):
+        place.fail(given, value.message.partition("; allowed: ")[0], allowed_text(row.kind, row.allowed))
+    return value
+
+
+def _row(place: Place, name: str, value: object) -> TopicConfig:
+    row = BY_NAME.get(name)
+    if row is None:
+        place.fail(value, f"'{name}' is not a topic config", _near(name))
+    return row
+
+
+def _near(name: str) -> str:
+    if any(known.startswith(f"{name}.") for known in BY_NAME):
+        return 'names as written; quote names with dots, as in "retention.ms"'
+    near = get_close_matches(name, BY_NAME, n=1)
+    return (f"perhaps {near[0]}; " if near else "") + f"any of {', '.join(sorted(BY_NAME))}"
+
+
+def _check_ends(place: Place, value: object, ends: Mapping[str, Any], allowed: str) -> None:
+    if not ends:
+        place.fail(value, "has neither min nor max", allowed)
+    for key in ends:
+        if key not in ("min", "max"):
+            place.fail(value, f"unknown key '{key}'", allowed)
+
+
+def _range(place: Place, value: object, ends: Mapping[str, Any], allowed: str) -> Range:
+    low, high = ends.get("min"), ends.get("max")
+    if low is not None and high is not None and low > high:
+        place.fail(value, "min is over max", allowed)
+    return Range(low, high)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if "." in name else name
+
+
+def written_text(value: object) -> str:
+    """Formats a value for people."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {written_text(each)}" for key, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def toml_text(value: object) -> str:
+    """Formats a value roughly like TOML, for messages."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return f"'{value}'"
+        case dict():
+            pairs = cast("dict[str, object]", value).items()
+            return (
+                "{ " + ", ".join(f"{_quoted(key)} = {toml_text(one)}" for key, one in pairs) + " }" if pairs else "{}"
+            )
+        case list():
+            return f"[{', '.join(toml_text(one) for one in cast('Sequence[object]', value))}]"
+        case _:
+            return str(value)
+
+
+def _kinds(place: Place, value: object) -> tuple[Kind, ...]:
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list) or not given or not all(one in KINDS for one in given):
+        place.fail(value, "is not a list of changes", f"any of {', '.join(KINDS)}")
+    return tuple(dict.fromkeys(given))
+
+
+def _fail(place: Place, value: object) -> str:
+    if value not in ("open", "closed"):
+        place.fail(value, "is not a way to fail", "closed (refuse the change), or open")
+    return value
+
+
+def _expression(place: Place, value: object) -> Expression:
+    try:
+        return Expression(_text(place, value))
+    except ExpressionError as error:
+        place.fail(value, str(error), "an expression in CEL, as in 'partitions <= 48'")
+
+
+def _message(place: Place, value: object) -> Message:
+    try:
+        return Message(_text(place, value))
+    except ExpressionError as error:
+        place.fail(value, str(error), "a text with expressions in braces, as in '{name} has {partitions} partitions'")
+
+
+def _exceptions(place: Place, value: object) -> tuple[Exemption, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
+        place.fail(value, "is not a list of exceptions", "[[rule.exception]] tables")
+    return tuple(_exception(place, table) for table in value)
+
+
+def _exception(place: Place, table: dict[str, object]) -> Exemption:
+    values = table_values(place, table, _EXCEPTION_READERS)
+    if "reason" not in values or "until" not in values or not values.keys() & {"topics", "principals"}:
+        place.fail(table, "is incomplete", "topics or principals, a reason, and until with a date")
+    until = values.pop("until")
+    applies_to = "; ".join(f"{key}: {written_text(table[key])}" for key in ("topics", "principals") if key in table)
+    at = str(table["until"])
+    return Exemption(**scoped(values), applies_to=applies_to, until=at, until_ms=int(until.timestamp() * 1000))
+
+
+def _until(place: Place, value: object) -> datetime:
+    """Parses the end of an exception; a date includes its day."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    if not isinstance(value, date) or value >= date.max:
+        place.fail(value, "is not a date", "a date as in 2027-03-31, its day included, in UTC")
+    return datetime(value.year, value.month, value.day, tzinfo=UTC) + timedelta(days=1)
+
+
+def _default_count(place: Place, value: object) -> int:
+    if type(value) is not int or not 1 <= value < 1 << 31:
+        place.fail(value, "is not a count", "a whole number from 1")
+    return value
+
+
+def _default_configs(place: Place, value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict) or not value:
+        place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = 604800000 }')
+    for name, given in value.items():
+        _value(place.at(_quoted(name)), _row(place, name, given), given)
+    return tuple(sorted((name, _config_text(given)) for name, given in value.items()))
+
+
+def _config_text(given: object) -> str:
+    return str(given).lower() if isinstance(given, bool) else str(given)
+
+
+def _facts(place: Place, value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        place.fail(value, "is not a topic", "a table of partitions, replication_factor, configs")
+    return table_values(place, value, _FACTS_READERS)
+
+
+def _rule_names(place: Place, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        place.fail(value, "is not a list of rules", 'names as in ["naming"], [] for an allowed change')
+    return tuple(value)
+
+
+_Reader = Callable[[Place, object], Any]
+_GLOBS: dict[str, _Reader] = {
+    "principals": _globs,
+    "except_principals": _globs,
+    "topics": _globs,
+    "except_topics": _globs,
+}
+_SCOPE_READERS: dict[str, _Reader] = {
+    "name": name_of,
+    "mode": mode_of,
+    "on": _kinds,
+    "hint": _text,
+    "message": _message,
+    "fail": _fail,
+    "exception": _exceptions,
+    **_GLOBS,
+}
+REQUIREMENT_READERS: dict[str, _Reader] = {
+    "refuse": _text,
+    "name_pattern": _regex,
+    "partitions": _count,
+    "replication_factor": _count,
+    "configs": _requirements,
+    "required_configs": _some_names,
+    "allowed_configs": _names,
+    "forbidden_configs": _some_names,
+    "check": _expression,
+}
+RULE_READERS = _SCOPE_READERS | REQUIREMENT_READERS
+_EXCEPTION_READERS: dict[str, _Reader] = {"topics": _globs, "principals": _globs, "reason": _text, "until": _until}
+_FACTS_READERS: dict[str, _Reader] = {
+    "partitions": _default_count,
+    "replication_factor": _default_count,
+    "configs": _default_configs,
+}
+DEFAULT_READERS: dict[str, _Reader] = {"name": name_of, **_GLOBS, **_FACTS_READERS}
+EXAMPLE_READERS: dict[str, _Reader] = {
+    "change": _kinds,
+    "topic": _text,
+    "principal": _text,
+    "before": _facts,
+    "after": _facts,
+    "violates": _rule_names,
+}
