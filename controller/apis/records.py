@@ -12,7 +12,7 @@ from typing import Final
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message, clients
+from controller.kafka.messages import APIS, ApiKey, clients
 from controller.kafka.messages.clients import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -151,8 +151,8 @@ async def describe_groups(
     return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, PER_SLICE, results))
 
 
-def list_groups(context: RequestContext, request: Message) -> Message:
-    return Message()
+def list_groups(context: RequestContext, request: clients.ListGroupsRequest) -> clients.ListGroupsResponse:
+    return clients.ListGroupsResponse()
 
 
 def describe_log_dirs(
