@@ -79,7 +79,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """An entity in one version: its message class, and its fields in the order of the wire."""
+    """An entity in one version: its message class, as `ClassOf` returns it, and its fields in the order of the wire."""
 
     message: Any
     flexible: bool
@@ -158,7 +158,7 @@ those of Kafka 4.4 (KIP-1242, KIP-1312), whose messages kio 0.6.5 does not have,
 _APIS: Final[Mapping[int, ApiKey]] = {key: key for key in ApiKey}
 
 ClassOf = Callable[[str], Any]
-"""Returns the message class of a name."""
+"""Returns the message class of a name; `generate`, which has none yet, uses the names themselves."""
 
 
 def read_schema(api_key: int, version: int, direction: Direction, class_of: ClassOf) -> Schema:

@@ -16,6 +16,7 @@ from controller.kafka.api_keys import GENERATED
 from controller.kafka.codec.codec import load_schema
 from controller.kafka.generate import sources
 from controller.kafka.messages import APIS, ZERO_UUID, Message
+from controller.kafka.messages.access import SaslAuthenticateRequest, ScramCredentialUpsertion
 from controller.kafka.schema import OWN, Direction, Field, Kind, Layout, load_entity
 from tests.kafka.codec.samples import EVERY_VERSION, EVERY_VERSION_IDS, OF_KAFKA_44, leaves
 from tests.support.tools import server_classpath
@@ -32,6 +33,11 @@ WANTED_DEFAULTS = {
 def test_generated_modules_are_current() -> None:
     for path, source in zip(GENERATED, sources(), strict=True):
         assert path.read_text() == source, "run python -m controller.kafka.generate"
+
+
+def test_secrets_are_not_in_the_text_of_a_message() -> None:
+    assert repr(SaslAuthenticateRequest(auth_bytes=b"secret")) == "SaslAuthenticateRequest(hidden)"
+    assert "secret" not in repr(ScramCredentialUpsertion(salted_password=b"secret"))
 
 
 @pytest.mark.parametrize(("api_key", "version", "direction"), EVERY_VERSION, ids=EVERY_VERSION_IDS)
