@@ -8,7 +8,7 @@ WORKDIR /src
 COPY constraints.txt ./
 RUN sed '/^# run$/,$d' constraints.txt | pip install --no-cache-dir --require-hashes -r /dev/stdin \
     && sed '/^# dev$/,$d' constraints.txt | pip install --no-cache-dir --require-hashes --no-build-isolation -r /dev/stdin
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY controller controller
 COPY events events
 COPY projections projections

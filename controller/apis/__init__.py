@@ -22,7 +22,7 @@ class Origin(TypedDict):
 
 
 class ErrorFields(TypedDict):
-    """The fields of an `Outcome`."""
+    """The error fields of a response or of a part of it; 0 is none."""
 
     error_code: int
     error_message: str | None

@@ -12,6 +12,7 @@ from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
 from controller.kafka.messages.access import (
+    AclCreationResult,
     AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
@@ -24,7 +25,6 @@ from controller.kafka.messages.access import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from controller.kafka.messages.message import Outcome
 from controller.machine.access.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.access.permissions import OPERATIONS
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
@@ -44,7 +44,7 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     wrong = _denial(api, context, "Alter")
     if wrong is not None:
-        return CreateAclsResponse(results=(Outcome(**errors_of(wrong)),) * len(request.creations))
+        return CreateAclsResponse(results=(AclCreationResult(**errors_of(wrong)),) * len(request.creations))
     acls = tuple(
         Acl(
             one.resource_type,
@@ -58,7 +58,7 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
         for one in request.creations
     )
     details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
-    return CreateAclsResponse(results=tuple(Outcome(**errors_of(each)) for each in details))
+    return CreateAclsResponse(results=tuple(AclCreationResult(**errors_of(each)) for each in details))
 
 
 async def describe_acls(

@@ -14,8 +14,6 @@ from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.cluster import (
-    BROKER_ENDPOINTS,
-    CONTROLLER_ENDPOINTS,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -25,7 +23,7 @@ from controller.kafka.messages.cluster import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from controller.kafka.messages.message import OPERATIONS_OMITTED
+from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
 from controller.machine.truncation import cut

@@ -15,7 +15,6 @@ from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Encoded, Message, access, configs, topics
 from controller.kafka.messages.access import DeleteAclsRequest
-from controller.kafka.messages.message import Outcome
 from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from controller.machine.access.acls import ANY, LITERAL, PREFIXED
 from controller.machine.decision import Detail
@@ -147,7 +146,7 @@ _BOUNDS: Final[Mapping[int, _Bound]] = {
     ApiKey.ALTER_CONFIGS: _OF_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _OF_CONFIGS,
     ApiKey.CREATE_ACLS: _Bound(
-        lambda _, r: _batch(len(r.creations)), "results", Outcome, lambda r: ({} for _ in r.creations)
+        lambda _, r: _batch(len(r.creations)), "results", access.AclCreationResult, lambda r: ({} for _ in r.creations)
     ),
     ApiKey.DELETE_ACLS: _Bound(
         _filters, "filter_results", access.DeleteAclsFilterResult, lambda r: ({} for _ in r.filters)

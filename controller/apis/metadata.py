@@ -285,6 +285,8 @@ def response_topic(
                 replica_nodes=partition.replicas,
                 isr_nodes=partition.isr,
                 offline_replicas=offline_replicas(partition, live),
+                eligible_leader_replicas=(),
+                last_known_elr=(),
             )
             for index, partition in enumerate(partitions, start)
         ),

@@ -12,15 +12,7 @@ from typing import Final
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message, clients
-from controller.kafka.messages.clients import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from controller.kafka.messages import APIS, ApiKey, clients
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 
@@ -151,22 +143,22 @@ async def describe_groups(
     return clients.DescribeGroupsResponse(groups=await in_turns(api, context, request.groups, PER_SLICE, results))
 
 
-def list_groups(context: RequestContext, request: Message) -> Message:
-    return Message()
+def list_groups(context: RequestContext, request: clients.ListGroupsRequest) -> clients.ListGroupsResponse:
+    return clients.ListGroupsResponse()
 
 
 def describe_log_dirs(
-    api: ControllerApi, context: RequestContext, request: DescribeLogDirsRequest
-) -> DescribeLogDirsResponse:
+    api: ControllerApi, context: RequestContext, request: clients.DescribeLogDirsRequest
+) -> clients.DescribeLogDirsResponse:
     may = api.grants(context, "Describe")
-    return DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    return clients.DescribeLogDirsResponse(error_code=0 if may else int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 
 REJECTED_PARTITIONS_MAX: Final = 10_000
 PRODUCE_REJECTED: Final = "This is a controller and stores no records: produce to a broker."
 
 
-def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse:
+def reject_produce(context: RequestContext, request: clients.ProduceRequest) -> clients.ProduceResponse:
     """Reject each partition. Raises Disconnect for `acks=0`, which has no response, as Kafka does."""
     if request.acks == 0:
         raise Disconnect(PRODUCE_REJECTED)
@@ -175,13 +167,13 @@ def reject_produce(context: RequestContext, request: ProduceRequest) -> ProduceR
         > REJECTED_PARTITIONS_MAX
     ):
         raise Disconnect(f"{PRODUCE_REJECTED} At most {REJECTED_PARTITIONS_MAX} partitions are rejected one by one.")
-    return ProduceResponse(
+    return clients.ProduceResponse(
         responses=tuple(
-            TopicProduceResponse(
+            clients.TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=tuple(
-                    PartitionProduceResponse(
+                    clients.PartitionProduceResponse(
                         index=partition.index,
                         error_code=int(ErrorCode.INVALID_REQUEST),
                         base_offset=-1,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
 
 from controller.apis import acls, cluster, configs, records, topics, users
 from controller.apis.cluster import finalized_keys, supported_features, with_api_versions
@@ -20,35 +19,13 @@ from controller.apis.metadata import MetadataHandler
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
-from controller.kafka.handling import ApiHandler, Handler, RequestContext
+from controller.kafka.handling import ApiHandler, Handler
 from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.access import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from controller.kafka.sasl.gate import UNEXPECTED_SASL
 from controller.machine.configs.groups import GROUPS
-from controller.machine.errors import ErrorCode
 from controller.machine.state import BROKERS
 from controller.quorum.features import METADATA_VERSION_MAX, SUPPORTED, features_at
 from events.names import BrokerId
-
-
-def _unexpected_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-
-
-def _unexpected_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    message = "SaslAuthenticate request received after successful authentication"
-    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
-
-
-UNEXPECTED_SASL: Final[Mapping[int, Handler]] = {
-    ApiKey.SASL_HANDSHAKE: _unexpected_handshake,
-    ApiKey.SASL_AUTHENTICATE: _unexpected_authenticate,
-}
-"""Kafka's responses to SASL requests on a listener without SASL; `controller.kafka.sasl.gate` handles the others."""
 
 HandlerTable = Mapping[int, ApiHandler]
 

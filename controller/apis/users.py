@@ -17,16 +17,6 @@ from controller.apis.limits import in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import access
-from controller.kafka.messages.access import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-    CredentialInfo,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-    ScramCredentialUpsertion,
-)
 from controller.kafka.sasl.scram import keys_of
 from controller.machine.access.credentials import MECHANISMS
 from controller.machine.access.quotas import CLIENT_ID, IP, USER, canonical_entity
@@ -167,23 +157,23 @@ USERS_PER_SLICE = 500
 
 
 async def alter_user_scram_credentials(
-    api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
+    api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest
+) -> access.AlterUserScramCredentialsResponse:
     """Set and remove credentials; needs Alter on the cluster. One result a user, in order of first appearance."""
     names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
     outcomes = dict.fromkeys(names, DENIED)
     if api.grants(context, "Alter"):
         for users in slices(list(outcomes), USERS_PER_SLICE):
             outcomes |= await _alter_credentials(api, context, request, frozenset(users))
-    return AlterUserScramCredentialsResponse(
+    return access.AlterUserScramCredentialsResponse(
         results=tuple(
-            AlterUserScramCredentialsResult(user=user, **errors_of(detail)) for user, detail in outcomes.items()
+            access.AlterUserScramCredentialsResult(user=user, **errors_of(detail)) for user, detail in outcomes.items()
         )
     )
 
 
 async def _alter_credentials(
-    api: ControllerApi, context: RequestContext, request: AlterUserScramCredentialsRequest, users: frozenset[str]
+    api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
     """Make the changes of these users with one command."""
     removals = [one for one in request.deletions if one.name in users]
@@ -197,7 +187,7 @@ async def _alter_credentials(
     return dict(zip(names, await api.submit_cluster(command, len(names)), strict=True))
 
 
-def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
+def _upsert(requested: access.ScramCredentialUpsertion) -> ScramUpsert:
     mechanism = MECHANISMS.get(requested.mechanism)
     stored_key, server_key = (b"", b"") if mechanism is None else keys_of(mechanism, requested.salted_password)
     return ScramUpsert(
@@ -206,14 +196,14 @@ def _upsert(requested: ScramCredentialUpsertion) -> ScramUpsert:
 
 
 async def describe_user_scram_credentials(
-    api: ControllerApi, context: RequestContext, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+    api: ControllerApi, context: RequestContext, request: access.DescribeUserScramCredentialsRequest
+) -> access.DescribeUserScramCredentialsResponse:
     """The users with credentials: the requested ones, or all; needs Describe on the cluster. Without it, as in Kafka,
     each requested user has a result with the error and no name."""
     if not api.grants(context, "Describe"):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        row = DescribeUserScramCredentialsResult(error_code=code)
-        return DescribeUserScramCredentialsResponse(error_code=code, results=(row,) * len(request.users or ()))
+        row = access.DescribeUserScramCredentialsResult(error_code=code)
+        return access.DescribeUserScramCredentialsResponse(error_code=code, results=(row,) * len(request.users or ()))
     cluster = api.cluster
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
@@ -225,20 +215,20 @@ async def describe_user_scram_credentials(
         USERS_PER_SLICE,
         lambda some: [_described_user(cluster, name, times[name] > 1) for name in some],
     )
-    return DescribeUserScramCredentialsResponse(results=results)
+    return access.DescribeUserScramCredentialsResponse(results=results)
 
 
-def _described_user(cluster: Cluster, user: str, twice: bool) -> DescribeUserScramCredentialsResult:
+def _described_user(cluster: Cluster, user: str, twice: bool) -> access.DescribeUserScramCredentialsResult:
     if twice:
         message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
         return _not_described(user, ErrorCode.DUPLICATE_RESOURCE, message)
     known = [(number, cluster.scram.get((user, mechanism))) for number, mechanism in MECHANISMS.items()]
-    infos = tuple(CredentialInfo(mechanism=n, iterations=one.iterations) for n, one in known if one is not None)
+    infos = tuple(access.CredentialInfo(mechanism=n, iterations=one.iterations) for n, one in known if one is not None)
     if not infos:
         message = f"Attempt to describe a user credential that does not exist: {user}"
         return _not_described(user, ErrorCode.RESOURCE_NOT_FOUND, message)
-    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+    return access.DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
 
 
-def _not_described(user: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
-    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+def _not_described(user: str, code: ErrorCode, message: str) -> access.DescribeUserScramCredentialsResult:
+    return access.DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

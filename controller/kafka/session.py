@@ -32,3 +32,20 @@ def normal_host(text: str) -> str:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(address)
+
+
+Peer = tuple[str, int] | tuple[str, int, int, int] | None
+"""The peer name of a socket."""
+
+
+def host_of(peer: Peer) -> str:
+    """The client's address as in ACLs; empty without one."""
+    return normal_host(str(peer[0])) if peer else ""
+
+
+def address_of(peer: Peer) -> str:
+    """host:port of the client."""
+    if not peer:
+        return "unknown"
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -15,13 +15,13 @@ import msgspec
 from controller.kafka.messages import Message
 from controller.kafka.messages import quorum as quorum_messages
 from controller.kafka.messages.cluster import (
-    CONTROLLER_ENDPOINTS,
     ApiVersionsResponse,
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from controller.kafka.messages.message import CONTROLLER_ENDPOINTS
 from controller.kafka.messages.quorum import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from controller.kafka.security import Security
 from controller.machine.errors import ErrorCode

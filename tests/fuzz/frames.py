@@ -13,9 +13,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.kafka.codec import codec
-from controller.kafka.codec.schema import Field, Kind, Layout, load_schema
+from controller.kafka.codec.codec import load_schema
 from controller.kafka.handling import ApiHandler
 from controller.kafka.messages import APIS, Message
+from controller.kafka.schema import Field, Kind, Layout
 
 CAPTURES = Path(__file__).parent / "captures.txt"
 """Frames that real clients sent, without their sizes, in hexadecimal: one a line."""
@@ -64,7 +65,7 @@ def worst(api_key: int, version: int, row: ApiHandler, bytes_max: int) -> Iterat
 
 def _arrays(layout: Layout, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     for field in layout.fields + layout.tagged:
-        if field.is_array and field.is_used:
+        if field.is_array:
             yield (*before, field.name)
         if field.entity is not None:
             yield from _arrays(field.entity, (*before, field.name))
@@ -98,19 +99,18 @@ def _filled(layout: Layout, path: tuple[str, ...], count: int, distinct: bool) -
 def _smallest(layout: Layout) -> Message:
     values: dict[str, Any] = {}
     for field in layout.fields:
-        if not field.is_used:
-            continue
         if field.is_array:
             values[field.name] = ()
         elif field.entity is not None:
             values[field.name] = None if field.nullable else _smallest(field.entity)
         else:
             values[field.name] = _scalar(field, 0)
-    return layout.message(**values)
+    message: Message = layout.message(**values)
+    return message
 
 
 def _named(one: Message, layout: Layout, number: int) -> Message:
-    texts = [each for each in layout.fields if each.kind in ("string", "uuid") and not each.is_array and each.is_used]
+    texts = [each for each in layout.fields if each.kind in ("string", "uuid") and not each.is_array]
     return replace(one, **{field.name: _scalar(field, number) for field in texts})
 
 
@@ -168,9 +168,10 @@ class Mutator:
         return sized(frame)[: len(frame) // 2] if chance < 0.04 else sized(frame)
 
     def _message(self, layout: Layout) -> Message:
-        values = {field.name: self._value(field) for field in layout.fields if field.is_used}
+        values = {field.name: self._value(field) for field in layout.fields}
         values |= {field.name: self._value(field) for field in layout.tagged if self._random.random() < 0.5}
-        return layout.message(**values)
+        message: Message = layout.message(**values)
+        return message
 
     def _value(self, field: Field) -> Any:
         if field.nullable and self._random.random() < 0.2:

@@ -11,16 +11,6 @@ from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import cluster
-from controller.kafka.messages.cluster import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-    AlterPartitionData,
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    AlterPartitionResult,
-    AlterPartitionTopic,
-    AlterPartitionTopicResult,
-)
 from controller.machine.commands.commands import AllocateProducerIds, AlterPartition, AssignDirectories, IsrReport
 from controller.machine.decision import PartitionAnswer
 from controller.machine.errors import ErrorCode
@@ -40,8 +30,8 @@ EPOCHS_SINCE = 3
 
 
 async def alter_partition(
-    api: ControllerApi, members: Membership, context: RequestContext, request: AlterPartitionRequest
-) -> AlterPartitionResponse:
+    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AlterPartitionRequest
+) -> cluster.AlterPartitionResponse:
     """Submit one command a topic, in portions; unknown topics are answered directly."""
     found = {topic.topic_id: api.store.durable_name_of(topic.topic_id) for topic in request.topics}
     names = {topic_id: name for topic_id, name in found.items() if name is not None}
@@ -63,16 +53,18 @@ async def alter_partition(
         ]
         for answer in await api.submit(commands):
             if answer.code:
-                return AlterPartitionResponse(error_code=broker_error(answer.code))
+                return cluster.AlterPartitionResponse(error_code=broker_error(answer.code))
             answers.setdefault(answer.topic_name, []).extend(answer.partitions)
     topics = []
     for topic in request.topics:
         parts = answers[names[topic.topic_id]] if topic.topic_id in names else _unknown(topic)
-        topics.append(AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts))))
-    return AlterPartitionResponse(topics=tuple(topics))
+        topics.append(
+            cluster.AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts)))
+        )
+    return cluster.AlterPartitionResponse(topics=tuple(topics))
 
 
-def _report(members: Membership, one: AlterPartitionData, version: int) -> IsrReport:
+def _report(members: Membership, one: cluster.AlterPartitionData, version: int) -> IsrReport:
     if version >= EPOCHS_SINCE:
         isr = tuple(BrokerId(member.broker_id) for member in one.new_isr_with_epochs)
         epochs = tuple(
@@ -85,15 +77,15 @@ def _report(members: Membership, one: AlterPartitionData, version: int) -> IsrRe
     )
 
 
-def _unknown(topic: AlterPartitionTopic) -> list[PartitionAnswer]:
+def _unknown(topic: cluster.AlterPartitionTopic) -> list[PartitionAnswer]:
     return [PartitionAnswer(one.partition_index, int(ErrorCode.UNKNOWN_TOPIC_ID)) for one in topic.partitions]
 
 
-def _partition(answer: PartitionAnswer) -> AlterPartitionResult:
+def _partition(answer: PartitionAnswer) -> cluster.AlterPartitionResult:
     state = answer.state
     if state is None:
-        return AlterPartitionResult(partition_index=answer.partition, error_code=answer.code)
-    return AlterPartitionResult(
+        return cluster.AlterPartitionResult(partition_index=answer.partition, error_code=answer.code)
+    return cluster.AlterPartitionResult(
         partition_index=answer.partition,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
@@ -167,8 +159,8 @@ def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignR
 
 
 async def allocate_producer_ids(
-    api: ControllerApi, members: Membership, context: RequestContext, request: AllocateProducerIdsRequest
-) -> AllocateProducerIdsResponse:
+    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AllocateProducerIdsRequest
+) -> cluster.AllocateProducerIdsResponse:
     command = AllocateProducerIds(
         **stamp(api.controller, "producers"),
         broker_id=BrokerId(request.broker_id),
@@ -176,5 +168,5 @@ async def allocate_producer_ids(
     )
     (answer,) = await api.submit([command])
     if answer.code:
-        return AllocateProducerIdsResponse(error_code=broker_error(answer.code))
-    return AllocateProducerIdsResponse(producer_id_start=answer.number, producer_id_len=PRODUCER_IDS_PER_BLOCK)
+        return cluster.AllocateProducerIdsResponse(error_code=broker_error(answer.code))
+    return cluster.AllocateProducerIdsResponse(producer_id_start=answer.number, producer_id_len=PRODUCER_IDS_PER_BLOCK)

@@ -16,13 +16,13 @@ from controller.apis.kraft.envelope import forward
 from controller.apis.kraft.features import UpdateFeaturesHandler
 from controller.apis.kraft.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
 from controller.apis.kraft.quorum import UnregisterControllerHandler, quorum_handler, register_controller
-from controller.apis.tables import UNEXPECTED_SASL, administration, descriptions, rows
+from controller.apis.tables import administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.access import CreateDelegationTokenRequest, CreateDelegationTokenResponse
-from controller.kafka.messages.message import Outcome
+from controller.kafka.sasl.gate import UNEXPECTED_SASL
 from controller.machine.configs.changes import CLIENT_METRICS
 from controller.machine.configs.groups import GROUPS
 from controller.machine.errors import ErrorCode
@@ -150,5 +150,6 @@ def reject_create_token(
     )
 
 
-def reject_token_change(_: RequestContext, __: Message) -> Outcome:
-    return Outcome(error_code=_DISABLED)
+def reject_token_change(context: RequestContext, _: Message) -> Message:
+    response: Any = APIS[context.api_key].response
+    return response(error_code=_DISABLED)  # type: ignore[no-any-return]

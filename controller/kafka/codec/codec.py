@@ -24,9 +24,9 @@ from controller.kafka.codec.primitives import (
     too_long,
 )
 from controller.kafka.codec.reader import READ_FAILURES, Reader
-from controller.kafka.codec.schema import Direction, Layout, load_schema
 from controller.kafka.codec.writer import Write, compile_writer
-from controller.kafka.messages import APIS, Encoded, Message
+from controller.kafka.messages import APIS, CLASSES, Encoded, Message
+from controller.kafka.schema import Direction, Layout, Schema, read_schema
 from controller.machine.truncation import cut
 
 _HEADER_START: Final = struct.Struct(">hhih")
@@ -48,6 +48,12 @@ class RequestHeader(msgspec.Struct, frozen=True, gc=False):
     correlation_id: int
     client_id: str | None
     body_offset: int
+
+
+@functools.cache
+def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
+    """The schema of one message; `is_known(api_key, version)` must hold."""
+    return read_schema(api_key, version, direction, CLASSES.__getitem__)
 
 
 def is_known(api_key: int, version: int) -> bool:
@@ -152,7 +158,8 @@ def _writer(api_key: int, version: int, direction: Direction) -> Write:
 
 @functools.cache
 def _element_writer(api_key: int, version: int, element: type[Message]) -> Write:
-    layout, name = _find(load_schema(api_key, version, "response").layout, element), f"{APIS[api_key].name} v{version}"
+    layout = _find(load_schema(api_key, version, "response").layout, element)
+    name = f"{APIS[api_key].name} v{version}"
     if layout is None:
         raise LookupError(f"{name} has no {element.__name__}")
     return compile_writer(layout, f"{name} {element.__name__}")

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from controller.kafka.codec import primitives
 from controller.kafka.codec.primitives import Malformation
-from controller.kafka.codec.schema import CODES, SIZES, Field, Kind, Layout
 from controller.kafka.messages import Message
+from controller.kafka.schema import CODES, SIZES, Field, Kind, Layout
 
 
 class Source:
@@ -61,9 +61,6 @@ class Source:
         self.names[name] = value
         return name
 
-
-_UNUSED: Final = "_"
-"""The variable of fields that no message declares."""
 
 READ_FAILURES: Final = (Malformation, IndexError, struct.error)
 """Raised by compiled readers for malformed bytes."""
@@ -111,9 +108,8 @@ class _ReaderSource(Source):
         """Reads an entity into the variable `target`."""
         values: list[tuple[str, str]] = []
         for field in layout.fields:
-            variable = self.variable("v") if field.is_used else _UNUSED
-            if field.is_used:
-                values.append((field.name, variable))
+            variable = self.variable("v")
+            values.append((field.name, variable))
             self._path.append(field.name)
             self._field(field, layout.flexible, variable)
             self._path.pop()
@@ -140,11 +136,11 @@ class _ReaderSource(Source):
         """Unpacks the fields of fixed size that have gathered."""
         if not self._run:
             return
-        codes = "".join(f"{SIZES[kind]}x" if target is _UNUSED else CODES[kind] for target, kind, _ in self._run)
+        codes = "".join(CODES[kind] for _, kind, _ in self._run)
         unpack = self.constant("u", struct.Struct(">" + codes).unpack_from)
         size = sum(SIZES[kind] for _, kind, _ in self._run)
-        targets = "".join(f"{target}, " for target, _, _ in self._run if target is not _UNUSED)
-        self.add(f"{targets}{'= ' if targets else ''}{unpack}(b, o); o += {size}", path=self._run[0][2])
+        targets = "".join(f"{target}, " for target, _, _ in self._run)
+        self.add(f"{targets}= {unpack}(b, o); o += {size}", path=self._run[0][2])
         self._run.clear()
 
     def _length(self, flexible: bool, of_string: bool = False) -> None:
@@ -240,8 +236,9 @@ class _ReaderSource(Source):
             self._path.pop()
             return []
         values = [(field.name, self.variable("v")) for field in layout.tagged]
-        for field, (_, variable) in zip(layout.tagged, values, strict=True):
-            self.add(f"{variable} = {self.constant('D', field.default)}")
+        empty = layout.message()
+        for name, variable in values:
+            self.add(f"{variable} = {self.constant('D', getattr(empty, name))}")
         with self.indented("if n:"):
             last = self.variable("t")
             self.add(f"n, o = read_uvarint(b, o - 1); {last} = -1")

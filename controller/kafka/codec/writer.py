@@ -16,8 +16,8 @@ from typing import Final
 
 from controller.kafka.codec.primitives import STRING_BYTES_MAX, uvarint
 from controller.kafka.codec.reader import Source
-from controller.kafka.codec.schema import CODES, SIZES, Field, Layout
 from controller.kafka.messages import Encoded, Message
+from controller.kafka.schema import CODES, SIZES, Field, Layout
 
 Write = Callable[[Message, list[bytes]], None]
 """Appends a message to a list of parts."""
@@ -57,8 +57,7 @@ class _Source(Source):
     def entity(self, layout: Layout, variable: str, sink: str) -> None:
         """Writes the entity in `variable`; fields may stay in the run."""
         for field in layout.fields:
-            value = f"{variable}.{field.name}" if field.is_used else self.constant("D", field.default)
-            self._field(field, layout.flexible, value, sink)
+            self._field(field, layout.flexible, f"{variable}.{field.name}", sink)
         if layout.tagged:
             self.flush(sink)
             self._tags(layout, variable, sink)
@@ -152,7 +151,8 @@ class _Source(Source):
 
     def _tags(self, layout: Layout, variable: str, sink: str) -> None:
         """Writes the tagged fields that differ from their defaults, in the order of their tags (KIP-482)."""
-        defaults = [self.constant("D", field.default) for field in layout.tagged]
+        empty = layout.message()
+        defaults = [self.constant("D", getattr(empty, field.name)) for field in layout.tagged]
         fields = list(zip(layout.tagged, defaults, strict=True))
         same = " and ".join(f"{variable}.{field.name} == {default}" for field, default in fields)
         self.add(f"if {same}: {sink}_add({bytes(1)!r})")

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
 
-ZERO_UUID: Final = bytes(16)
-"""Kafka's "no id": how a missing topic id is written, and what a field without one holds."""
+from controller.kafka.schema import ZERO_UUID
+
+__all__ = [
+    "BROKER_ENDPOINTS",
+    "CONTROLLER_ENDPOINTS",
+    "OPERATIONS_OMITTED",
+    "ZERO_UUID",
+    "Encoded",
+    "Feature",
+    "LeaderIdAndEpoch",
+    "Listener",
+    "Message",
+    "NodeEndpoint",
+]
 
 OPERATIONS_OMITTED: Final = -(2**31)
 """Authorized operations that were not requested (KIP-430)."""
 
-_Partition = TypeVar("_Partition")
+BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
+"""Endpoint types (KIP-919)."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Base of every request, response and nested entity.
 
-    One class stands for all versions of an entity and declares the fields that are used, named as in Kafka's schema in
-    snake_case. A field that a version lacks is skipped when written and has its default when read; one that is not
-    declared is skipped when read and written with Kafka's default. Defaults are those of Kafka's schema, except that a
-    nullable string left out is null. `Message` itself stands for an entity of which nothing is used.
+    A field that a version lacks is not written, and has its default when read. Defaults are those of Kafka's schema; a
+    nullable array that a request leaves out is null.
 
     Immutable values without cycles, so the garbage collector need not look at them (`gc=False`).
     """
-
-
-class Outcome(Message, frozen=True, kw_only=True):
-    """The error of a response or of a part of it, 0 for none, and its message."""
-
-    error_code: int = 0
-    error_message: str | None = None
 
 
 class Listener(Message, frozen=True, kw_only=True):
@@ -65,20 +69,6 @@ class Feature(Message, frozen=True, kw_only=True):
     name: Annotated[str, "string"] = ""
     min_supported_version: Annotated[int, "int16"] = 0
     max_supported_version: Annotated[int, "int16"] = 0
-
-
-class TopicByName(Message, Generic[_Partition], frozen=True, kw_only=True):
-    """Entries for partitions of a topic."""
-
-    name: str = ""
-    partitions: tuple[_Partition, ...] = ()
-
-
-class TopicById(Message, Generic[_Partition], frozen=True, kw_only=True):
-    """Entries for partitions of a topic."""
-
-    topic_id: bytes = ZERO_UUID
-    partitions: tuple[_Partition, ...] = ()
 
 
 class Encoded(tuple[Any, ...]):

@@ -134,7 +134,7 @@ class SaslGate:
 
     def _handshake(self, context: RequestContext, request: SaslHandshakeRequest) -> Answer | Awaitable[Answer]:
         if self._state == "open" and not self._may_reauthenticate():
-            return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            return _unexpected_handshake(context, request)
         enabled = tuple(self._rules.mechanisms)
         start = self._rules.mechanisms.get(request.mechanism)
         if start is None:
@@ -168,8 +168,7 @@ class SaslGate:
 
     async def _authenticate(self, context: RequestContext, request: SaslAuthenticateRequest) -> Answer:
         if self._state != "tokens":
-            message = "SaslAuthenticate request received after successful authentication"
-            return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+            return _unexpected_authenticate(context, request)
         try:
             step = await self._step(request.auth_bytes)
         except AuthenticationFailed as failure:
@@ -231,6 +230,22 @@ class SaslGate:
 
     def _log_fields(self) -> dict[str, str]:
         return {"peer": self._client.peer, "listener": self._client.session.listener}
+
+
+def _unexpected_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+def _unexpected_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    message = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+
+
+UNEXPECTED_SASL: Final[Mapping[int, Handler]] = {
+    ApiKey.SASL_HANDSHAKE: _unexpected_handshake,
+    ApiKey.SASL_AUTHENTICATE: _unexpected_authenticate,
+}
+"""Kafka's responses to SASL requests on a listener without SASL."""
 
 
 class Closed(Disconnect):

@@ -12,23 +12,21 @@ disconnects, its handlers are cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import structlog
 from msgspec.structs import replace
 
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.handling import NO_RESPONSE, Answer, ClientConnection, Disconnect, RequestContext
+from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ClientConnection, Disconnect, RequestContext
 from controller.kafka.messages import APIS, Message
-from controller.kafka.sasl.gate import Closed, SaslGate, SaslRules
+from controller.kafka.sasl.gate import Closed, OnLogin, SaslGate, SaslRules
 from controller.kafka.server import eager
-from controller.kafka.server.protocol import Exchange, ServerProtocol
-from controller.kafka.session import ANONYMOUS, Session, normal_host
-
-if TYPE_CHECKING:
-    from controller.kafka.server.server import KafkaServer
+from controller.kafka.server.protocol import Exchange, Limits, OnRequest, ServerProtocol
+from controller.kafka.session import ANONYMOUS, Session, address_of, host_of
 
 _WRITE_BYTES: Final = 256 * 1024
 """The most bytes in one write to the transport."""
@@ -46,8 +44,26 @@ class _Disconnected(Exception):
     """The client has disconnected."""
 
 
+class Service(Protocol):
+    """The server, as its connections use it."""
+
+    handlers: Mapping[int, ApiHandler]
+    listener: str
+    limits: Limits
+    sasl: SaslRules | None
+    loop: asyncio.AbstractEventLoop
+    clock: Callable[[], float]
+    reader: ThreadPoolExecutor
+    on_login: OnLogin
+    on_request: OnRequest
+
+    def opened(self, connection: Connection) -> bool: ...
+    def buffered(self, more: int) -> None: ...
+    def closed(self, connection: Connection) -> None: ...
+
+
 class Connection(asyncio.Protocol):
-    def __init__(self, service: KafkaServer, principal: str = ANONYMOUS) -> None:
+    def __init__(self, service: Service, principal: str = ANONYMOUS) -> None:
         """`principal` is that of the client's certificate, if it has one."""
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
@@ -372,20 +388,3 @@ class Connection(asyncio.Protocol):
                 "client_id": exchange.header.client_id,
             }
         log("connection_closed", reason=reason, peer=self._client.peer, listener=self._service.listener, **about)
-
-
-Peer = tuple[str, int] | tuple[str, int, int, int] | None
-"""The peer name of a socket."""
-
-
-def host_of(peer: Peer) -> str:
-    """The client's address as in ACLs; empty without one."""
-    return normal_host(str(peer[0])) if peer else ""
-
-
-def address_of(peer: Peer) -> str:
-    """host:port of the client."""
-    if not peer:
-        return "unknown"
-    host, port = peer[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

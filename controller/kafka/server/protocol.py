@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
+
+import msgspec
 
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import RequestHeader
@@ -32,6 +34,30 @@ Outcome = Literal[
 """The outcome of a request: `unanswered` has no response, `disconnected` is a handler's Disconnect, `failed` its bug,
 `cancelled` a client that disconnected first, and `unauthenticated` a request without a login or after its expiry.
 """
+
+OnRequest = Callable[[int, int, Outcome, float], None]
+"""Called for each request: API key, version, outcome, and seconds until the response was ready.
+
+Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of them.
+"""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one listener, with Kafka's names and defaults."""
+
+    request_bytes_max: int = 4 * 1024 * 1024
+    """`socket.request.max.bytes`; also the limit of bytes in flight on one connection."""
+    connections_max: int = 2**31 - 1
+    """`max.connections`."""
+    held_bytes_max: int = 256 * 1024 * 1024
+    """`queued.max.request.bytes` of all connections together, including unsent responses."""
+    idle_ms_max: int = 600_000
+    """`connections.max.idle.ms`."""
+    requests_in_flight_max: int = 1000
+    """Concurrent requests of one connection. Kafka has one; clients send 5 or more."""
+    authentication_ms_max: int = 30_000
+    """Time for the TLS handshake and authentication."""
+
 
 ELEMENT_BYTES: Final = 100
 """Memory of a decoded array element, which may be a single byte on the wire."""

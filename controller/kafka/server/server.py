@@ -13,15 +13,16 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-import msgspec
 import structlog
 
 from controller.kafka.handling import ApiHandler
 from controller.kafka.sasl.gate import OnLogin, SaslRules
 from controller.kafka.server.connection import Connection
-from controller.kafka.server.protocol import Outcome
+from controller.kafka.server.protocol import Limits, OnRequest
 from controller.kafka.server.tls import Tls
 from controller.kafka.server.tls_accept import TlsAccept
+
+__all__ = ["UNLIMITED", "ConnectionCounts", "KafkaServer", "Limits", "OnRequest"]
 
 _logger = structlog.get_logger(__name__)
 
@@ -30,31 +31,6 @@ _CANCELLATION_S: Final = 1.0
 
 _IDLE_CHECKS: Final = 4
 """Checks for idle connections per `connections.max.idle.ms`."""
-
-
-OnRequest = Callable[[int, int, Outcome, float], None]
-"""Called for each request: API key, version, outcome, and seconds until the response was ready.
-
-Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of them.
-"""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one listener, with Kafka's names and defaults."""
-
-    request_bytes_max: int = 4 * 1024 * 1024
-    """`socket.request.max.bytes`; also the limit of bytes in flight on one connection."""
-    connections_max: int = 2**31 - 1
-    """`max.connections`."""
-    held_bytes_max: int = 256 * 1024 * 1024
-    """`queued.max.request.bytes` of all connections together, including unsent responses."""
-    idle_ms_max: int = 600_000
-    """`connections.max.idle.ms`."""
-    requests_in_flight_max: int = 1000
-    """Concurrent requests of one connection. Kafka has one; clients send 5 or more."""
-    authentication_ms_max: int = 30_000
-    """Time for the TLS handshake and authentication."""
-
 
 UNLIMITED = 2**31 - 1
 """Kafka's default of limits on connections."""

@@ -13,8 +13,8 @@ from typing import Protocol, cast
 import structlog
 
 from controller.kafka.server import eager
-from controller.kafka.server.connection import address_of, host_of
 from controller.kafka.server.tls import NoRuleApplies, Tls
+from controller.kafka.session import address_of, host_of
 
 _logger = structlog.get_logger(__name__)
 

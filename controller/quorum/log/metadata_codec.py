@@ -15,9 +15,9 @@ import msgspec
 
 from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES, Reader
-from controller.kafka.codec.schema import Field, Kind, Layout
 from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import Message
+from controller.kafka.schema import Field, Kind, Layout
 from controller.quorum.log.metadata_records import RECORDS, ControlMessage, MetadataRecord, OnWire, UnknownRecord
 
 M = TypeVar("M", bound=Message)

@@ -21,6 +21,8 @@ from controller.kafka.messages.access import (
     CreateDelegationTokenRequest,
     DescribeAclsRequest,
     DescribeUserScramCredentialsRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
 from controller.kafka.messages.cluster import EnvelopeRequest
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -106,8 +108,8 @@ def test_forwardable_apis() -> None:
             CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
             (61, "User", "bob"),
         ),
-        (ApiKey.RENEW_DELEGATION_TOKEN, Message(), (61,)),
-        (ApiKey.EXPIRE_DELEGATION_TOKEN, Message(), (61,)),
+        (ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(), (61,)),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(), (61,)),
     ],
     ids=["token", "token-for-another", "renewal", "expiry"],
 )

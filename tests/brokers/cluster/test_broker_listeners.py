@@ -93,7 +93,7 @@ async def test_a_broker_that_hangs_delays_requests_to_no_other() -> None:
 
         async def metadata_at(port: int) -> MetadataResponse:
             address = ("127.0.0.1", port)
-            return await connections.call(address, ApiKey.METADATA, 12, MetadataRequest(), MetadataResponse)
+            return await connections.call(address, ApiKey.METADATA, 12, MetadataRequest(topics=()), MetadataResponse)
 
         waiting = [asyncio.create_task(metadata_at(hanging.port)) for _ in range(20)]
         assert (await metadata_at(other.port)).error_code == 0

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller.kafka.codec.schema import Field, Layout
 from controller.kafka.messages import Message
+from controller.kafka.schema import Field, Layout
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import (
@@ -54,7 +54,8 @@ def _filled(layout: Layout, **fields: object) -> Message:
             fields[field.name] = (_filled(field.entity),)
         else:
             fields[field.name] = (_value(field),) * 2 if field.is_array else _value(field)
-    return layout.message(**fields)
+    message: Message = layout.message(**fields)
+    return message
 
 
 def _value(field: Field) -> object:

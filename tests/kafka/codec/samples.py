@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
+import random
 import uuid
 import warnings
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
-from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from controller.kafka.codec.schema import Direction, Field, Kind, Layout, load_entity, load_schema, unwrap
+from controller.kafka.codec.codec import load_schema
 from controller.kafka.messages import APIS, OPERATIONS_OMITTED, ZERO_UUID, ApiKey, Message
+from controller.kafka.schema import Direction, Field, Kind, Layout, load_entity
 
 _DIRECTIONS: tuple[Direction, ...] = ("request", "response")
 EVERY_VERSION = [
@@ -27,107 +28,83 @@ EVERY_VERSION = [
 ]
 EVERY_VERSION_IDS = [f"{APIS[key].name}-v{version}-{direction}" for key, version, direction in EVERY_VERSION]
 
-_BITS: dict[Kind, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-_TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.just("x" * 300)
+_BITS: dict[Kind, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint16": 16, "uint32": 32}
+_TEXTS = ("", "a", "topic-1", "x" * 300, "é\0\u202e", "\U0001f600 two")
 
 
-@cache
-def messages(api_key: int, version: int, direction: Direction) -> st.SearchStrategy[Message]:
+def samples(api_key: int, version: int, direction: Direction, count: int) -> list[Message]:
     """Messages with random values in the fields of that version, defaults in all others."""
-    return _entities(load_schema(api_key, version, direction).layout)
+    layout = load_schema(api_key, version, direction).layout
+    return [_sample(layout) for _ in range(count)]
 
 
-def _entities(layout: Layout) -> st.SearchStrategy[Any]:
-    fields = {field.name: _values(field) for field in layout.fields + layout.tagged if field.is_used}
-    return st.builds(layout.message, **fields)
+def _sample(layout: Layout) -> Any:
+    drawn = (*layout.fields, *(field for field in layout.tagged if random.random() < 0.6))
+    return layout.message(**{field.name: _value(field) for field in drawn})
 
 
-def _values(field: Field) -> st.SearchStrategy[Any]:
-    one = _entities(field.entity) if field.entity is not None else _scalars(field)
-    values = st.lists(one, max_size=3 if field.entity is not None else 12).map(tuple) if field.is_array else one
-    return values | st.none() if field.nullable else values
+def _value(field: Field) -> Any:
+    if field.nullable and random.random() < 0.25:
+        return None
+    if field.is_array:
+        counts = (0, 1, 3) if field.entity is not None else (0, 1, 3, 8, 9, 12)
+        return tuple(_one(field) for _ in range(random.choice(counts)))
+    return _one(field)
 
 
-def _scalars(field: Field) -> st.SearchStrategy[Any]:
+def _one(field: Field) -> Any:
+    if field.entity is not None:
+        return _sample(field.entity)
     if field.name.endswith("error_code"):
-        return st.sampled_from([int(code) for code in ErrorCode])
+        return int(random.choice(list(ErrorCode)))
     if field.name.endswith("authorized_operations") and field.kind == "int32":
         # kafka-python packs and unpacks these bit by bit, and knows not all of them.
-        return st.sampled_from([OPERATIONS_OMITTED, 0, 0b1111111111000])
-    if field.name.endswith(("lifetime_ms", "period_ms")):
-        # kio has a timedelta, which cannot be any number of milliseconds.
-        return st.integers(-86_399_999_999_999, 86_399_999_999_999)
+        return random.choice([OPERATIONS_OMITTED, 0, 0b1111111111000])
+    if field.name.endswith("_ms") and field.kind == "int64":
+        # kio has a time or a timedelta, which cannot be any number of milliseconds.
+        return random.choice((0, random.randrange(10**13)))
     match field.kind:
         case "bool":
-            return st.booleans()
+            return random.random() < 0.5
         case "string":
-            return _TEXT
+            return random.choice(_TEXTS)
         case "bytes":
-            return st.binary(max_size=40)
+            return random.randbytes(random.choice((0, 1, 40, 200)))
         case "float64":
-            return st.floats(allow_nan=False)
+            return random.choice((0.0, -1.5, random.random() * 10**9, float("inf")))
         case "uuid":
-            return st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16)
-        case "uint16" | "uint32":
-            return st.integers(0, (1 << int(field.kind.removeprefix("uint"))) - 1)
+            return random.choice((ZERO_UUID, random.randbytes(16)))
         case kind:
             assert kind is not None, "only entities have no kind"
-            half = 1 << _BITS[kind] - 1
-            return st.integers(-half, half - 1)
+            low = 0 if kind.startswith("uint") else -(1 << _BITS[kind] - 1)
+            high = low + (1 << _BITS[kind]) - 1
+            return random.choice((low, high, 0, 1, random.randint(low, high)))
 
 
-def kio_bytes(api_key: int, version: int, direction: Direction, message: Message, fills: bool = False) -> bytes:
-    """What kio's writer makes of the message's like. Fields that the message does not declare have Kafka's defaults, or
-    other values if `fills`."""
+def kio_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
+    """What kio's writer makes of the message's like."""
     entity = load_entity(api_key, version, direction)
     out = io.BytesIO()
-    entity_writer(entity)(out, _as_kio(entity, message, fills))
+    entity_writer(entity)(out, _as_kio(entity, message))
     return out.getvalue()
 
 
-def _as_kio(entity: Any, message: Any, fills: bool) -> Any:
+def _as_kio(entity: Any, message: Any) -> Any:
     values = {}
     for field in dataclasses.fields(entity):
         kind = str(field.metadata.get("kafka_type", ""))
         name = field.name + "_ms" if kind.startswith(("timedelta", "datetime")) else field.name
-        if hasattr(message, name):
-            values[field.name] = _kio_value(field, kind, getattr(message, name), fills)
-        elif fills or field.default is dataclasses.MISSING:
-            values[field.name] = _kio_unused(field, kind, fills)
+        values[field.name] = _kio_value(field, kind, getattr(message, name))
     return entity(**values)
 
 
-_UNUSED: dict[str, tuple[Any, Any]] = {
-    "string": ("", "unused"),
-    "bytes": (b"", b"unused"),
-    "records": (b"", b"unused"),
-    "bool": (False, True),
-    "float64": (0.0, 1.5),
-    "uuid": (None, uuid.UUID(int=7)),
-    "error_code": (ErrorCode.none, ErrorCode.not_controller),
-    "timedelta_i32": (timedelta(0), timedelta(seconds=7)),
-    "timedelta_i64": (timedelta(0), timedelta(seconds=7)),
-    "datetime_i64": (datetime(1970, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
-}
-"""By kio's type, the zero and another value; those of integers are 0 and 7."""
-
-
-def _kio_unused(field: dataclasses.Field[Any], kind: str, fills: bool) -> Any:
-    type_, nullable, is_array = unwrap(field.type)
-    if not fills and (is_array or nullable):
-        return () if is_array else None
-    nested = dataclasses.is_dataclass(type_)
-    one = _as_kio(type_, None, fills) if nested else _UNUSED.get(kind, (0, 7))[fills]
-    return (one, one) if is_array else one
-
-
-def _kio_value(field: dataclasses.Field[Any], kind: str, value: Any, fills: bool) -> Any:
+def _kio_value(field: dataclasses.Field[Any], kind: str, value: Any) -> Any:
     nested = next((arg for arg in leaves(field.type) if dataclasses.is_dataclass(arg)), None)
     if value is None:
         return None
     if nested is not None:
         is_array = isinstance(value, tuple)
-        return tuple(_as_kio(nested, one, fills) for one in value) if is_array else _as_kio(nested, value, fills)
+        return tuple(_as_kio(nested, one) for one in value) if is_array else _as_kio(nested, value)
     if kind == "uuid":
         one = _kio_uuid
         return tuple(map(one, value)) if isinstance(value, tuple) else one(value)
@@ -187,7 +164,9 @@ def _as_kafka_python(kind: Any, layout: Layout, message: Any, version: int) -> A
     theirs = kind._struct.fields
     values = {}
     for field in layout.fields + layout.tagged:
-        value: Any = getattr(message, field.name) if field.is_used else field.default
+        value: Any = getattr(message, field.name)
+        if field.tag is not None and value == getattr(layout.message(), field.name):
+            continue  # a tagged entity that equals its default is written if it is given
         if field.name in theirs:
             values[field.name] = _kafka_python_value(theirs[field.name], field, value, version)
         else:

@@ -168,12 +168,13 @@ def test_an_observed_rule_only_leaves_an_event() -> None:
 def test_a_change_behind_our_back_is_observed() -> None:
     rig = ready(RETENTION, **{"has.target.cluster": "true"})
     seen = ObservedPartition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0)
-    fields = {"topic": TopicName("b"), "topic_id": TopicId(b"b" * 16), "partitions": (seen,)}
     found = DiscoverTopic(
         request_id=RequestId("d"),
         at_ms=rig.tick(),
+        topic=TopicName("b"),
+        topic_id=TopicId(b"b" * 16),
+        partitions=(seen,),
         configs=(("retention.ms", "-1"),),
-        **fields,
     )
     observed = rig.put(found).events[-1]
     assert isinstance(observed, RulesObserved)

@@ -1,32 +1,30 @@
-"""The layout of each version on the wire, taken from kio's entity classes.
+"""The layout of each version of a message on the wire, from kio's entity classes.
 
 kio (PyPI) generates one dataclass for each entity and version from Kafka's own schema. This module turns such a class
-and our `Message` into a `Layout`: the fields in the order of the wire, each with its kind, under our names. `OWN` has
-the versions that kio lacks, each as the changes to a version that kio has.
+into a `Layout`: the fields in the order of the wire, each with its kind. `OWN` has the versions that kio lacks, each as
+the changes to a version that kio has.
 
-A message declares only the fields that Topicwright uses. A field that it does not declare is skipped by readers, and
-writers write Kafka's default.
-
-`reader` and `writer` compile layouts to functions.
+One message class stands for all versions of an entity. It has kio's name, unless `RENAMED` has another: where several
+entities have one name, or share one class. `generate` writes the classes; `codec` compiles layouts to functions.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import importlib
-import re
 import struct
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 import msgspec
 
-from controller.kafka.messages import APIS, ZERO_UUID, ApiKey, Message
+from controller.kafka.api_keys import RENAMED, ApiKey
 
 Direction = Literal["request", "response"]
 
@@ -60,12 +58,15 @@ CODES: Final[dict[Kind, str]] = {
 SIZES: Final[dict[Kind, int]] = {kind: struct.calcsize(f">{code}") for kind, code in CODES.items()}
 """Bytes of each kind of fixed size."""
 
+ZERO_UUID: Final = bytes(16)
+"""Kafka's "no id": how a missing topic id is written, and what a field without one holds."""
+
 
 class Field(msgspec.Struct, frozen=True):
     """One field of an entity in one version.
 
-    `kind` is None for an entity, whose layout is then `entity`. `is_used` is False if the message does not declare the
-    field. `default` is left unwritten if `tag` is set, and is written for a field that is not used.
+    `kind` is None for an entity, whose layout is then `entity`. `default` is Kafka's, for an entity the pairs of its
+    fields and values. A field with a `tag` is not written if it has its default.
     """
 
     name: str
@@ -74,16 +75,13 @@ class Field(msgspec.Struct, frozen=True):
     is_array: bool = False
     nullable: bool = False
     tag: int | None = None
-    default: object = None
-    is_used: bool = True
+    default: Any = None
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """An entity in one version: the message class that it is decoded to (the base class `Message` if Topicwright
-    declares none), and its fields in the order of the wire. Tagged fields that are not used are left out: readers skip
-    unknown tags."""
+    """An entity in one version: its message class, as `ClassOf` returns it, and its fields in the order of the wire."""
 
-    message: type[Message]
+    message: Any
     flexible: bool
     fields: tuple[Field, ...]
     tagged: tuple[Field, ...]
@@ -120,9 +118,9 @@ def _without(*names: str) -> Changes:
 
 _API_VERSIONS_5: Final[Changes] = {
     "client_software_version": (
-        Field("client_software_version", "string"),
+        Field("client_software_version", "string", default=""),
         Field("cluster_id", "string", nullable=True),
-        Field("node_id", "int32"),
+        Field("node_id", "int32", default=-1),
     )
 }
 
@@ -139,13 +137,13 @@ OWN: Final[Mapping[tuple[int, int], tuple[ApiKey, int, Changes, Changes]]] = {
         ApiKey.DESCRIBE_CONFIGS,
         1,
         _without("include_synonyms"),
-        {"config_source": (Field("is_default", "bool"),), "synonyms": ()},
+        {"config_source": (Field("is_default", "bool", default=False),), "synonyms": ()},
     ),
     (ApiKey.API_VERSIONS, 5): (ApiKey.API_VERSIONS, 4, _API_VERSIONS_5, {}),
     (ApiKey.UNREGISTER_CONTROLLER, 0): (
         ApiKey.UNREGISTER_BROKER,
         0,
-        {"broker_id": (Field("controller_id", "int32"),)},
+        {"broker_id": (Field("controller_id", "int32", default=0),)},
         {},
     ),
 }
@@ -157,29 +155,34 @@ those of Kafka 4.4 (KIP-1242, KIP-1312), whose messages kio 0.6.5 does not have,
 """
 
 
-@functools.cache
-def load_schema(api_key: int, version: int, direction: Direction) -> Schema:
-    """The schema of one message; `api_key` and `version` must be in the table of `controller.kafka.messages`."""
-    api = APIS[api_key]
-    assert api.min_version <= version <= api.max_version, (api.name, version)
-    kio_api, kio_version, *changes = OWN.get((api_key, version), (api_key, version, {}, {}))
+_APIS: Final[Mapping[int, ApiKey]] = {key: key for key in ApiKey}
+
+ClassOf = Callable[[str], Any]
+"""Returns the message class of a name; `generate`, which has none yet, uses the names themselves."""
+
+
+def read_schema(api_key: int, version: int, direction: Direction, class_of: ClassOf) -> Schema:
+    """The schema of one message in a version that the codec supports."""
+    api = _APIS[api_key]
+    assert api.min_version <= version <= api.max_version, (api.api_name, version)
+    kio_api, kio_version, *changes = OWN.get((api_key, version), (api, version, {}, {}))
     entity = load_entity(kio_api, kio_version, direction)
+    message = api.api_name + direction.capitalize()
+    names = {kio_api.api_name + direction.capitalize(): message, **RENAMED.get(message, {})}
     is_request = direction == "request"
-    header_version = entity.__header_schema__.__version__
     return Schema(
-        layout=_layout(entity, api.request if is_request else api.response, changes[0 if is_request else 1]),
-        flexible_header=header_version == (2 if is_request else 1),
+        layout=_layout(entity, lambda name: class_of(names.get(name, name)), changes[0 if is_request else 1]),
+        flexible_header=entity.__header_schema__.__version__ == (2 if is_request else 1),
     )
 
 
 def load_entity(api_key: int, version: int, direction: Direction) -> Any:
     """kio's class of a message."""
-    api_name = APIS[api_key].name
-    folder = re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
+    api = _APIS[api_key]
     _import_kio()
     # By path, not through kio.index, which takes 0.2 s to import.
-    module = importlib.import_module(f"kio.schema.{folder}.v{version}.{direction}")
-    return getattr(module, f"{api_name}{direction.capitalize()}")
+    module = importlib.import_module(f"kio.schema.{api.name.lower()}.v{version}.{direction}")
+    return getattr(module, api.api_name + direction.capitalize())
 
 
 @functools.cache
@@ -194,54 +197,62 @@ def _import_kio() -> None:
             sys.modules.pop("hypothesis", None)
 
 
-def _layout(entity: Any, message: type[Message], changes: Changes) -> Layout:
-    ours = {field.name: field for field in msgspec.structs.fields(message)}
+def _layout(entity: Any, class_of: ClassOf, changes: Changes) -> Layout:
     fields: list[Field] = []
     for kio_field in dataclasses.fields(entity):
         is_time = kio_field.metadata.get("kafka_type", "").startswith(_MILLISECONDS)
         name = kio_field.name + "_ms" if is_time else kio_field.name
-        fields += changes[name] if name in changes else (_field(name, kio_field, ours.get(name), changes),)
-    tagged = (field for field in fields if field.tag is not None and field.is_used)
+        fields += changes[name] if name in changes else (_field(name, kio_field, class_of, changes),)
     return Layout(
-        message=typing.get_origin(message) or message,
+        message=class_of(entity.__name__),
         flexible=entity.__flexible__,
         fields=tuple(field for field in fields if field.tag is None),
-        tagged=tuple(sorted(tagged, key=lambda field: field.tag or 0)),
+        tagged=tuple(sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)),
     )
 
 
-def _field(
-    name: str, kio_field: dataclasses.Field[Any], own: msgspec.structs.FieldInfo | None, changes: Changes
-) -> Field:
+def _field(name: str, kio_field: dataclasses.Field[Any], class_of: ClassOf, changes: Changes) -> Field:
     kio_kind = kio_field.metadata.get("kafka_type", "")
     type_, nullable, is_array = unwrap(kio_field.type)
     kind = None if dataclasses.is_dataclass(type_) else _KINDS[kio_kind]
+    entity = None if kind else _layout(type_, class_of, changes)
     # kio reads the zero id and the time -1 as None; here they are plain values.
-    nullable = nullable and kio_kind != "uuid" and not kio_kind.startswith("datetime")
+    is_plain = not is_array and (kio_kind == "uuid" or kio_kind.startswith("datetime"))
+    if kio_field.default is not dataclasses.MISSING:
+        default = _written(kio_field.default, None if not is_plain else ZERO_UUID if kind == "uuid" else -1)
+    elif is_array or entity is None:
+        default = () if is_array else None if nullable and not is_plain else _ZEROS.get(kind, 0)
+    else:
+        default = None if nullable else tuple((each.name, each.default) for each in (*entity.fields, *entity.tagged))
     return Field(
         name=name,
         kind=kind,
-        entity=None if kind else _layout(type_, Message if own is None else unwrap(own.type)[0], changes),
+        entity=entity,
         is_array=is_array,
-        nullable=nullable,
+        nullable=nullable and not is_plain,
         tag=kio_field.metadata.get("tag"),
-        default=_default(kio_field, kind, nullable, is_array) if own is None else own.default,
-        is_used=own is not None,
+        default=default,
     )
 
 
-def _default(kio_field: dataclasses.Field[Any], kind: Kind | None, nullable: bool, is_array: bool) -> object:
-    """Kafka's default, as it is written."""
-    default = kio_field.default
+_ZEROS: Final[Mapping[Kind | None, Any]] = {
+    "string": "",
+    "bytes": b"",
+    "uuid": ZERO_UUID,
+    "bool": False,
+    "float64": 0.0,
+}
+
+
+def _written(default: Any, none: Any) -> Any:
+    """kio's default as it is written; `none` stands for its None."""
     if isinstance(default, timedelta):
         return default // timedelta(milliseconds=1)
-    if is_array or nullable:
-        return (() if is_array else None) if default is dataclasses.MISSING else default
-    if default is dataclasses.MISSING:
-        return {"string": "", "bytes": b"", "uuid": ZERO_UUID}.get(kind or "", 0)
-    if default is None:  # kio's form of the zero id and of the time -1
-        return ZERO_UUID if kind == "uuid" else -1
-    return default
+    if isinstance(default, enum.Enum):
+        return default.value
+    if dataclasses.is_dataclass(default):
+        return tuple((field.name, getattr(default, field.name)) for field in dataclasses.fields(default))
+    return none if default is None else default
 
 
 def unwrap(type_: Any) -> tuple[Any, bool, bool]:

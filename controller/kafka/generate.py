@@ -1,0 +1,160 @@
+"""Writes the message classes, one module for each family of APIs, from the layouts of `controller.kafka.schema`.
+
+    python -m controller.kafka.generate
+
+One class stands for all versions of an entity, so that handlers do not depend on versions: it has every field of every
+version, with Kafka's default and documentation. kio's own classes are one for each version, and take 1.4 s of CPU time
+to import; these take 0.03 s.
+
+The modules are not under version control. The build of the package writes them; so does the first import in a checkout.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from controller.kafka.api_keys import FAMILIES, GENERATED, RENAMED, ApiKey, Family
+from controller.kafka.schema import OWN, Direction, Field, Kind, Layout, load_entity, read_schema
+
+BY_HAND: Final = ("Feature", "LeaderIdAndEpoch", "Listener", "NodeEndpoint")
+"""Classes of `messages/message.py`: metadata records have some of them too."""
+SECRETS: Final = frozenset({"auth_bytes", "hmac", "salted_password"})
+"""Fields whose values never appear in the text of a message."""
+
+_TYPES: Final[Mapping[Kind | None, str]] = {
+    "bool": "bool",
+    "float64": "float",
+    "string": "str",
+    "bytes": "bytes",
+    "uuid": "bytes",
+}
+_DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "response")
+
+
+@dataclass
+class _Field:
+    """A field of a message class: its newest version, the versions that have it, and what holds in any of them."""
+
+    newest: Field
+    direction: Direction
+    versions: list[tuple[ApiKey, int]] = dataclasses.field(default_factory=list)
+    nullable: bool = False
+    doc: str = ""
+
+    def lines(self) -> Iterator[str]:
+        yield f"    {self.newest.name}: {self._type()} = {self._default()}"
+        doc = f"{self.doc} {self._versions()}".strip()
+        if doc:
+            yield f'    """{doc}"""'
+
+    def _type(self) -> str:
+        entity = self.newest.entity
+        inner = _TYPES.get(self.newest.kind, "int") if entity is None else entity.message
+        return (f"tuple[{inner}, ...]" if self.newest.is_array else inner) + (" | None" if self.nullable else "")
+
+    def _default(self) -> str:
+        field = self.newest
+        if field.is_array:  # Kafka's schema means an empty array; requests have null where it means everything
+            return "None" if self.nullable and self.direction == "request" else repr(field.default)
+        if field.entity is not None and field.default is not None:
+            return f"{field.entity.message}({', '.join(f'{name}={value!r}' for name, value in field.default)})"
+        return "ZERO_UUID" if field.kind == "uuid" else repr(field.default)
+
+    def _versions(self) -> str:
+        """The versions with the field, if it is not in all of its one message."""
+        key, versions = self.versions[0][0], [version for _, version in self.versions]
+        if {other for other, _ in self.versions} != {key} or len(versions) > key.max_version - key.min_version:
+            return ""
+        first, last = min(versions), max(versions)
+        return f"(v{first}+)" if last == key.max_version else f"(v{first} to v{last})"
+
+
+@dataclass
+class _Class:
+    family: Family
+    fields: dict[str, _Field] = dataclasses.field(default_factory=dict)
+
+    def lines(self, name: str) -> Iterator[str]:
+        yield f"class {name}(Message, frozen=True, kw_only=True):"
+        for field in self.fields.values():
+            yield from field.lines()
+        if SECRETS & self.fields.keys():
+            yield f'    def __repr__(self) -> str:\n        return "{name}(hidden)"'
+        if not self.fields:
+            yield "    pass"
+
+
+def generate() -> None:
+    """Write the modules."""
+    for path, source in zip(GENERATED, sources(), strict=True):
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_text(source, encoding="utf-8")
+        new.replace(path)  # another process may import it
+
+
+def sources() -> list[str]:
+    """The text of each of `GENERATED`."""
+    classes: dict[str, _Class] = {}
+    aliases = {}
+    for key in sorted(ApiKey, key=lambda key: (FAMILIES.index(key.family), key)):
+        for direction in _DIRECTIONS:
+            for version in range(key.max_version, key.min_version - 1, -1):
+                layout = read_schema(key, version, direction, str).layout
+                _collect(layout, key, version, direction, classes)
+            aliases[key.api_name + direction.capitalize()] = layout.message
+    return ["\n".join(_module(family, classes, aliases)) for family in FAMILIES]
+
+
+def _collect(layout: Layout, key: ApiKey, version: int, direction: Direction, classes: dict[str, _Class]) -> None:
+    fields = (*layout.fields, *layout.tagged)
+    for field in fields:
+        if field.entity is not None:
+            _collect(field.entity, key, version, direction, classes)
+    known = classes.setdefault(layout.message, _Class(key.family)).fields
+    docs = _docs(key, version, direction)
+    for field in fields:
+        merged = known.setdefault(field.name, _Field(field, direction))
+        merged.versions.append((key, version))
+        merged.nullable |= field.nullable
+        merged.doc = merged.doc or docs.get(f"{layout.message}.{field.name.removesuffix('_ms')}", "")
+
+
+@cache
+def _docs(key: ApiKey, version: int, direction: Direction) -> dict[str, str]:
+    """Kafka's documentation of each field, from the source of kio's module."""
+    if (key, version) in OWN:
+        return {}
+    tree = ast.parse(inspect.getsource(sys.modules[load_entity(key, version, direction).__module__]))
+    renamed = RENAMED.get(key.api_name + direction.capitalize(), {})
+    found: dict[str, str] = {}
+    for entity in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for each, after in zip(entity.body, entity.body[1:], strict=False):
+            match each, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[f"{renamed.get(entity.name, entity.name)}.{name.removesuffix('_ms')}"] = text
+    return found
+
+
+def _module(family: Family, classes: Mapping[str, _Class], aliases: Mapping[str, str]) -> Iterator[str]:
+    own = {name: one for name, one in classes.items() if one.family == family and name not in BY_HAND}
+    yield f'"""Messages about {family}, generated by controller/kafka/generate.py. Do not edit."""'
+    yield "from __future__ import annotations"
+    yield f"from controller.kafka.messages.message import {', '.join(('ZERO_UUID', 'Message', *BY_HAND))}"
+    used = {each.newest.entity.message for one in own.values() for each in one.fields.values() if each.newest.entity}
+    for name in sorted(used - own.keys() - set(BY_HAND)):
+        yield f"from controller.kafka.messages.{classes[name].family} import {name}"
+    for name, one in own.items():
+        yield from ("", "", *one.lines(name))
+    yield from (f"{name} = {of}" for name, of in aliases.items() if name != of and of in own)
+
+
+if __name__ == "__main__":
+    generate()
