@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.arguments import error_text, print_error
 from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
@@ -162,26 +161,15 @@ def register_kafka(parser: argparse.ArgumentParser) -> None:
 def _run(start: Start, options: argparse.Namespace) -> int:
     import uvloop
 
-    from controller.access.users_file import UsersFileError
-    from controller.kafka.connections import ClusterUnreachable
-    from controller.policy.loading import PolicyLoadError
-    from controller.quorum.client import QuorumError
-    from controller.quorum.files import LogCorrupted
-    from controller.quorum.folder import FolderError
     from controller.serving.log_lines import configure_logs
     from controller.serving.process import warn_of_ignored, warn_of_readers
-    from controller.settings.load import SettingsError, load_settings
-    from events.logs.log import LogError
+    from controller.settings.load import load_settings
 
-    why_refused = (SettingsError, UsersFileError, PolicyLoadError, LogError, ClusterUnreachable, QuorumError)
-    try:
-        settings = load_settings(options.config, options.set)
-        configure_logs(settings.log_level)
-        warn_of_ignored(options.config, settings)
-        warn_of_readers(options.data, settings)
-        return uvloop.run(start(options, settings))
-    except (*why_refused, FolderError, LogCorrupted, OSError) as error:
-        return print_error(error_text(error))
+    settings = load_settings(options.config, options.set)
+    configure_logs(settings.log_level)
+    warn_of_ignored(options.config, settings)
+    warn_of_readers(options.data, settings)
+    return uvloop.run(start(options, settings))
 
 
 def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
@@ -253,17 +241,6 @@ def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.config is None and not options.set and options.rules is None:
         parser.error("nothing to check: give --config FILE, --set KEY=VALUE or --rules FILE")
-    from controller.access.users_file import UsersFileError
-    from controller.policy.loading import PolicyLoadError
-    from controller.settings.load import SettingsError
-
-    try:
-        return _checked(options)
-    except (SettingsError, PolicyLoadError, UsersFileError, OSError) as error:
-        return print_error(error_text(error))
-
-
-def _checked(options: argparse.Namespace) -> int:
     from controller.http.metrics import Metrics
     from controller.machine.state import Cluster
     from controller.policy.loading import SETTING, load_policies

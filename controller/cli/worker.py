@@ -167,24 +167,18 @@ def _restore_topic(options: argparse.Namespace) -> int:
     import asyncio
     from functools import partial
 
-    from controller.cli.arguments import print_error
     from controller.serving.process import reached
     from controller.serving.reach_cluster import security_in
-    from controller.settings.load import SettingsError, load_settings
-    from controller.stream.log.restoring import NotRestored, restore_topic
+    from controller.settings.load import load_settings
+    from controller.stream.log.restoring import restore_topic
     from controller.stream.log.transport import KafkaUnavailable
-    from events.logs.log import LogError
-    from projections.replay.outcome import ReplayError
 
-    try:
-        settings = load_settings(options.config, options.set)
-        security = security_in(options.kafka_properties, "--kafka-properties")
-        restoring = partial(restore_topic, options.bootstrap, security, settings, options.folders)
-        restored = asyncio.run(
-            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
-        )
-    except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
-        return print_error(str(error))
+    settings = load_settings(options.config, options.set)
+    security = security_in(options.kafka_properties, "--kafka-properties")
+    restoring = partial(restore_topic, options.bootstrap, security, settings, options.folders)
+    restored = asyncio.run(
+        reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
+    )
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")

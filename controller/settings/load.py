@@ -27,11 +27,12 @@ from controller.settings.properties import PropertiesError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
 from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
 from events.catalog import Configs
+from events.errors import UserError
 
 __all__ = ["ServeSettings", "SettingsError", "load_settings"]
 
 
-class SettingsError(Exception):
+class SettingsError(UserError):
     """Invalid settings; the message is for the person who wrote them."""
 
 

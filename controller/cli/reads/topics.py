@@ -220,6 +220,7 @@ def _run_change(run: common.Read, options: argparse.Namespace, backend: Backend)
     except Refusal as refusal:
         if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
             raise
-        error, what = refusal.error, _REFUSED["dry run" if getattr(options, "dry_run", False) else options.action]
-        show(options, error, lambda _: [f"{options.name} {what}: {common.error_text(error)}"], lambda: [options.name])
+        what = _REFUSED["dry run" if getattr(options, "dry_run", False) else options.action]
+        line = f"{options.name} {what}: {refusal}"
+        show(options, refusal.error, lambda _: [line], lambda: [options.name])
         return NEGATIVE
