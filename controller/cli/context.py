@@ -115,7 +115,7 @@ def context_names(**_: Any) -> Iterable[str]:
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "context",
-        description=f"{COMMANDS['context'].headline}. The context in use replaces the default 127.0.0.1:8080; "
+        description=f"{COMMANDS['context'].description} The context in use replaces the default 127.0.0.1:8080; "
         f"--http, --context, {HTTP} and {CONTEXT} override it.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -207,7 +207,7 @@ HOW = """\
 def _register_completion(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "completion",
-        description=f"{COMMANDS['completion'].headline}.",
+        description=COMMANDS["completion"].description,
         epilog=HOW,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

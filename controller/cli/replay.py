@@ -77,7 +77,7 @@ class _Command(NamedTuple):
 
 
 def register(commands: Parsers[_Parser]) -> None:
-    parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].headline}.")
+    parser = commands.add_parser("replay", description=ALL_COMMANDS["replay"].description)
     _register_all(parser)
 
 

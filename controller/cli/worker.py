@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from controller.cli import serve
 from controller.cli.commands import COMMANDS, Parsers
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from controller.stream.worker.service import MakeDriver
 
 DRIVERS = ("faust", "plain")
+CLUSTER = "cluster"
+"""The target cluster is that of --bootstrap."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -39,14 +42,14 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--brokers",
-        type=_brokers,
-        default="cluster",
+        type=partial(serve.brokers, other=CLUSTER),
+        default=CLUSTER,
         metavar="BROKERS",
         help="cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
         "simulated:N: N simulated brokers; default %(default)s",
     )
 
-    restore = commands.add_parser("restore-topic", description=f"{COMMANDS['restore-topic'].headline}.")
+    restore = commands.add_parser("restore-topic", description=COMMANDS["restore-topic"].description)
     serve.register_kafka(restore)
     restore.add_argument(
         "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; the longest log of each partition is used"
@@ -82,6 +85,7 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
 
     serve.refuse_taken(settings, http=options.http)
     forward_library_logs()
+    brokers: int | str = options.brokers
     return work(
         WorkerOptions(
             bootstrap=options.bootstrap,
@@ -89,8 +93,8 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             data=options.data,
             settings=settings,
             make_driver=_driver(options.driver),
-            make_brokers=options.brokers.simulated,
-            cluster=options.brokers.cluster,
+            make_brokers=_make_brokers(brokers) if isinstance(brokers, int) else None,
+            cluster=brokers if isinstance(brokers, str) and brokers != CLUSTER else "",
             security=security_in(options.kafka_properties, "--kafka-properties"),
         )
     )
@@ -106,28 +110,10 @@ def _driver(name: str) -> MakeDriver:
     return FaustDriver
 
 
-class _Brokers(NamedTuple):
-    """Simulated brokers, or the addresses of a target cluster (empty: that of --bootstrap)."""
+def _make_brokers(count: int) -> MakeBrokers:
+    from controller.stream.worker.owner_tasks import PartitionBrokers
 
-    simulated: MakeBrokers | None = None
-    cluster: str = ""
-
-
-def _brokers(text: str) -> _Brokers:
-    count = serve.simulated_brokers(text)
-    if count is not None:
-        from controller.stream.worker.owner_tasks import PartitionBrokers
-
-        return _Brokers(simulated=lambda partition: PartitionBrokers(count, partition))
-    kind, colon, rest = text.partition(":")
-    if kind == "cluster":
-        return _Brokers(cluster=serve.bootstrap(rest) if colon else "")
-    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is neither cluster, nor cluster:HOST:PORT[,HOST:PORT…], nor simulated:N with N from 1 to "
-        f"{SIMULATED_BROKERS_MAX}"
-    )
+    return lambda partition: PartitionBrokers(count, partition)
 
 
 def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
@@ -165,7 +151,6 @@ def _refuse_decisions(overrides: list[str]) -> None:
 
 def _restore_topic(options: argparse.Namespace) -> int:
     import asyncio
-    from functools import partial
 
     from controller.serving.process import reached
     from controller.serving.reach_cluster import security_in

@@ -76,9 +76,6 @@ class Past:
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
         self._archived: Snapshot | None = None
 
-    def topic(self, name: str, end: int) -> TopicRow | None:
-        return self.under((shard_key(name),), end, name.__eq__)[0]
-
     def under(self, keys: Sequence[ShardKey], end: int, may_show: MayShow) -> list[TopicRow | None]:
         """The topics under some shard keys; None if there is none, or the caller may not see it."""
 

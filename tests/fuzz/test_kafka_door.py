@@ -51,7 +51,7 @@ def test_the_worst_request_of_each_api() -> None:
     with capture_logs() as logs, target() as served:
         for key, row in served.table.items():
             for name, frame in worst(key, row.max_version, row, LIMITS.request_bytes_max):
-                found = give(served, frame)
+                found = give(served, frame, BLOCKS_KEPT_MAX)
                 assert found.worked_s < WORKED_S_MAX, f"{APIS[key].name} {name}: {found}"
                 assert found.blocks_kept < BLOCKS_KEPT_MAX, f"{APIS[key].name} {name}: {found}"
     failures = [line for line in logs if line["log_level"] in ("error", "critical")]

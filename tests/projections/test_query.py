@@ -19,6 +19,7 @@ from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
+from projections.queries.events import EventFilter, Listing
 from projections.queries.past import everything
 from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
@@ -118,10 +119,10 @@ def test_events_of_a_topic_and_of_a_request_are_those_that_name_them(walk: Walk,
                 and (topic is None or getattr(one.event, "topic", None) == topic)
                 and (request_id is None or getattr(one.event, "request_id", None) == request_id)
             ]
-            page = query.events(start, limit, end, topic=topic, request_id=request_id)
+            page = Listing((query,), EventFilter(topic, request_id)).oldest((start,), limit, (end,))
             which = f"topic {topic} request {request_id} from {start} limit {limit}"
-            assert list(page.records) == found[:limit], which
-            assert page.next_offset == (found[limit].offset if len(found) > limit else None), which
+            assert [one for _, one in page.events] == found[:limit], which
+            assert page.next_place == ((found[limit - 1].offset + 1,) if len(found) > limit else None), which
 
 
 @drawn(walks())

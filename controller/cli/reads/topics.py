@@ -33,7 +33,7 @@ _REFUSED = {
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].headline}.")
+    parser = commands.add_parser("topics", description=COMMANDS["topics"].description)
     what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
@@ -45,7 +45,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what), topic_names)
     common.add_at(parser)
     common.add_backend(parser, _explain, formats=[each for each in FORMATS if each != "name"])
-    _register_topic(commands.add_parser("topic", description=f"{COMMANDS['topic'].headline}."))
+    _register_topic(commands.add_parser("topic", description=COMMANDS["topic"].description))
 
 
 def _register_topic(parser: argparse.ArgumentParser) -> None:
@@ -131,14 +131,8 @@ def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], As
     """All topics, now or as of a point in time."""
     from projections.views.topics import TopicsView
 
-    page = backend.get(TopicsView, "/topics", limit=common.PAGE, at=at)
-    summaries = list(page.topics)
-    if at is not None:
-        at = str(page.as_of.offset) if page.as_of.offset >= 0 and not page.as_of.ends else at
-    while page.next_cursor is not None:
-        page = backend.get(TopicsView, "/topics", cursor=page.next_cursor, limit=common.PAGE, at=at)
-        summaries.extend(page.topics)
-    return summaries, page.as_of
+    pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=at))
+    return [one for page in pages for one in page.topics], pages[-1].as_of
 
 
 def _explain(options: argparse.Namespace, backend: Backend) -> int:
