@@ -7,6 +7,7 @@ terminal's time zone. Offsets, ISO-8601 times and milliseconds pass unchanged.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
@@ -60,7 +61,13 @@ def _reported(run: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if error.filename is None and error.errno in _OF_WRITING:
+            print(flush=True)
         return print_error(error_text(error))
+
+
+_OF_WRITING: Final = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+"""Errors of which `_reported` tries whether they are of standard output."""
 
 
 def _discard_output() -> None:

@@ -197,12 +197,11 @@ def test_misuse_gets_an_error_with_what_is_allowed(
 
 
 def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
-    for words in (("events",), ("topics", "--json")):
-        with Path("/dev/full").open("w") as full:
-            argv = [COMMAND, *words, "--data", str(stopped)]
-            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
-        assert done.returncode == 2
-        assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
+    with Path("/dev/full").open("w") as full:
+        argv = [COMMAND, "events", "--data", str(stopped)]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
 
 
 def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:
