@@ -139,7 +139,7 @@ class Listing:
             if self._which.matches(record.event):
                 part = self.parts[number]
                 found.append((part.partition, record))
-                room -= part.size_of(record)
+                room -= len(read_one(part.log, record.offset))
         return Listed(tuple(found), None)
 
 

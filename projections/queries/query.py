@@ -28,7 +28,7 @@ from controller.store.store import TopicStore, slice_of
 from controller.store.topic_indexes import CREATION_KINDS
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
+from events.logs.log import EventLog, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
@@ -136,10 +136,6 @@ class Query:
             return self.topic_events(topic, start, end)
         return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
 
-    def size_of(self, record: Recorded) -> int:
-        """The size of an event in the log, in bytes."""
-        return len(read_one(self.log, record.offset))
-
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of all topics that ever had this name, and of refused requests, in order."""
         stop = self.end() if end is None else end
@@ -157,16 +153,12 @@ class Query:
         return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
-        """The events of brokers and settings in order."""
-        return self._of_cluster(0, self.end() if end is None else end)
+        """The events of brokers and settings in order. Requests for a topic with an empty name have the same key; they
+        are skipped."""
+        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, 0, self.end() if end is None else end))
+        return (record for record in records if topic_of_record(record) is None)
 
     # --- inside
-
-    def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
-        """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
-        skipped."""
-        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, start, end))
-        return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         indexed = self.request_events(request_id)
