@@ -89,7 +89,7 @@ def test_all_events_of_a_decision_are_found_by_its_request() -> None:
         by_request.setdefault(record.cause.request_id, []).append(record)
     for request_id, records in by_request.items():
         (part,) = query.parts
-        assert list(part.events(0, 1000, part.end(), request_id=request_id).records) == records
+        assert list(part.records(0, part.end(), None, request_id)) == records
         assert shown_request(query, request_id).api == FOLLOW
 
 

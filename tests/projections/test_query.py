@@ -60,7 +60,7 @@ def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> N
         page = query.topics_at(end, "", LIMIT)
         assert _brief(page.rows) == truth, f"topics at end {end}"
         assert page.reached is None, "all fit into one page"
-        assert query.live_at(end) == set(state.cluster.live), f"live brokers at end {end}"
+        assert query.cluster_at(end).live == set(state.cluster.live), f"live brokers at end {end}"
         for row in page.rows:
             assert query.topic_at(row.name, end) == row, f"{row.name} at end {end}"
 
@@ -82,7 +82,7 @@ def test_what_is_now_is_what_the_events_say(walk: Walk) -> None:
     newest = query.newest(None, LIMIT)
     assert query.rows(newest) == query.topics_at(end, None, LIMIT).rows, "the live store and the fold agree"
     for name in NAMES:
-        topic = query.of_topic(name).newest_named(name)
+        topic = query.of_topic(name).live().durable_named(name)
         assert (topic in newest) == (topic is not None), f"{name} is in the list if it is there"
 
 
@@ -176,7 +176,7 @@ def test_only_the_name_itself_counts_where_names_collide() -> None:
     with pytest.raises(NoTopic, match="no topic 'a_b' was ever created"):
         query.topic_at("a_b", query.end())
     assert {one.event.request_id for one in query.topic_events("a_b")} == {"collides"}  # type: ignore[union-attr]
-    assert query.newest_named("a_b") is None
+    assert query.live().durable_named("a_b") is None
 
 
 def test_a_request_that_is_not_recorded_is_not_there() -> None:
@@ -196,7 +196,7 @@ def test_what_is_not_durable_yet_is_not_shown() -> None:
         lost.write(Commit((Entry(value, "t" if hasattr(record.event, "topic") else ""),)))
     query = Query(lost, lambda: store)
     assert query.end() == 10
-    assert [record.offset for record in query.events(0, LIMIT, query.end()).records] == list(range(10))
+    assert [record.offset for record in query.records(0, query.end(), None, None)] == list(range(10))
     assert all(record.offset < 10 for record in query.topic_events("t"))
     assert all(record.offset < 10 for record in query.broker_events())
 
