@@ -20,7 +20,6 @@ from projections.text.names import STATUSES
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
     from projections.views.topics import TopicSummary
-    from projections.views.view import AsOfView
 
 GLOB = "*?["
 _REFUSED = {
@@ -96,7 +95,10 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
         if options.status is not None or options.principal is not None:
             raise common.Misuse("--status and --principal filter a list: they do not go with the NAME of a topic")
         return _show_topic(options, backend)
-    found, as_of = all_topics(backend, options.at)
+    from projections.views.topics import TopicsView
+
+    pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
+    found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
     matching = [one for one in found if _matches(options, one)]
     answer = {"topics": matching, "as_of": as_of}
     which = " that match" if found else ""
@@ -125,14 +127,6 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
         and options.status in (None, one.status, "not-ready" if one.status != "ready" else None)
         and (options.principal is None or fnmatchcase(by, options.principal))
     )
-
-
-def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
-    """All topics, now or as of a point in time."""
-    from projections.views.topics import TopicsView
-
-    pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=at))
-    return [one for page in pages for one in page.topics], pages[-1].as_of
 
 
 def _explain(options: argparse.Namespace, backend: Backend) -> int:
