@@ -169,13 +169,6 @@ worker --bootstrap h:1 --kafka-properties no.properties | --kafka-properties=no.
 worker --bootstrap h:1 --set stream.partitions=0 | stream.partitions=0
 worker --bootstrap h:1 --set stream.partition=1 | did you mean stream.partitions?
 gateway --bootstrap nowhere             | 'nowhere' is not HOST:PORT
-gateway --bootstrap EMPTY | '' is not HOST:PORT
-gateway --bootstrap h:1,:2 | 'h:1,:2' is not HOST:PORT, several separated by commas
-gateway --bootstrap h:0 | 'h:0' is not HOST:PORT
-gateway --bootstrap h:65536 | 'h:65536' is not HOST:PORT
-gateway --bootstrap h:1 --kafka-properties no.properties | --kafka-properties=no.properties cannot be
-gateway --bootstrap h:1 --set stream.partitions=0 | stream.partitions=0
-gateway --bootstrap h:1 --set stream.partition=1 | did you mean stream.partitions?
 worker --bootstrap h:1 --brokers simulated:0 | simulated:N
 worker --bootstrap h:1 --brokers cluster:h | 'h' is not HOST:PORT
 """
