@@ -191,7 +191,7 @@ def test_misuse_gets_an_error_with_what_is_allowed(
 
 def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        argv = [COMMAND, "events", "--data", str(stopped)]
+        argv: list[str | Path] = [COMMAND, "events", "--data", stopped]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
     assert done.returncode == 2
     assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
