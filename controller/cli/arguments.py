@@ -62,12 +62,12 @@ def _reported(run: Callable[[], int]) -> int:
         raise
     except OSError as error:
         if error.filename is None and error.errno in _OF_WRITING:
-            print(flush=True)
+            print(flush=True)  # raises again if it is standard output
         return print_error(error_text(error))
 
 
 _OF_WRITING: Final = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
-"""Errors of which `_reported` tries whether they are of standard output."""
+"""The errors of a write without room, perhaps to standard output."""
 
 
 def _discard_output() -> None:

@@ -77,7 +77,9 @@ def _protocol(text: str) -> tuple[str, str] | None:
 
 
 def _choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    return _several(lambda text: text if text in allowed else None, least=1)
+    return _several(
+        lambda text: text if text in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
+    )
 
 
 def _connections(text: str) -> tuple[str, int] | None:
