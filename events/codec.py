@@ -30,6 +30,7 @@ from events.catalog import (
     Recorded,
     ResourceConfigsChanged,
 )
+from events.errors import UserError
 from events.names import Offset, TopicName
 from events.values import Fact
 
@@ -38,7 +39,7 @@ UNREADABLE = (ValueError, RecursionError)
 deep nesting."""
 
 
-class EventDecodeError(Exception):
+class EventDecodeError(UserError):
     """Bytes that are not an event of this release. The message says where and why."""
 
     def __init__(self, offset: int, why: str) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from events.errors import UserError
 from events.files import replacing
 from events.logs.log import read_text
 
@@ -31,7 +32,7 @@ _TOKEN: Final = re.compile(r"token:sha256:([0-9a-f]{64})")
 _hasher: Final = PasswordHasher()
 
 
-class UsersFileError(Exception):
+class UsersFileError(UserError):
     """The users file cannot be read or written; the message names the file, the line and what is allowed."""
 
 

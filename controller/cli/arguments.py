@@ -7,15 +7,16 @@ terminal's time zone. Offsets, ISO-8601 times and milliseconds pass unchanged.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import wraps
-from typing import Any, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from controller.cli.output import harmless
+from events.errors import UserError
 
 DONE, NEGATIVE, WRONG = 0, 1, 2
 """The exit codes of all commands. NEGATIVE: not found, refused, or a check found something. WRONG: wrong usage or
@@ -30,41 +31,43 @@ def print_error(message: str, code: int = WRONG) -> int:
     return code
 
 
-Run = Callable[[argparse.Namespace], int]
-"""A command: returns its exit code."""
+class Negative(UserError):
+    """The answer is no: not found, refused, or not valid."""
 
-
-def reporting(*errors: type[Exception], code: int = WRONG) -> Callable[[Run], Run]:
-    """Decorates a command: it prints these errors, and then returns `code`."""
-
-    def decorate(run: Run) -> Run:
-        @wraps(run)
-        def reported(options: argparse.Namespace) -> int:
-            try:
-                return run(options)
-            except errors as error:
-                return print_error(error_text(error), code)
-
-        return reported
-
-    return decorate
+    exit_code = NEGATIVE
 
 
 def with_output(run: Callable[[], int]) -> int:
-    """Run a command and return its exit code. A closed pipe (`| head`) ends it quietly; a full disk behind standard
-    output is an error."""
+    """Run a command and return its exit code. Prints its errors. A closed pipe (`| head`) ends it quietly; a full disk
+    behind standard output is an error."""
     try:
-        code = run()
+        code = _reported(run)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
         _discard_output()
-        return 0
+        return DONE
     except OSError as error:
-        if error.filename is not None:
-            return print_error(error_text(error))
         _discard_output()
         return print_error(f"cannot write to standard output: {error_text(error)}")
+
+
+def _reported(run: Callable[[], int]) -> int:
+    """Run a command and print its errors. Raises OSError if it is standard output that cannot be written."""
+    try:
+        return run()
+    except UserError as error:
+        return print_error(str(error) or type(error).__name__, error.exit_code)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.filename is None and error.errno in _OF_WRITING:
+            print(flush=True)  # raises again if it is standard output
+        return print_error(error_text(error))
+
+
+_OF_WRITING: Final = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+"""The errors of a write without room, perhaps to standard output."""
 
 
 def _discard_output() -> None:
@@ -72,11 +75,9 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def error_text(error: Exception) -> str:
-    """An error as text: of an OSError the file and the reason, of an ImportError the package to install."""
-    if isinstance(error, ImportError):
-        return f"{error.name} is not installed: pip install 'topicwright[replay]'"
-    if isinstance(error, OSError) and error.strerror:
+def error_text(error: OSError) -> str:
+    """The file and the reason of an error."""
+    if error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
@@ -115,10 +116,30 @@ def count_within(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def http_address_text(text: str) -> str:
-    """Check an address without parsing it. Raises ArgumentTypeError."""
-    from controller.cli.backend import http_address
+_ADDRESS: Final = re.compile(r"(?:(https?)://)?(\[[0-9a-fA-F:.]+\]|[^\s/\[\]]+):(\d{1,5})/?")
 
+
+class HttpAddress(NamedTuple):
+    """The address of a service. `is_secure` means TLS."""
+
+    host: str
+    port: int
+    is_secure: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def http_address(text: str) -> HttpAddress:
+    """Parse an address. Raises ArgumentTypeError."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None or not 1 <= int(found[3]) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not [https://]HOST:PORT with a port from 1 to 65535")
+    return HttpAddress(found[2].strip("[]"), int(found[3]), found[1] == "https")
+
+
+def http_address_text(text: str) -> str:
+    """Check an address. Raises ArgumentTypeError."""
     http_address(text)
     return text
 

@@ -18,9 +18,9 @@ class Command(NamedTuple):
     summary: str
 
     @property
-    def headline(self) -> str:
-        """The summary with a capital first letter."""
-        return self.summary[:1].upper() + self.summary[1:]
+    def description(self) -> str:
+        """The summary as a sentence."""
+        return f"{self.summary[:1].upper()}{self.summary[1:]}."
 
 
 GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {

@@ -13,14 +13,16 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from controller.cli.arguments import DONE, NEGATIVE, completed_by, http_address_text, reporting
+from controller.cli.arguments import DONE, Negative, completed_by, http_address_text
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import add_output, show
+from events.errors import UserError
 
 DEFAULT_HTTP = "127.0.0.1:8080"
 HTTP, CONTEXT = "TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"
@@ -28,11 +30,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 FILE_BYTES_MAX = 1 << 20
 
 
-class BackendError(Exception):
-    """No service or folder can be read; the message says what to do."""
-
-
-class ContextError(BackendError):
+class ContextError(UserError):
     """An unknown context, or an invalid file of contexts."""
 
 
@@ -107,7 +105,7 @@ def chosen(http: str | None, context: str | None) -> Context:
 def context_names(**_: Any) -> Iterable[str]:
     try:
         return sorted(read().by_name)
-    except BackendError:
+    except UserError:
         return ()
 
 
@@ -117,7 +115,7 @@ def context_names(**_: Any) -> Iterable[str]:
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "context",
-        description=f"{COMMANDS['context'].headline}. The context in use replaces the default 127.0.0.1:8080; "
+        description=f"{COMMANDS['context'].description} The context in use replaces the default 127.0.0.1:8080; "
         f"--http, --context, {HTTP} and {CONTEXT} override it.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -138,8 +136,15 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     removing = actions.add_parser("remove", help="remove a context")
     completed_by(removing.add_argument("name", metavar="NAME"), context_names)
     for each, run in ((listing, _list), (adding, _add), (using, _use), (removing, _remove)):
-        each.set_defaults(func=reporting(OSError)(reporting(ContextError, code=NEGATIVE)(run)))
+        each.set_defaults(func=partial(_run, run))
     _register_completion(commands)
+
+
+def _run(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    try:
+        return run(options)
+    except ContextError as error:
+        raise Negative(str(error)) from error
 
 
 def _name(text: str) -> str:
@@ -202,7 +207,7 @@ HOW = """\
 def _register_completion(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "completion",
-        description=f"{COMMANDS['completion'].headline}.",
+        description=COMMANDS["completion"].description,
         epilog=HOW,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

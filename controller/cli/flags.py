@@ -25,11 +25,11 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     _register_users(commands)
     _register_prove(commands)
     _register_verify(commands)
-    commands.add_parser("demo", description=_summary("demo")).set_defaults(func=later("work.demo", "demo"))
+    commands.add_parser("demo", description=COMMANDS["demo"].description).set_defaults(func=later("work.demo", "demo"))
 
 
 def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
-    adopt = commands.add_parser("adopt", description=_summary("adopt"))
+    adopt = commands.add_parser("adopt", description=COMMANDS["adopt"].description)
     adopt.add_argument(
         "--from",
         dest="source",
@@ -38,7 +38,7 @@ def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
         metavar="METADATA_DIR",
         help="metadata.log.dir (or log.dirs) of the stopped Kafka controller; it is only read",
     )
-    restore = commands.add_parser("restore", description=_summary("restore"))
+    restore = commands.add_parser("restore", description=COMMANDS["restore"].description)
     restore.add_argument(
         "--from",
         dest="sources",
@@ -58,7 +58,7 @@ def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
         )
     adopt.set_defaults(func=later("work.adopt", "adopt"))
     restore.set_defaults(func=later("work.adopt", "restore"))
-    handback = commands.add_parser("handback", description=_summary("handback"))
+    handback = commands.add_parser("handback", description=COMMANDS["handback"].description)
     handback.add_argument(
         "--to",
         type=Path,
@@ -76,11 +76,11 @@ def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _register_copies(commands: Parsers[argparse.ArgumentParser]) -> None:
-    backup = commands.add_parser("backup", description=_summary("backup"))
+    backup = commands.add_parser("backup", description=COMMANDS["backup"].description)
     backup.add_argument("url", metavar="URL", help=f"destination: {_STORE}")
     _add_data(backup)
     backup.set_defaults(func=later("work.backup", "backup"))
-    recover = commands.add_parser("recover", description=_summary("recover"))
+    recover = commands.add_parser("recover", description=COMMANDS["recover"].description)
     recover.add_argument("url", metavar="URL", help=f"a backup, or the archive of a service: {_STORE}")
     recover.add_argument("--data", type=Path, required=True, metavar="DIR", help="data folder to create")
     recover.add_argument(
@@ -102,10 +102,6 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _summary(name: str) -> str:
-    return f"{COMMANDS[name].headline}."
-
-
 def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
     joining = serve.register_process(
         commands,
@@ -122,7 +118,7 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         help=f"listen here for controllers and brokers; default {serve.DEFAULT_LISTEN}",
     )
     order = "Stop a Kafka controller before it leaves, a Topicwright voter afterwards."
-    leaving = commands.add_parser("leave", description=f"{_summary('leave')} {order}")
+    leaving = commands.add_parser("leave", description=f"{COMMANDS['leave'].description} {order}")
     leaving.add_argument("--data", type=Path, metavar="DIR", help="data folder of the leaving voter; it stays as it is")
     leaving.add_argument(
         "--id",
@@ -131,7 +127,7 @@ def _register_quorum(commands: Parsers[argparse.ArgumentParser]) -> None:
         help="node id, if the voter's folder is lost; also frees the registration of a former controller (KIP-919)",
     )
     leaving.set_defaults(func=later("work.quorum", "leave"))
-    showing = commands.add_parser("quorum", description=_summary("quorum"))
+    showing = commands.add_parser("quorum", description=COMMANDS["quorum"].description)
     showing.set_defaults(func=later("work.quorum", "show"))
     for parser in (joining, leaving, showing):
         parser.add_argument(
@@ -213,7 +209,7 @@ def _iterations(text: str) -> int:
 
 
 def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("prove", description=_summary("prove"))
+    parser = commands.add_parser("prove", description=COMMANDS["prove"].description)
     parser.add_argument(
         "subject",
         metavar="REQUEST|TOPIC|OFFSET",
@@ -233,7 +229,7 @@ def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def _register_verify(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("verify", description=_summary("verify"))
+    parser = commands.add_parser("verify", description=COMMANDS["verify"].description)
     parser.add_argument(
         "what",
         metavar="PROOF|DIR|URL|HOST:PORT",

@@ -17,7 +17,6 @@ import msgspec
 
 from controller.access.refusals import RefusalRecords
 from controller.cli.backend import Backend
-from controller.cli.context import BackendError
 from controller.controller_api import ControllerApi, ControllerStatus, Reply
 from controller.http.app import Parts, build_routes
 from controller.http.following import Followers
@@ -30,8 +29,9 @@ from controller.machine.decision import Answer
 from controller.store.partitioned_store import PartitionedStore
 from controller.store.store import TopicReader, TopicStore
 from events.catalog import Endpoint, Verdict
+from events.errors import UserError
 from events.logs import events_topic
-from events.logs.log import LogError, LogLocked
+from events.logs.log import LogLocked
 from events.logs.rocksdb_recovery import lock_holder
 from events.logs.tree_heads import Head
 from events.names import RequestId
@@ -50,7 +50,7 @@ STOPPED = "a stopped service changes nothing: name a running one with --http HOS
 class FolderBackend(Backend):
     """The log of a `serve`, or the partition logs of a worker or gateway read as one log.
 
-    Raises BackendError if the folder has no log, lacks a partition, or a process has a log open.
+    Raises UserError if the folder has no log, lacks a partition, or a process has a log open.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +83,7 @@ class FolderBackend(Backend):
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
         if method != "GET" and "validate_only=true" not in path:
-            raise BackendError(STOPPED)
+            raise UserError(STOPPED)
         return self._loop.run_until_complete(self._call(method, path, body))
 
     async def _call(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
@@ -159,15 +159,15 @@ def holds_log(folder: Path) -> bool:
 
 
 def partitions_in(folder: Path) -> list[Path]:
-    """The partition folders of a worker or gateway, in order; empty for a single log. Raises BackendError."""
+    """The partition folders of a worker or gateway, in order; empty for a single log. Raises UserError."""
     if not holds_log(folder):
-        raise BackendError(f"{folder} {NO_LOG}")
+        raise UserError(f"{folder} {NO_LOG}")
     if (folder / "CURRENT").is_file() and not (folder / FIRST_PARTITION / "CURRENT").is_file():
         return []
     folders = sorted(folder.glob("partition-[0-9]*"))
     missing = [number for number, one in enumerate(folders) if int(one.name.partition("-")[2]) != number]
     if missing:
-        raise BackendError(
+        raise UserError(
             f"{folder} lacks partition {missing[0]}: a worker has only partitions that it owned; name the folder of a "
             "gateway"
         )
@@ -175,16 +175,13 @@ def partitions_in(folder: Path) -> list[Path]:
 
 
 def open_log(folder: Path) -> FrozenLog:
-    """Open the log in a folder for reading. Raises BackendError."""
+    """Open the log in a folder for reading. Raises UserError."""
     from projections.replay.log.secondary import FrozenLog
 
     holder = lock_holder(folder / "LOCK")
     if holder is not None:
-        raise BackendError(f"{LogLocked(str(folder), holder)}; or query the running service with --http HOST:PORT")
-    try:
-        return FrozenLog(folder)
-    except LogError as error:
-        raise BackendError(str(error)) from error
+        raise UserError(f"{LogLocked(str(folder), holder)}; or query the running service with --http HOST:PORT")
+    return FrozenLog(folder)
 
 
 def _recorded_head(part: Query, offset: int) -> Head:

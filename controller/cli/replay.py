@@ -34,7 +34,6 @@ from controller.cli.arguments import (
     key_value,
     moment,
     non_empty,
-    print_error,
     with_output,
 )
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
@@ -78,7 +77,7 @@ class _Command(NamedTuple):
 
 
 def register(commands: Parsers[_Parser]) -> None:
-    parser = commands.add_parser("replay", description=f"{ALL_COMMANDS['replay'].headline}.")
+    parser = commands.add_parser("replay", description=ALL_COMMANDS["replay"].description)
     _register_all(parser)
 
 
@@ -231,46 +230,34 @@ def _run(name: str, command: _Command, arguments: argparse.Namespace) -> int:
         return NEGATIVE if outcome.found else DONE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except ReplayError as error:
-        return print_error(str(error))
 
 
 def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Outcome:
-    """Run a sub-command. Errors of the log, of files and of Spark become ReplayErrors."""
-    from controller.machine.apply import CannotApply
-    from events.codec import EventDecodeError
-    from events.logs.log import LogError
+    """Run a sub-command. Raises UserError and OSError."""
     from projections.replay.log.log_ref import ends_of, events_before, open_ref, read_through
 
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} does not take --at: {command.without_at}")
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
+    ends_of(ref, options.at)  # before Spark starts, as the check: it raises for a point in time after the end
     try:
-        ends_of(ref, options.at)  # before Spark starts, as the check: it raises for a point in time after the end
-        try:
-            module = import_module(f"projections.replay.{command.module}")
-        except ImportError as error:
-            raise _no_spark(error) from error
-        check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
-        if check is not None:
-            check(ref, options)
-        archived = read_through(ref)
-        if archived is not None:
-            print(archived, file=sys.stderr)
-        run: _Run = getattr(module, f"run_{name}")
-        if not command.spark or arguments.local:
-            return run(_in_process(arguments), ref, options)
-        events = events_before(ends_of(ref, options.at))
-        if events <= SMALL_EVENTS and sys.stderr.isatty():
-            print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
-        with _spark(name, arguments) as runner:
-            return run(runner, ref, options)
-    except (LogError, EventDecodeError, CannotApply) as error:
-        raise ReplayError(str(error)) from error
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ReplayError(f"{error.filename or name}: {error.strerror or error}") from error
+        module = import_module(f"projections.replay.{command.module}")
+    except ImportError as error:
+        raise _no_spark(error) from error
+    check: Callable[[Ref, Options], None] | None = getattr(module, f"check_{name}", None)
+    if check is not None:
+        check(ref, options)
+    archived = read_through(ref)
+    if archived is not None:
+        print(archived, file=sys.stderr)
+    run: _Run = getattr(module, f"run_{name}")
+    if not command.spark or arguments.local:
+        return run(_in_process(arguments), ref, options)
+    events = events_before(ends_of(ref, options.at))
+    if events <= SMALL_EVENTS and sys.stderr.isatty():
+        print(f"{events:,} events: starting Spark; --local, without Spark, would be faster", file=sys.stderr)
+    with _spark(name, arguments) as runner:
+        return run(runner, ref, options)
 
 
 def _in_process(arguments: argparse.Namespace) -> Runner:

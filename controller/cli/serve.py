@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from controller.cli.arguments import error_text, print_error
 from controller.cli.commands import COMMANDS, Parsers
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--brokers",
-        type=_brokers,
+        type=brokers,
         default="simulated:3",
         metavar="BROKERS",
         help="the brokers: simulated:N, kraft for Kafka brokers in KRaft mode, or cluster:HOST:PORT[,…] for a Kafka "
@@ -57,22 +56,21 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument("--hints", action="store_true", help="once ready, print commands to try")
 
 
-def _brokers(text: str) -> int | str:
-    """The number of simulated brokers, `kraft`, or the bootstrap addresses of a target cluster."""
-    kind, _, rest = text.partition(":")
-    count = simulated_brokers(text)
-    if text == KRAFT or count is not None:
-        return count or KRAFT
-    if kind == "cluster":
-        try:
-            return bootstrap(rest)
-        except argparse.ArgumentTypeError:
-            pass
+def brokers(text: str, other: str = KRAFT) -> int | str:
+    """The number of simulated brokers, the bootstrap addresses of a target cluster, or the `other` word. Raises
+    ArgumentTypeError."""
     from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 
+    kind, _, rest = text.partition(":")
+    if text == other:
+        return text
+    if kind == "cluster":
+        return bootstrap(rest)
+    if kind == "simulated" and rest.isdigit() and 1 <= int(rest) <= SIMULATED_BROKERS_MAX:
+        return int(rest)
     raise argparse.ArgumentTypeError(
         f"{text!r} is neither simulated:N with N from 1 to {SIMULATED_BROKERS_MAX} nor cluster:HOST:PORT[,HOST:PORT…] "
-        "nor kraft"
+        f"nor {other}"
     )
 
 
@@ -130,7 +128,7 @@ def register_process(
     commands: Parsers[argparse.ArgumentParser], name: str, start: Start, *, http: str, data: str, content: str
 ) -> argparse.ArgumentParser:
     """Add a command that runs until it is stopped. `content` describes its data folder in the help."""
-    parser = commands.add_parser(name, description=f"{COMMANDS[name].headline}.")
+    parser = commands.add_parser(name, description=COMMANDS[name].description)
     parser.add_argument(
         "--http", type=address, default=http, metavar="HOST:PORT", help="listen here for HTTP; default %(default)s"
     )
@@ -159,27 +157,15 @@ def register_kafka(parser: argparse.ArgumentParser) -> None:
 def _run(start: Start, options: argparse.Namespace) -> int:
     import uvloop
 
-    from controller.access.users_file import UsersFileError
-    from controller.kafka.connections import ClusterUnreachable
-    from controller.machine.rules.reading_values import RulesError
-    from controller.policy.loading import PolicyLoadError
-    from controller.quorum.client import QuorumError
-    from controller.quorum.files import LogCorrupted
-    from controller.quorum.folder import FolderError
     from controller.serving.log_lines import configure_logs
     from controller.serving.process import warn_of_ignored, warn_of_readers
-    from controller.settings.load import SettingsError, load_settings
-    from events.logs.log import LogError
+    from controller.settings.load import load_settings
 
-    why_refused = (SettingsError, UsersFileError, PolicyLoadError, RulesError, LogError, ClusterUnreachable)
-    try:
-        settings = load_settings(options.config, options.set)
-        configure_logs(settings.log_level)
-        warn_of_ignored(options.config, settings)
-        warn_of_readers(options.data, settings)
-        return uvloop.run(start(options, settings))
-    except (*why_refused, QuorumError, FolderError, LogCorrupted, OSError) as error:
-        return print_error(error_text(error))
+    settings = load_settings(options.config, options.set)
+    configure_logs(settings.log_level)
+    warn_of_ignored(options.config, settings)
+    warn_of_readers(options.data, settings)
+    return uvloop.run(start(options, settings))
 
 
 def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
@@ -232,17 +218,8 @@ def bootstrap(text: str) -> str:
     return text
 
 
-def simulated_brokers(text: str) -> int | None:
-    """N of `simulated:N`; None for any other text or an N out of range."""
-    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-
-    kind, _, count = text.partition(":")
-    is_count = kind == "simulated" and count.isdigit() and 1 <= int(count) <= SIMULATED_BROKERS_MAX
-    return int(count) if is_count else None
-
-
 def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("check", description=f"{COMMANDS['check'].headline}.")
+    parser = commands.add_parser("check", description=COMMANDS["check"].description)
     register_settings(parser)
     parser.add_argument("--rules", type=Path, metavar="FILE", help="check only this rules file")
     parser.set_defaults(func=lambda options: _check(options, parser))
@@ -251,18 +228,6 @@ def _register_check(commands: Parsers[argparse.ArgumentParser]) -> None:
 def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.config is None and not options.set and options.rules is None:
         parser.error("nothing to check: give --config FILE, --set KEY=VALUE or --rules FILE")
-    from controller.access.users_file import UsersFileError
-    from controller.machine.rules.reading_values import RulesError
-    from controller.policy.loading import PolicyLoadError
-    from controller.settings.load import SettingsError
-
-    try:
-        return _checked(options)
-    except (SettingsError, PolicyLoadError, RulesError, UsersFileError, OSError) as error:
-        return print_error(error_text(error))
-
-
-def _checked(options: argparse.Namespace) -> int:
     from controller.http.metrics import Metrics
     from controller.machine.state import Cluster
     from controller.policy.loading import load_policies

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from controller.settings.load import ServeSettings
 
 DRIVERS = ("faust", "plain")
+CLUSTER = "cluster"
+"""The target cluster is that of --bootstrap."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -37,14 +40,14 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--brokers",
-        type=_brokers,
-        default="cluster",
+        type=partial(serve.brokers, other=CLUSTER),
+        default=CLUSTER,
         metavar="BROKERS",
         help="cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
         "simulated:N: N simulated brokers; default %(default)s",
     )
 
-    restore = commands.add_parser("restore-topic", description=f"{COMMANDS['restore-topic'].headline}.")
+    restore = commands.add_parser("restore-topic", description=COMMANDS["restore-topic"].description)
     serve.register_kafka(restore)
     restore.add_argument(
         "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; the longest log of each partition is used"
@@ -87,25 +90,9 @@ def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
             data=options.data,
             settings=settings,
             driver=options.driver,
-            brokers=options.brokers,
+            brokers="" if options.brokers == CLUSTER else options.brokers,
             security=security_in(options.kafka_properties, "--kafka-properties"),
         )
-    )
-
-
-def _brokers(text: str) -> int | str:
-    """The number of simulated brokers, or the addresses of a target cluster (empty: those of --bootstrap)."""
-    count = serve.simulated_brokers(text)
-    if count is not None:
-        return count
-    kind, colon, rest = text.partition(":")
-    if kind == "cluster":
-        return serve.bootstrap(rest) if colon else ""
-    from controller.brokers.simulated import SIMULATED_BROKERS_MAX
-
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is neither cluster, nor cluster:HOST:PORT[,HOST:PORT…], nor simulated:N with N from 1 to "
-        f"{SIMULATED_BROKERS_MAX}"
     )
 
 
@@ -144,26 +131,19 @@ def _refuse_decisions(overrides: list[str]) -> None:
 
 def _restore_topic(options: argparse.Namespace) -> int:
     import asyncio
-    from functools import partial
 
-    from controller.cli.arguments import print_error
     from controller.serving.process import reached
     from controller.serving.reach_cluster import security_in
-    from controller.settings.load import SettingsError, load_settings
-    from controller.stream.log.restoring import NotRestored, restore_topic
+    from controller.settings.load import load_settings
+    from controller.stream.log.restoring import restore_topic
     from controller.stream.log.topics import KafkaUnavailable
-    from events.logs.log import LogError
-    from projections.replay.outcome import ReplayError
 
-    try:
-        settings = load_settings(options.config, options.set)
-        security = security_in(options.kafka_properties, "--kafka-properties")
-        restoring = partial(restore_topic, options.bootstrap, security, settings, options.folders)
-        restored = asyncio.run(
-            reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
-        )
-    except (SettingsError, NotRestored, ReplayError, LogError, OSError) as error:
-        return print_error(str(error))
+    settings = load_settings(options.config, options.set)
+    security = security_in(options.kafka_properties, "--kafka-properties")
+    restoring = partial(restore_topic, options.bootstrap, security, settings, options.folders)
+    restored = asyncio.run(
+        reached("Kafka", partial(asyncio.to_thread, restoring), KafkaUnavailable, bootstrap=options.bootstrap)
+    )
     for one in restored:
         lost = f"; Kafka lost {one.commands_lost} undecided commands" if one.commands_lost else ""
         print(f"partition {one.partition}: {one.events} events from {one.folder}{lost}")

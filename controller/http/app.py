@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, cast
 
 import msgspec
 from litestar import Litestar, Response, Router, get
@@ -43,13 +44,13 @@ from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.queries.proving import Sign, unsigned
 
-_T = TypeVar("_T")
-
 BODY_BYTES_MAX = 1 << 20
 """Room for a manual assignment of tens of thousands of partitions; parsing takes about 20 ms."""
 OPENAPI = "application/vnd.oai.openapi+json"
 DOCUMENT = "document"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+PARTS: Final = "topicwright.parts"
+"""The key of the ASGI scope under which a service has the objects that its handlers use."""
 OTHER = "other"
 """The label of unknown methods and paths in metrics, so that clients cannot create series."""
 
@@ -90,10 +91,11 @@ def build_app(parts: Parts, hosts: Hosts, logins: Logins | None = None) -> ASGIA
     return _measured(host_check(app, hosts), parts.metrics)
 
 
-def build_routes(parts: Parts, *, with_pages: bool = True) -> Litestar:
+def build_routes(parts: Parts, *, with_pages: bool = True) -> ASGIApp:
     """The handlers alone, without login, host check and metrics."""
     api = parts.reader.api
     dependencies: dict[str, object] = {
+        "brokers": parts.brokers,
         "why_not": lambda: health.why_not_ready(api),
         "archive_error": api.archive_error,
         "reader": parts.reader,
@@ -104,45 +106,64 @@ def build_routes(parts: Parts, *, with_pages: bool = True) -> Litestar:
         "sign": parts.sign,
         "newest_head": parts.newest_head or log_heads.signed_now(parts.sign, api),
     }
-    handlers = _handlers(writes, topics, reads, log_heads)
-    if isinstance(parts.brokers, BrokerControl):
-        dependencies["brokers"] = parts.brokers
-    else:
-        handlers = [each for each in handlers if each not in writes.OF_SIMULATED_BROKERS]
-    site = Site(dependencies) if with_pages else None
-    description = "Create topics, and see why every topic is as it is, now and in the past."
-    return _litestar(handlers, dependencies, "Topicwright", description, site)
+    if with_pages:
+        dependencies["site"] = Site(dependencies)
+    return _with_parts(_routes(isinstance(parts.brokers, BrokerControl), tuple(dependencies)), dependencies)
 
 
 def build_worker_app(why_not: health.WhyNot, archive_error: health.WhyNot, metrics: Metrics, hosts: Hosts) -> ASGIApp:
     """The application of a worker: health and metrics. Clients send no requests to a worker."""
     dependencies: dict[str, object] = {"why_not": why_not, "archive_error": archive_error, "metrics": metrics}
     description = "Decides the commands that gateways write to the commands topic."
-    return host_check(_head_as_get(_litestar([], dependencies, "Topicwright worker", description)), hosts)
+    app = _litestar((), tuple(dependencies), "Topicwright worker", description)
+    return host_check(_head_as_get(_with_parts(app, dependencies)), hosts)
 
 
-def _litestar(
-    versioned: Sequence[HTTPRouteHandler],
-    dependencies: dict[str, object],
-    title: str,
-    description: str,
-    site: Site | None = None,
-) -> Litestar:
-    def answer(request: HttpRequest, error: Exception) -> Response[Any]:
-        if site is not None and is_page(request.url.path):
-            return site.error_page(request, error)
-        return answer_error(request, error)
+@cache
+def _routes(has_simulated_brokers: bool, names: tuple[str, ...]) -> Litestar:
+    """The routes of a controller or gateway, which all services of a process share: building them takes 0.1 s."""
+    handlers = _handlers(writes, topics, reads, log_heads)
+    if not has_simulated_brokers:
+        handlers = [each for each in handlers if each not in writes.OF_SIMULATED_BROKERS]
+    description = "Create topics, and see why every topic is as it is, now and in the past."
+    return _litestar(handlers, names, "Topicwright", description)
 
+
+def _with_parts(app: ASGIApp, parts: dict[str, object]) -> ASGIApp:
+    """Gives the routes the objects of one service."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        cast(dict[str, Any], scope)[PARTS] = parts
+        await app(scope, receive, send)
+
+    return served
+
+
+def _provided(name: str) -> Provide:
+    def part(scope: Scope) -> Any:
+        return cast(dict[str, Any], scope)[PARTS][name]
+
+    return Provide(part, sync_to_thread=False)
+
+
+def _answer_error(request: HttpRequest, error: Exception) -> Response[Any]:
+    site: Site | None = cast(dict[str, Any], request.scope)[PARTS].get("site")
+    if site is not None and is_page(request.url.path):
+        return site.error_page(request, error)
+    return answer_error(request, error)
+
+
+def _litestar(versioned: Sequence[HTTPRouteHandler], names: tuple[str, ...], title: str, description: str) -> Litestar:
+    """The routes, given the names of the objects that `_with_parts` provides."""
     routes: list[HTTPRouteHandler | Router] = [describe, *_handlers(health), Router("/v1", route_handlers=versioned)]
-    if site is not None:
+    if "site" in names:
         pages = _handlers(frame, read_pages, change_pages)
-        site_of = Provide(_providing(site), sync_to_thread=False)
-        routes.append(Router("/", route_handlers=pages, dependencies={"site": site_of}, include_in_schema=False))
+        routes.append(Router("/", route_handlers=pages, include_in_schema=False))
     return Litestar(
         route_handlers=routes,
-        dependencies={name: Provide(_providing(part), sync_to_thread=False) for name, part in dependencies.items()},
+        dependencies={name: _provided(name) for name in names},
         guards=[refuse_other_sites, refuse_unknown_parameters, remember_accepted],
-        exception_handlers={Exception: answer},
+        exception_handlers={Exception: _answer_error},
         request_max_body_size=BODY_BYTES_MAX,
         logging_config=None,
         openapi_config=OpenAPIConfig(
@@ -160,10 +181,6 @@ def _litestar(
 def _operation_id(handler: HTTPRouteHandler, *_: object) -> str:
     """The handler's name, which generated clients use for their function."""
     return handler.handler_name.rstrip("_")
-
-
-def _providing(part: _T) -> Callable[[], _T]:
-    return lambda: part
 
 
 def _measured(app: ASGIApp, metrics: Metrics) -> ASGIApp:

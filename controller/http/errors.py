@@ -107,26 +107,31 @@ def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
     match error:
         case Refused():
             return error.status, error.error
-        case BadMoment():
-            return 400, _error_view(ErrorCode.INVALID_REQUEST, f"at: {error}")
-        case BadPlace():
-            return 400, _error_view(ErrorCode.INVALID_REQUEST, str(error))
-        case NoTopic():
-            return 404, _error_view(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(error))
-        case NotFound():
-            return 404, _error_view(ErrorCode.RESOURCE_NOT_FOUND, str(error))
-        case UnknownBroker():
-            return 404, _error_view(ErrorCode.BROKER_ID_NOT_REGISTERED, str(error))
-        case TooBusy() | QueryClosed():
-            return 503, _error_view(ErrorCode.REQUEST_TIMED_OUT, str(error))
-        case LogError():
-            return 503, _error_view(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be read: {error}")
         case ValidationException():
             return 400, _error_view(ErrorCode.INVALID_REQUEST, _invalid_parameters(request, error))
         case HTTPException():
             return _http_error(request, error)
-        case _:
-            return 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
+    for kind, status, code, message in _KNOWN:
+        if isinstance(error, kind):
+            return status, _error_view(code, message.format(error))
+    return _INTERNAL
+
+
+def _error_view(code: ErrorCode, message: str) -> ErrorView:
+    return ErrorView(error=code.name, code=int(code), message=message)
+
+
+_KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
+    (BadMoment, 400, ErrorCode.INVALID_REQUEST, "at: {}"),
+    (BadPlace, 400, ErrorCode.INVALID_REQUEST, "{}"),
+    (NoTopic, 404, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "{}"),
+    (NotFound, 404, ErrorCode.RESOURCE_NOT_FOUND, "{}"),
+    (UnknownBroker, 404, ErrorCode.BROKER_ID_NOT_REGISTERED, "{}"),
+    (TooBusy, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
+    (QueryClosed, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
+    (LogError, 503, ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be read: {}"),
+)
+_INTERNAL: Final = 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
 
 
 def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorView]:
@@ -135,7 +140,7 @@ def _http_error(request: HttpRequest, error: HTTPException) -> tuple[int, ErrorV
         message = "unknown path; /openapi.json lists the paths of the API"
         return status, _error_view(ErrorCode.RESOURCE_NOT_FOUND, message)
     if status >= 500:
-        return 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
+        return _INTERNAL
     if status == 405:
         allowed = ", ".join(sorted((error.headers or {}).get("allow", "").split(", ")))
         return status, _error_view(
@@ -154,7 +159,3 @@ def _invalid_parameters(request: HttpRequest, error: ValidationException) -> str
         name = known.name if isinstance(known, QueryParameter) and known.name else key
         reasons.append(f"{name}: {one.get('message', '')}")
     return "; ".join(reasons) or error.detail
-
-
-def _error_view(code: ErrorCode, message: str) -> ErrorView:
-    return ErrorView(error=code.name, code=int(code), message=message)

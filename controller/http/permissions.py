@@ -72,11 +72,6 @@ def may_describe(api: ControllerApi, request: HttpRequest, topic: str) -> bool:
     return api.allows(caller_of(request), "Describe", topic)
 
 
-def may_describe_some(api: ControllerApi, request: HttpRequest) -> bool:
-    """False if there is certainly no topic that the caller may describe."""
-    return api.authorizer.allows_any(caller_of(request), "Describe", "Topic")
-
-
 def _subjects_of(queries: Queries, request_id: str) -> tuple[set[str | None], str]:
     """The topics of a request and its principal. An event without a topic counts as None, and so does a request that
     does not exist."""

@@ -22,6 +22,7 @@ from controller.kafka.messages.access import (
     SaslHandshakeResponse,
 )
 from controller.kafka.security import NotAuthenticated, Security
+from events.errors import UserError
 
 Address = tuple[str, int]
 M = TypeVar("M", bound=Message)
@@ -41,7 +42,7 @@ RESPONSE_BYTES_MAX = 1 << 30
 _SIZE = struct.Struct(">i")
 
 
-class ClusterUnreachable(Exception):
+class ClusterUnreachable(UserError):
     """The cluster, or the requested broker, did not answer; the message says which and why."""
 
 

@@ -18,10 +18,11 @@ from controller.machine.partitions.blocks import changed, extended
 from controller.machine.state import Broker, Cluster, PendingCreate, QuorumLeader, RulesVersion, State, Topic
 from events import access, catalog
 from events.catalog import Event, Partition, Recorded
+from events.errors import UserError
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 
 
-class CannotApply(AssertionError):
+class CannotApply(UserError, AssertionError):
     """An event does not fit the state: a bug in `decide`, or an incomplete log."""
 
     def __init__(self, record: Recorded, why: str) -> None:

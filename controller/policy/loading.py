@@ -16,11 +16,12 @@ from types import MappingProxyType, ModuleType
 from typing import cast
 
 from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all, error_text
+from events.errors import UserError
 
 SETTING = "create.topic.policy.class.name"
 
 
-class PolicyLoadError(Exception):
+class PolicyLoadError(UserError):
     """A policy cannot be used, or is missing; the message has its name, the problem and what is allowed."""
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:

@@ -32,6 +32,7 @@ from controller.quorum.peers import API_VERSIONS, Peers
 from controller.quorum.raft.role import topics_of
 from controller.quorum.raft.voters import Address, Voter
 from controller.quorum.registered import Registered, fold, limits, without_limits
+from events.errors import UserError
 
 PURPOSE: Final = "join"
 REPLY_S: Final = 10.0
@@ -55,7 +56,7 @@ Limits = Mapping[str, int]
 R = TypeVar("R", bound=Message)
 
 
-class QuorumError(Exception):
+class QuorumError(UserError):
     """The quorum cannot be read or changed. The message has the reason; nothing has changed."""
 
 

@@ -39,6 +39,7 @@ from controller.quorum.log.batches import BatchHead, RecordBatch, decode_batches
 from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
 from controller.quorum.segment import Epochs, FilePart, Segment, in_order
 from controller.quorum.snapshot_files import SnapshotFiles
+from events.errors import UserError
 from events.files import sync_folder
 
 SEGMENT: Final = re.compile(r"(\d{20})\.log")
@@ -56,7 +57,7 @@ _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.dele
 _READ_BYTES: Final = 1 << 20
 
 
-class LogCorrupted(Exception):
+class LogCorrupted(UserError):
     """Flushed batches are damaged. The message names the file and the position."""
 
 

@@ -25,6 +25,7 @@ import msgspec
 
 from controller.kafka.messages import ZERO_UUID
 from controller.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumState
+from events.errors import UserError
 from events.files import replacing
 
 PARTITION: Final = "__cluster_metadata-0"
@@ -35,7 +36,7 @@ _RESERVED_IDS: Final = 100
 """Kafka reserves the lowest directory ids (`DirectoryId`)."""
 
 
-class FolderError(Exception):
+class FolderError(UserError):
     """The folder cannot be used for a metadata log. The message names it and says what to do."""
 
 

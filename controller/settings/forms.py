@@ -1,11 +1,11 @@
-"""Parses settings with a syntax of their own. Parsers return None for a text that is not allowed."""
+"""Parses settings with a syntax of their own. Parsers raise ValueError with the part that is not allowed."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
@@ -17,141 +17,148 @@ _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")
 
 
-def _cluster_id(text: str) -> str | None:
-    return text if re.fullmatch(r"[A-Za-z0-9_-]{1,100}", text) else None
+def _several(
+    parse: Callable[[str], object | None], separator: str = ",", *, least: int = 0, into: Callable[[Any], Any] = tuple
+) -> Callable[[str], Any]:
+    """A parser of several values, given the parser of one, which returns None for a text that is not allowed."""
+
+    def parsed(text: str) -> Any:
+        found = []
+        for part in (each.strip() for each in text.split(separator) if each.strip()):
+            one = parse(part)
+            if one is None:
+                raise ValueError(part)
+            found.append(one)
+        if len(found) < least:
+            raise ValueError(text)
+        return into(found)
+
+    return parsed
 
 
-def _principals(text: str) -> tuple[str, ...] | None:
-    principals = tuple(part.strip() for part in text.split(";") if part.strip())
-    return principals if all(re.fullmatch(r"\w+:.+", each) for each in principals) else None
+def _cluster_id(text: str) -> str:
+    if not re.fullmatch("[A-Za-z0-9_-]{1,100}", text):
+        raise ValueError(text)
+    return text
+
+
+def _principal(text: str) -> str | None:
+    return text if re.fullmatch(r"\w+:.+", text) else None
 
 
 def _endpoint(text: str) -> Endpoint | None:
-    match = _LISTENER.fullmatch(text.strip())
+    match = _LISTENER.fullmatch(text)
     if match is None or int(match[3]) > 65535:
         return None
     return Endpoint(match[1].upper(), match[2].strip("[]"), int(match[3]))
 
 
-def _listeners(text: str) -> tuple[Endpoint, ...] | None:
-    found = [_endpoint(part) for part in text.split(",")] if text.strip() else []
-    known = tuple(endpoint for endpoint in found if endpoint is not None)
-    if len(known) < len(found) or len({endpoint.name for endpoint in known}) < len(known):
-        return None
-    addresses = [(endpoint.host, endpoint.port) for endpoint in known if endpoint.port]
-    return known if len(set(addresses)) == len(addresses) else None
-
-
-def _advertised(text: str) -> tuple[Endpoint, ...] | None:
-    found = _listeners(text)
-    if found is None or any(not each.port or each.host in ("", "0.0.0.0", "::") for each in found):
-        return None
+def _listeners(text: str) -> tuple[Endpoint, ...]:
+    found: tuple[Endpoint, ...] = _several(_endpoint)(text)
+    taken: set[object] = set()
+    for each in found:
+        own = {each.name, *([(each.host, each.port)] if each.port else [])}
+        if own & taken:
+            raise ValueError(f"{each.name}://{each.host}:{each.port}")
+        taken |= own
     return found
 
 
-def _protocols(text: str) -> dict[str, str] | None:
-    found = {}
-    for part in text.split(","):
-        name, colon, protocol = (bucket.strip() for bucket in part.partition(":"))
-        if not colon or not name or protocol.upper() not in PROTOCOLS:
-            return None
-        found[name.upper()] = protocol.upper()
+def _advertised(text: str) -> tuple[Endpoint, ...]:
+    for each in (found := _listeners(text)):
+        if not each.port or each.host in ("", "0.0.0.0", "::"):
+            raise ValueError(f"{each.name}://{each.host}:{each.port}")
     return found
 
 
-def _choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...] | None]:
-    def chosen(text: str) -> tuple[str, ...] | None:
-        found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-        return found if all(each in allowed for each in found) else None
-
-    return chosen
+def _protocol(text: str) -> tuple[str, str] | None:
+    name, _, protocol = (part.strip().upper() for part in text.partition(":"))
+    return (name, protocol) if name and protocol in PROTOCOLS else None
 
 
-def _per_address(text: str) -> dict[str, int] | None:
-    found: dict[str, int] = {}
-    for part in text.split(",") if text.strip() else ():
-        address, _, count = part.strip().rpartition(":")
-        if not re.fullmatch(r"\d{1,9}", count):
-            return None
-        try:
-            found[normal_host(str(ipaddress.ip_address(address.strip("[]"))))] = int(count)
-        except ValueError:
-            return None
-    return found
+def _choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    return _several(
+        lambda text: text if text in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
+    )
 
 
-def _voters(text: str) -> dict[int, tuple[str, int]] | None:
-    found: dict[int, tuple[str, int]] = {}
-    for part in text.split(",") if text.strip() else ():
-        match = _VOTER.fullmatch(part.strip())
-        if match is None or not 1 <= int(match[3]) <= 65535 or int(match[1]) in found:
-            return None
-        found[int(match[1])] = match[2].strip("[]"), int(match[3])
-    return found
-
-
-def _names(text: str) -> tuple[str, ...] | None:
-    names = tuple(part.strip().lower() for part in text.split(",") if part.strip())
-    return names if all(each == "*" or re.fullmatch(r"[a-z0-9._-]{1,253}", each) for each in names) else None
-
-
-def _networks(text: str) -> tuple[str, ...] | None:
-    found = tuple(normal_host(part.strip()) for part in text.split(",") if part.strip())
+def _connections(text: str) -> tuple[str, int] | None:
+    address, _, count = text.rpartition(":")
     try:
-        return tuple(str(ipaddress.ip_network(each)) for each in found)
+        host = normal_host(str(ipaddress.ip_address(address.strip("[]"))))
+    except ValueError:
+        return None
+    return (host, int(count)) if re.fullmatch(r"\d{1,9}", count) else None
+
+
+def _voter(text: str) -> tuple[int, tuple[str, int]] | None:
+    match = _VOTER.fullmatch(text)
+    if match is None or not 1 <= int(match[3]) <= 65535:
+        return None
+    return int(match[1]), (match[2].strip("[]"), int(match[3]))
+
+
+def _voters(text: str) -> dict[int, tuple[str, int]]:
+    found = _several(_voter)(text)
+    if len(dict(found)) < len(found):
+        raise ValueError(text)
+    return dict(found)
+
+
+def _host_name(text: str) -> str | None:
+    return text.lower() if text == "*" or re.fullmatch(r"[A-Za-z0-9._-]{1,253}", text) else None
+
+
+def _network(text: str) -> str | None:
+    try:
+        return str(ipaddress.ip_network(normal_host(text)))
     except ValueError:
         return None
 
 
-def _rules(text: str) -> str | None:
+def _rules(text: str) -> str:
     try:
         PrincipalRules(text)
     except ValueError:
-        return None
+        raise ValueError(text) from None
     return text
 
 
-def _ports(text: str) -> range | None:
+def _ports(text: str) -> range:
     """Returns the allowed ports; a range with only 0 means any free port, an empty one means none."""
     if text in ("any", "none"):
         return range(int(text == "any"))
-    first, _, last = text.partition("-")
-    if not re.fullmatch(r"\d{1,5}", first) or not re.fullmatch(r"\d{1,5}", last):
-        return None
-    return range(int(first), int(last) + 1) if 1 <= int(first) <= int(last) <= 65535 else None
+    match = re.fullmatch(r"(\d{1,5})-(\d{1,5})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]) <= 65535:
+        raise ValueError(text)
+    return range(int(match[1]), int(match[2]) + 1)
 
 
 CAPPED_APIS: Final = {api.name: api for api in APIS.values() if api.key not in (ApiKey.PRODUCE, ApiKey.API_VERSIONS)}
 
 
-def _versions(text: str) -> dict[str, int] | None:
-    versions = {}
-    for part in text.split(",") if text else ():
-        name, _, number = part.strip().partition(":")
-        api = CAPPED_APIS.get(name.strip())
-        if api is None or not re.fullmatch(r"\d{1,4}", number.strip()):
-            return None
-        if not api.min_version <= int(number) <= api.max_version:
-            return None
-        versions[api.name] = int(number)
-    return versions
+def _version(text: str) -> tuple[str, int] | None:
+    name, _, number = (part.strip() for part in text.partition(":"))
+    api = CAPPED_APIS.get(name)
+    is_number = api is not None and re.fullmatch(r"\d{1,4}", number)
+    return (name, int(number)) if api and is_number and api.min_version <= int(number) <= api.max_version else None
 
 
 PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "cluster.id": _cluster_id,
-    "super.users": _principals,
+    "super.users": _several(_principal, ";"),
     "listeners": _listeners,
     "advertised.listeners": _advertised,
-    "listener.security.protocol.map": _protocols,
+    "listener.security.protocol.map": _several(_protocol, least=1, into=dict),
     "ssl.enabled.protocols": _choices(TLS_VERSIONS),
     "ssl.principal.mapping.rules": _rules,
     "sasl.enabled.mechanisms": _choices(MECHANISMS),
     "controller.quorum.voters": _voters,
     "cluster.broker.ports": _ports,
-    "http.allowed.hosts": _names,
-    "http.trusted.proxies": _networks,
-    "api.versions.max": _versions,
-    "max.connections.per.ip.overrides": _per_address,
+    "http.allowed.hosts": _several(_host_name),
+    "http.trusted.proxies": _several(_network),
+    "api.versions.max": _several(_version, into=dict),
+    "max.connections.per.ip.overrides": _several(_connections, into=dict),
 }
 """Parsers by setting."""
 

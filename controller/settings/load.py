@@ -27,11 +27,12 @@ from controller.settings.properties import PropertiesError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
 from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
 from events.catalog import Configs
+from events.errors import UserError
 
 __all__ = ["ServeSettings", "SettingsError", "load_settings"]
 
 
-class SettingsError(Exception):
+class SettingsError(UserError):
     """Invalid settings; the message is for the person who wrote them."""
 
 
@@ -160,8 +161,10 @@ def _hint(key: str) -> str:
 # Values.
 
 
-def _refused(key: str, given: _Given, allowed: str) -> SettingsError:
-    return SettingsError(f"setting {_formatted(key, given)} is not allowed; allowed: {allowed}")
+def _refused(key: str, given: _Given, allowed: str, invalid: str = "") -> SettingsError:
+    """The error for a value; `invalid` is the invalid one of several."""
+    part = f": {invalid!r} is invalid" if invalid not in ("", given.text) else ""
+    return SettingsError(f"setting {_formatted(key, given)} is not allowed{part}; allowed: {allowed}")
 
 
 def _read(setting: Setting, given: _Given | None) -> tuple[object, str | None]:
@@ -173,10 +176,11 @@ def _read(setting: Setting, given: _Given | None) -> tuple[object, str | None]:
     value = read_value(setting.key, setting.kind, setting.allowed, text)
     if isinstance(value, Bad):
         raise _refused(setting.key, given, setting.allowed_text)
-    form = PARSERS.get(setting.key)
-    found = value if form is None else form(text)
-    if found is None:
-        raise _refused(setting.key, given, setting.allowed_text + parser_limits(setting.key))
+    parse = PARSERS.get(setting.key)
+    try:
+        found = value if parse is None else parse(text)
+    except ValueError as error:
+        raise _refused(setting.key, given, setting.allowed_text + parser_limits(setting.key), str(error)) from None
     return found, value_text(value) if text else setting.default
 
 

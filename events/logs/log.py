@@ -25,8 +25,10 @@ from typing import Protocol
 
 import msgspec
 
+from events.errors import UserError
 
-class LogError(Exception):
+
+class LogError(UserError):
     """The log cannot do what was requested. The message names the folder and says what to do."""
 
 

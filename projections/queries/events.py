@@ -21,7 +21,7 @@ from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_REST
-from projections.queries.query import BYTES_PER_PAGE, Ends, Queries, Query
+from projections.queries.query import Ends, Queries, Query
 from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_moment, time_at
 from projections.text.wording import event_text
 from projections.views.events import (
@@ -34,6 +34,8 @@ from projections.views.events import (
 )
 
 DIGITS = len(str(OFFSET_END))
+BYTES_PER_PAGE = 4 << 20
+"""The size at which a page of events ends."""
 EVENTS_SCANNED_MAX = 10_000
 """A page ends after so many events: a tenth of a second."""
 TEXTS_SHOWN_MAX = 20
@@ -137,7 +139,7 @@ class Listing:
             if self._which.matches(record.event):
                 part = self.parts[number]
                 found.append((part.partition, record))
-                room -= part.size_of(record)
+                room -= len(read_one(part.log, record.offset))
         return Listed(tuple(found), None)
 
 

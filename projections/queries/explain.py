@@ -95,7 +95,7 @@ def _topic_summary(query: Query, name: str, past: TopicPast, end: int) -> str:
     row = past.row
     if row is not None:
         by = f" by {row.created_by.principal} over {row.created_by.api}" if row.created_by is not None else ""
-        now = health(row, query.live_at(end)).status
+        now = health(row, query.cluster_at(end).live).status
         return f"topic {name}: {now}, {many(len(row.partitions), 'partition')}, created {iso(row.created_at_ms)}{by}"
     if past.deletion is not None:
         return f"topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"

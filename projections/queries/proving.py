@@ -18,7 +18,7 @@ from events.logs import merkle
 from events.logs.log import read_one, shard_offsets
 from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
-from projections.queries.events import BadPlace, EventFilter, listing
+from projections.queries.events import EVERY_EVENT, BadPlace, EventFilter, Listing, listing
 from projections.queries.query import NotFound, Queries, Query
 
 LEAVES_MAX = 1000
@@ -141,8 +141,14 @@ def prove(query: Queries, wanted: ProofRequest, head_for: Callable[[Query, int],
 
 def leaves(part: Query, start: int, limit: int) -> Leaves:
     """Up to `limit` events from an offset on; fewer if they are large. Raises LogError."""
-    page = part.events(start, min(limit, LEAVES_MAX), part.end())
-    return Leaves(tuple(_leaf(part, record) for record in page.records), page.next_offset)
+    records, following = _page(part, EVERY_EVENT, start, min(limit, LEAVES_MAX))
+    return Leaves(tuple(_leaf(part, record) for record in records), following)
+
+
+def _page(part: Query, which: EventFilter, start: int, limit: int) -> tuple[Sequence[Recorded], int | None]:
+    """A page of events, and the start of the next one."""
+    page = Listing((part,), which).oldest((start,), limit, (part.end(),))
+    return [record for _, record in page.events], None if page.next_place is None else page.next_place[0]
 
 
 def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int | None]:
@@ -151,8 +157,7 @@ def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int
         if wanted.offset >= end:
             raise NotFound(f"there is no event at offset {wanted.offset}: the log ends at {end}")
         return (decode_event(wanted.offset, read_one(part.log, wanted.offset)),), None
-    page = part.events(wanted.start, wanted.limit, end, topic=wanted.topic, request_id=wanted.request_id)
-    return page.records, page.next_offset
+    return _page(part, EventFilter(wanted.topic, wanted.request_id), wanted.start, wanted.limit)
 
 
 def _proved(part: Query, reader: TreeReader, record: Recorded, size: int) -> ProvedEvent:

@@ -7,8 +7,8 @@ Method. Current state comes from the store, past state from the nearest snapshot
 question (`projections.queries.past`). A page of a list does a limited amount of work, then ends; the next page
 continues there.
 
-Threads. `newest`, `newest_from` and `newest_named` read the live store, on the writing thread. Everything else reads
-only the log, in any thread, and pauses now and then so that it does not hold up the writing thread.
+Threads. `Query.live` and `Queries.newest` read the live store, on the writing thread. Everything else reads only the
+log, in any thread, and pauses now and then so that it does not hold up the writing thread.
 
 What it does not do: it writes nothing, has no index of its own, and reads no clock.
 """
@@ -22,17 +22,15 @@ from contextvars import ContextVar
 from heapq import merge
 from itertools import chain
 
-import msgspec
-
 from controller.machine.state import Topic
 from controller.store.partitioned_store import PartitionOf
 from controller.store.store import TopicStore, slice_of
 from controller.store.topic_indexes import CREATION_KINDS
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
+from events.logs.log import EventLog, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
-from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
+from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
 from projections.queries.snapshot_rows import Pair, with_rows
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
@@ -45,8 +43,6 @@ REST_S = 0.0002
 """Long enough for the writing thread to get the interpreter."""
 PARTITIONS_PER_SLICE = 2000
 """The approximate number of partitions that are read from the live store at once."""
-BYTES_PER_PAGE = 4 << 20
-"""The size at which a page of events ends."""
 
 given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)
 """Set when the caller of this context's query no longer waits."""
@@ -71,13 +67,6 @@ class NoTopic(NotFound):
 
 class QueryClosed(RuntimeError):
     """The query was closed, or its caller gave up, while it ran."""
-
-
-class EventPage(msgspec.Struct, frozen=True):
-    """Events in order; `next_offset` is the start of the next page, None at the end."""
-
-    records: tuple[Recorded, ...]
-    next_offset: int | None
 
 
 class Query:
@@ -107,15 +96,6 @@ class Query:
         """The view of a point in time."""
         return as_of(end - 1, time_at(self.log, end), partition=self.partition)
 
-    # --- now, on the writing thread
-
-    def newest_from(self, after: ShardKey | None) -> Iterator[Topic]:
-        """The current topics ordered by shard key, after one of these."""
-        return self.live().durable_from(after)
-
-    def newest_named(self, name: str) -> Topic | None:
-        return self.live().durable_named(name)
-
     def row(self, topic: Topic) -> TopicRow:
         created = topic.created_offset
         if created < self.log.start_offset:
@@ -130,7 +110,7 @@ class Query:
 
     def topic_at(self, name: str, end: int) -> TopicRow:
         """The topic of this name. Raises NoTopic."""
-        row = self._past.topic(name, end)
+        (row,) = self.topics_under((shard_key(name),), end, name.__eq__)
         if row is None:
             raise self._no_topic(name, end)
         return row
@@ -141,23 +121,7 @@ class Query:
         with nullcontext() if previous is None else previous:
             yield from with_rows(self.log, state, previous, cluster)
 
-    def live_at(self, end: int) -> frozenset[BrokerId]:
-        return self.cluster_at(end).live
-
     # --- events
-
-    def events(
-        self, start: int, limit: int, end: int, *, topic: str | None = None, request_id: str | None = None
-    ) -> EventPage:
-        """Up to `limit` of the events of `records`; fewer if they are large."""
-        page: list[Recorded] = []
-        room = BYTES_PER_PAGE
-        for record in self.records(start, end, topic, request_id):
-            if len(page) == limit or room <= 0:
-                return EventPage(tuple(page), record.offset)
-            page.append(record)
-            room -= self.size_of(record)
-        return EventPage(tuple(page), None)
 
     def records(self, start: int, end: int, topic: str | None, request_id: str | None) -> Iterator[Recorded]:
         """The events from `start` until before `end`, in order: all, or those of a topic, a request, or both.
@@ -171,10 +135,6 @@ class Query:
         if topic is not None:
             return self.topic_events(topic, start, end)
         return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
-
-    def size_of(self, record: Recorded) -> int:
-        """The size of an event in the log, in bytes."""
-        return len(read_one(self.log, record.offset))
 
     def topic_events(self, name: str, start: int = 0, end: int | None = None) -> Iterator[Recorded]:
         """The events of all topics that ever had this name, and of refused requests, in order."""
@@ -193,16 +153,12 @@ class Query:
         return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
 
     def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
-        """The events of brokers and settings in order."""
-        return self._of_cluster(0, self.end() if end is None else end)
+        """The events of brokers and settings in order. Requests for a topic with an empty name have the same key; they
+        are skipped."""
+        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, 0, self.end() if end is None else end))
+        return (record for record in records if topic_of_record(record) is None)
 
     # --- inside
-
-    def _of_cluster(self, start: int, end: int) -> Iterator[Recorded]:
-        """Events of brokers and settings. Requests for a topic with an empty name have the same key; they are
-        skipped."""
-        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, start, end))
-        return (record for record in records if topic_of_record(record) is None)
 
     def _of_request(self, request_id: str, start: int, end: int) -> Iterator[Recorded]:
         indexed = self.request_events(request_id)
@@ -296,7 +252,7 @@ class Queries:
         Fewer if they have many partitions, so that a call is short; none only at the end.
         """
         key = None if after is None else shard_key(after)
-        topics = merge(*(part.newest_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))
+        topics = merge(*(part.live().durable_from(key) for part in self.parts), key=lambda topic: shard_key(topic.name))
         return slice_of(topics, limit, PARTITIONS_PER_SLICE)
 
     def rows(self, topics: Iterable[Topic]) -> tuple[TopicRow, ...]:

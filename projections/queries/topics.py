@@ -174,7 +174,7 @@ def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
 def topic_at(query: Query, name: str, at: str | None) -> TopicView:
     """A topic at a point in time. Raises NoTopic, BadMoment."""
     end = query.end(at)
-    return topic_view(query.topic_at(name, end), query.live_at(end), query.as_of(end))
+    return topic_view(query.topic_at(name, end), query.cluster_at(end).live, query.as_of(end))
 
 
 def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> TopicConfigsView:

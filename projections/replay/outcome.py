@@ -11,13 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from events.errors import UserError
+
 _OURS = r"ReplayError|Log[A-Z]\w+|EventDecodeError|CannotApply|Bad[A-Z]\w+"
 _RAISED = re.compile(rf"^\s*(?:[\w.]+\.)?(?:{_OURS}): (.+)$", re.MULTILINE)
 _ANY_RAISED = re.compile(r"^\s*(?:[\w.]+\.)?(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 _LONGEST = 600  # characters of a message of Spark or Kafka
 
 
-class ReplayError(Exception):
+class ReplayError(UserError):
     """The replay cannot run. The message says why and what to do."""
 
 

@@ -11,6 +11,7 @@ Times in a log never decrease, so a binary search finds the event at a time.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -59,7 +60,8 @@ def end_at(log: EventLog, moment: Moment) -> int:
     """
     end = log.durable_offset
     if isinstance(moment, datetime):
-        return _first_after(log, end, round(moment.timestamp() * 1000))
+        at_ms = round(moment.timestamp() * 1000)
+        return bisect_right(range(end), at_ms, key=lambda offset: decode_event(offset, read_one(log, offset)).at_ms)
     if moment >= end:
         shown = str(moment) if moment < OFFSET_END else f"{OFFSET_END} and more"
         newest = f"the newest event is at offset {end - 1}" if end else "the log is empty"
@@ -70,17 +72,6 @@ def end_at(log: EventLog, moment: Moment) -> int:
 def time_at(log: EventLog, end: int) -> int | None:
     """The time of the last event before `end`, in ms since the epoch; None if there is none."""
     return decode_event(end - 1, read_one(log, end - 1)).at_ms if end > 0 else None
-
-
-def _first_after(log: EventLog, end: int, at_ms: int) -> int:
-    low, high = 0, end
-    while low < high:
-        middle = (low + high) // 2
-        if decode_event(middle, read_one(log, middle)).at_ms > at_ms:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def iso(at_ms: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from events import access, catalog
 from events.access import Acl, QuotaEntity, QuotasChanged, RequestsRefused
@@ -152,18 +152,7 @@ def _requested(e: catalog.CreateRequested) -> str:
     return f"{_who(e)} requests by {how} to create {e.topic} with {create_text(e)}, {waits}{duplicate}"
 
 
-class CreateParameters(Protocol):
-    @property
-    def num_partitions(self) -> int: ...
-    @property
-    def replication_factor(self) -> int: ...
-    @property
-    def assignments(self) -> tuple[catalog.Assignment, ...]: ...
-    @property
-    def configs(self) -> tuple[tuple[str, str | None], ...]: ...
-
-
-def create_text(requested: CreateParameters) -> str:
+def create_text(requested: catalog.CreateRequested) -> str:
     """The parameters of a create as text."""
     count, factor = requested.num_partitions, requested.replication_factor
     if requested.assignments:

@@ -124,36 +124,25 @@ def request_view(records: Iterable[Recorded]) -> RequestView | None:
 def _header(record: Recorded) -> RequestView:
     event: Any = record.event
     decided = external_decision(record.cause)
-    if decided is not None:
-        return _begun(record, decided.request_id, FOLLOW, 0, decided.leader, None, "")
-    if type(event) not in BEGINS:
-        raise CannotApply(record, "no request begins so")
-    asked = getattr(event, "request", event)
-    api, version = getattr(asked, "api", record.cause.command), getattr(asked, "api_version", 0)
     timeout_ms: int | None = getattr(event, "timeout_ms", None)
-    deadline_ms = event.deadline_ms if timeout_ms is not None and timeout_ms > 0 else None
-    who = event.principal, event.client_id, asked.host
-    return _begun(record, event.request_id, api, version, *who, timeout_ms, deadline_ms)
-
-
-def _begun(
-    record: Recorded,
-    request_id: str,
-    api: str,
-    api_version: int,
-    principal: str,
-    client_id: str | None,
-    host: str,
-    timeout_ms: int | None = None,
-    deadline_ms: int | None = None,
-) -> RequestView:
+    deadline_ms: int | None = None
+    if decided is not None:
+        who: tuple[str, str | None, str] = (decided.leader, None, "")
+        request_id, api, version, timeout_ms = decided.request_id, FOLLOW, 0, None
+    elif type(event) in BEGINS:
+        asked = getattr(event, "request", event)
+        who, request_id = (event.principal, event.client_id, asked.host), event.request_id
+        api, version = getattr(asked, "api", record.cause.command), getattr(asked, "api_version", 0)
+        deadline_ms = event.deadline_ms if timeout_ms is not None and timeout_ms > 0 else None
+    else:
+        raise CannotApply(record, "no request begins so")
     return RequestView(
         request_id=request_id,
         api=api,
-        api_version=api_version,
-        principal=principal,
-        client_id=client_id,
-        host=host,
+        api_version=version,
+        principal=who[0],
+        client_id=who[1],
+        host=who[2],
         requested_at=iso(record.at_ms),
         requested_at_ms=record.at_ms,
         requested_offset=record.offset,

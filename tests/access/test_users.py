@@ -10,10 +10,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from argon2 import PasswordHasher
 
 from controller.access import users as module
+from controller.access import users_file
 from controller.access.users import NICENESS, THREADS, FairThreadPool, FakeCredentials, Users, network_of
 from controller.access.users_file import matches, set_password
 from controller.kafka.sasl.scram import salted_password
@@ -28,10 +31,11 @@ SCRAM = "SCRAM-SHA-256"
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """carol and dave have a password in it; of dave there is a SCRAM credential too."""
+    """carol and dave have a password in it, with cheap hashes; of dave there is a SCRAM credential too."""
     path = tmp_path_factory.mktemp("users") / "users"
-    for name in ("carol", "dave"):
-        set_password(path, name, f"{name}-right")
+    with patch.object(users_file, "_hasher", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)):
+        for name in ("carol", "dave"):
+            set_password(path, name, f"{name}-right")
     return path
 
 

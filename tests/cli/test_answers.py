@@ -169,13 +169,6 @@ worker --bootstrap h:1 --kafka-properties no.properties | --kafka-properties=no.
 worker --bootstrap h:1 --set stream.partitions=0 | stream.partitions=0
 worker --bootstrap h:1 --set stream.partition=1 | did you mean stream.partitions?
 gateway --bootstrap nowhere             | 'nowhere' is not HOST:PORT
-gateway --bootstrap EMPTY | '' is not HOST:PORT
-gateway --bootstrap h:1,:2 | 'h:1,:2' is not HOST:PORT, several separated by commas
-gateway --bootstrap h:0 | 'h:0' is not HOST:PORT
-gateway --bootstrap h:65536 | 'h:65536' is not HOST:PORT
-gateway --bootstrap h:1 --kafka-properties no.properties | --kafka-properties=no.properties cannot be
-gateway --bootstrap h:1 --set stream.partitions=0 | stream.partitions=0
-gateway --bootstrap h:1 --set stream.partition=1 | did you mean stream.partitions?
 worker --bootstrap h:1 --brokers simulated:0 | simulated:N
 worker --bootstrap h:1 --brokers cluster:h | 'h' is not HOST:PORT
 """
@@ -197,12 +190,11 @@ def test_misuse_gets_an_error_with_what_is_allowed(
 
 
 def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
-    for words in (("events",), ("topics", "--json")):
-        with Path("/dev/full").open("w") as full:
-            argv = [COMMAND, *words, "--data", str(stopped)]
-            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
-        assert done.returncode == 2
-        assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
+    with Path("/dev/full").open("w") as full:
+        argv: list[str | Path] = [COMMAND, "events", "--data", stopped]
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
 
 
 def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:

@@ -44,7 +44,7 @@ def show_worst(only: int | None) -> None:
             for version in versions if only == key else {versions[0], versions[-1]} if only is None else ():
                 for name, frame in worst(key, version, row, LIMITS.request_bytes_max):
                     started = time.monotonic()
-                    found = give(served, frame)
+                    found = give(served, frame, 0)
                     title = f"{row_name(key)} v{version} {name}: {time.monotonic() - started:.2f} s"
                     shown.append((found, title))
                     print(title, found, flush=True)

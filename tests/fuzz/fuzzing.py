@@ -55,14 +55,15 @@ def fuzz(target: Target, seed: int, enough: Callable[[Found], bool]) -> Found:
     return found
 
 
-def give(target: Target, frame: bytes) -> Found:
-    """Send one frame, and wait for its answer or the end of its connection."""
+def give(target: Target, frame: bytes, blocks_kept_max: int | None = None) -> Found:
+    """Send one frame, and wait for its answer or the end of its connection. If it leaves more than `blocks_kept_max`,
+    it is sent again: the second frame also leaves what is only kept until the next one. None does not count."""
     with target.connect() as honest:
         assert target.is_answering(honest)
-        found = Found(frames=2, connections=2)
-        before = 0
-        for _ in range(2):  # what the first leaves to be kept until the next, the second does too
-            before, found.blocks_kept = found.blocks_kept, 0
+        found = Found()
+        while found.frames < 2:
+            found.frames += 1
+            found.connections += 1
             target.reset()
             with target.connect() as client:
                 client.settimeout(120)
@@ -73,6 +74,10 @@ def give(target: Target, frame: bytes) -> Found:
             assert target.is_answering(honest)
             found.stood_still_s = max(found.stood_still_s, target.stood_still_s)
             found.worked_s = max(found.worked_s, target.worked_s)
-            found.blocks_kept = target.blocks()
-        found.blocks_kept -= before
+            if blocks_kept_max is None:
+                break
+            before, target.blocks_held = target.blocks_held, target.blocks()
+            found.blocks_kept = target.blocks_held - before
+            if found.blocks_kept < blocks_kept_max:
+                break
     return found

@@ -39,6 +39,8 @@ class Target:
         self.worked_s = 0.0
         """The longest that the loop's thread worked without a pause, in time of its processor: what others on the
         machine do does not count."""
+        self.blocks_held = 0
+        """The objects that Python held when they were counted last."""
         self.crash: BaseException | None = None
         self.ready = threading.Event()
         self.stopping: asyncio.Event

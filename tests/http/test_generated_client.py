@@ -89,6 +89,7 @@ async def test_the_document_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPa
         return completed(*of)
 
     monkeypatch.setattr(app, "completed", made)
+    app._routes.cache_clear()
     async with service() as one:
         for _ in range(2):
             await one.get("/openapi.json")

@@ -22,7 +22,7 @@ PURE = {
 """What of the standard library the machine may use: nothing that reads a clock, draws lots or does I/O."""
 OURS = {
     "cel", "controller.machine", "controller.patterns", "events.access", "events.catalog", "events.catalog_cluster",
-    "events.codec", "events.names", "events.values",
+    "events.codec", "events.errors", "events.names", "events.values",
 }  # fmt: skip
 PRODUCT = sorted(
     {path for top in ("controller", "events", "projections") for path in (ROOT / top).rglob("*.py")} - {*GENERATED}

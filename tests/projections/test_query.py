@@ -19,6 +19,7 @@ from events.logs.memory_log import InMemoryLog
 from events.names import RequestId
 from projections.queries import differences
 from projections.queries.differences import TopicDifference, change_of, topic_differences
+from projections.queries.events import EventFilter, Listing
 from projections.queries.past import everything
 from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
@@ -59,7 +60,7 @@ def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> N
         page = query.topics_at(end, "", LIMIT)
         assert _brief(page.rows) == truth, f"topics at end {end}"
         assert page.reached is None, "all fit into one page"
-        assert query.live_at(end) == set(state.cluster.live), f"live brokers at end {end}"
+        assert query.cluster_at(end).live == set(state.cluster.live), f"live brokers at end {end}"
         for row in page.rows:
             assert query.topic_at(row.name, end) == row, f"{row.name} at end {end}"
 
@@ -81,7 +82,7 @@ def test_what_is_now_is_what_the_events_say(walk: Walk) -> None:
     newest = query.newest(None, LIMIT)
     assert query.rows(newest) == query.topics_at(end, None, LIMIT).rows, "the live store and the fold agree"
     for name in NAMES:
-        topic = query.of_topic(name).newest_named(name)
+        topic = query.of_topic(name).live().durable_named(name)
         assert (topic in newest) == (topic is not None), f"{name} is in the list if it is there"
 
 
@@ -118,10 +119,10 @@ def test_events_of_a_topic_and_of_a_request_are_those_that_name_them(walk: Walk,
                 and (topic is None or getattr(one.event, "topic", None) == topic)
                 and (request_id is None or getattr(one.event, "request_id", None) == request_id)
             ]
-            page = query.events(start, limit, end, topic=topic, request_id=request_id)
+            page = Listing((query,), EventFilter(topic, request_id)).oldest((start,), limit, (end,))
             which = f"topic {topic} request {request_id} from {start} limit {limit}"
-            assert list(page.records) == found[:limit], which
-            assert page.next_offset == (found[limit].offset if len(found) > limit else None), which
+            assert [one for _, one in page.events] == found[:limit], which
+            assert page.next_place == ((found[limit - 1].offset + 1,) if len(found) > limit else None), which
 
 
 @drawn(walks())
@@ -175,7 +176,7 @@ def test_only_the_name_itself_counts_where_names_collide() -> None:
     with pytest.raises(NoTopic, match="no topic 'a_b' was ever created"):
         query.topic_at("a_b", query.end())
     assert {one.event.request_id for one in query.topic_events("a_b")} == {"collides"}  # type: ignore[union-attr]
-    assert query.newest_named("a_b") is None
+    assert query.live().durable_named("a_b") is None
 
 
 def test_a_request_that_is_not_recorded_is_not_there() -> None:
@@ -195,7 +196,7 @@ def test_what_is_not_durable_yet_is_not_shown() -> None:
         lost.write(Commit((Entry(value, "t" if hasattr(record.event, "topic") else ""),)))
     query = Query(lost, lambda: store)
     assert query.end() == 10
-    assert [record.offset for record in query.events(0, LIMIT, query.end()).records] == list(range(10))
+    assert [record.offset for record in query.records(0, query.end(), None, None)] == list(range(10))
     assert all(record.offset < 10 for record in query.topic_events("t"))
     assert all(record.offset < 10 for record in query.broker_events())
 

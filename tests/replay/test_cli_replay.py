@@ -74,10 +74,8 @@ def run_without_spark(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def _runner(capsys: pytest.CaptureFixture[str]) -> Run:
     def run_it(*arguments: object) -> Ended:
-        parser = main.parser("replay")
         try:
-            options = parser.parse_args(["replay", *map(str, arguments)])
-            code = options.func(options)
+            code = main.main(["replay", *map(str, arguments)])
         except SystemExit as end:
             code = int(end.code or 0)
         return Ended(code, *capsys.readouterr())

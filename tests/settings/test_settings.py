@@ -128,8 +128,7 @@ cluster.id                 | a b                        | 1 to 100 letters, digi
 advertised.listeners       | PLAINTEXT://0.0.0.0:9092   | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:0            | NAME://HOST:PORT
 advertised.listeners       | PLAINTEXT://a:70000        | NAME://HOST:PORT
-advertised.listeners       | A://a:9092,A://b:9092      | NAME://HOST:PORT
-listeners                  | SSL://a:1,PLAINTEXT://a:1  | unique names and addresses
+listeners                  | SSL://a                    | unique names and addresses
 listeners                  | SSL:a:1                    | NAME://HOST:PORT
 listener.security.protocol.map | IN:TLS                 | protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
 ssl.keystore.type          | JKS                        | one of [PEM]
@@ -164,6 +163,25 @@ def test_a_bad_value_is_named_with_what_is_allowed(line: str) -> None:
     message = refusal(f"{key}={text}")
     assert message.startswith(f"setting {key}={text} (--set) is not allowed; allowed: ")
     assert allowed in message.partition("allowed: ")[2]
+
+
+INVALID_PARTS = """
+super.users                | User:a;bob                 | bob
+listeners                  | SSL://a:1,SSL:a:1          | SSL:a:1
+listeners                  | SSL://a:1,PLAINTEXT://a:1  | PLAINTEXT://a:1
+advertised.listeners       | A://a:9092,A://b:9092      | A://b:9092
+sasl.enabled.mechanisms    | PLAIN,GSSAPI               | GSSAPI
+api.versions.max           | Metadata:3,Fetch:1         | Fetch:1
+controller.quorum.voters   | 1@a:9093,2@b               | 2@b
+"""
+
+
+@pytest.mark.parametrize("line", INVALID_PARTS.strip().splitlines())
+def test_the_invalid_one_of_several_values_is_named(line: str) -> None:
+    key, text, invalid = (cell.strip() for cell in line.split("|"))
+    assert refusal(f"{key}={text}").startswith(
+        f"setting {key}={text} (--set) is not allowed: {invalid!r} is invalid; allowed: "
+    )
 
 
 UNKNOWN = """

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("brokers", description=f"{COMMANDS['brokers'].headline}.")
+    parser = commands.add_parser("brokers", description=COMMANDS["brokers"].description)
     parser.add_argument("id", nargs="?", type=count, metavar="ID", help="only this broker; default: all")
     common.add_at(parser)
     common.add_backend(parser, _brokers)
-    parser = commands.add_parser("settings", description=f"{COMMANDS['settings'].headline}.")
+    parser = commands.add_parser("settings", description=COMMANDS["settings"].description)
     what = "only this key, or keys that match a pattern such as 'default.*'; docs/settings.md describes them"
     parser.add_argument("key", nargs="?", default="*", metavar="KEY|PATTERN", help=what)
     common.add_at(parser)
     common.add_backend(parser, _settings)
     parser = commands.add_parser(
         "diff",
-        description=f"{COMMANDS['diff'].headline}. Exit codes: 0 no difference, 1 differences, 2 error.",
+        description=f"{COMMANDS['diff'].description} Exit codes: 0 no difference, 1 differences, 2 error.",
     )
     what = f"an offset, an ISO-8601 time, {AGO}"
     parser.add_argument("before", type=moment, metavar="FROM", help=what)

@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from controller.cli.arguments import AGO, DONE, NEGATIVE, WRONG, completed_by, http_address_text, moment, print_error
-from controller.cli.context import DEFAULT_HTTP, HTTP, BackendError, context_names
+from controller.cli.arguments import AGO, DONE, completed_by, http_address, http_address_text, moment
+from controller.cli.context import DEFAULT_HTTP, HTTP, chosen, context_names
 from controller.cli.output import FORMATS, add_output
+from events.errors import UserError
 
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
-    from projections.views.view import ErrorView
 
 PAGE = 1000
 """Results per request: the maximum of the API."""
@@ -89,8 +89,6 @@ class Misuse(Exception):
 
 
 def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    from controller.cli.backend import Refusal, open_backend
-
     try:
         with open_backend(options) as backend:
             code = run(options, backend)
@@ -99,18 +97,27 @@ def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser
             return code
     except Misuse as misuse:
         parser.error(str(misuse))
-    except BackendError as error:
-        return print_error(str(error))
-    except Refusal as refusal:
-        return print_error(error_text(refusal.error), NEGATIVE if refusal.status == 404 else WRONG)
     except KeyboardInterrupt:
         return DONE
 
 
-def error_text(error: ErrorView) -> str:
-    """An error response as text."""
-    rule = f", by {error.rule}" if error.rule else ""
-    return f"{error.message} ({error.error}{rule})"
+def open_backend(options: argparse.Namespace, timeout_s: float | None = None) -> Backend:
+    """The folder or running service that the flags name. Raises UserError."""
+    from controller.cli.backend import ANSWER_S, HttpBackend, read_access
+
+    if getattr(options, "data", None) is not None:
+        from controller.cli.folder import FolderBackend
+
+        return FolderBackend(options.data)
+    context = chosen(options.http, options.context)
+    config = options.command_config
+    if config is None and context.command_config is not None:
+        config = Path(context.command_config)
+    try:
+        address = http_address(context.http)
+    except argparse.ArgumentTypeError as error:  # from the environment, or a context
+        raise UserError(f"{HTTP} or the context in use: {error}") from None
+    return HttpBackend(address, read_access(config), timeout_s or ANSWER_S)
 
 
 # --- shell completion: argcomplete calls these on Tab, and errors print nothing
@@ -124,14 +131,13 @@ def event_types(**_: Any) -> Iterable[str]:
 
 def topic_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
     """The topics of the service or folder that the line names so far."""
-    from controller.cli.backend import Refusal, open_backend
     from projections.views.topics import TopicsView
 
     options = argparse.Namespace(**{**_NO_FLAGS, **vars(parsed_args)})
     try:
         with open_backend(options, COMPLETE_WITHIN_S) as backend:
             page = backend.get(TopicsView, "/topics", cursor=_just_before(prefix), limit=PAGE)
-    except (BackendError, Refusal):
+    except UserError:
         return ()
     names = (one.name for one in page.topics if _LEGAL.fullmatch(one.name))  # the service is not trusted
     return list(islice((name for name in names if name.startswith(prefix)), COMPLETIONS_MAX))

@@ -36,7 +36,7 @@ NO_REQUEST: Final = (
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("events", description=f"{COMMANDS['events'].headline}.")
+    parser = commands.add_parser("events", description=COMMANDS["events"].description)
     of_topic = parser.add_argument("--topic", type=non_empty, metavar="NAME", help="only events of this topic")
     completed_by(of_topic, topic_names)
     parser.add_argument("--request", type=non_empty, metavar="ID", help="only events of this request")
@@ -181,7 +181,7 @@ LIMIT_MAX = 100_000
 
 
 def _register_requests(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("requests", description=f"{COMMANDS['requests'].headline}.")
+    parser = commands.add_parser("requests", description=COMMANDS["requests"].description)
     parser.add_argument("id", nargs="?", type=non_empty, metavar="ID", help="show this request in full; default: list")
     parser.add_argument("--principal", metavar="NAME", help="only requests of this user, such as User:alice")
     parser.add_argument("--outcome", choices=OUTCOMES, help="only with this outcome of a topic: " + ", ".join(OUTCOMES))

@@ -11,7 +11,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import DONE, NEGATIVE, count, print_error
+from controller.cli.arguments import DONE, NEGATIVE, count
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import Marked, Style, show, show_lines
 from controller.cli.reads import common
@@ -27,7 +27,7 @@ VERSIONS_PER_PAGE = 20
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("rules", description=f"{COMMANDS['rules'].headline}.")
+    parser = commands.add_parser("rules", description=COMMANDS["rules"].description)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     shown = verbs.add_parser("show", help="list the rules in force, now or in the past")
     shown.add_argument("--text", action="store_true", help="print the text of the rules")
@@ -92,14 +92,10 @@ def _row(rule: RuleView) -> tuple[object, ...]:
 def _test(options: argparse.Namespace) -> int:
     from controller.machine.rules.examples import wrong_examples
     from controller.machine.rules.reading import read_rules
-    from controller.machine.rules.reading_values import RulesError
     from controller.policy.rules_file import checked_file
     from controller.serving.process import wall_ms
 
-    try:
-        rules = read_rules(checked_file(options.file))
-    except RulesError as error:
-        return print_error(str(error))
+    rules = read_rules(checked_file(options.file))
     wrong = list(wrong_examples(rules, wall_ms()))
     for line in wrong:
         print(line)
@@ -112,14 +108,10 @@ def _test(options: argparse.Namespace) -> int:
 
 def _apply(options: argparse.Namespace, backend: Backend) -> int:
     from controller.http.paths.writes import RulesAppliedView, RulesBody
-    from controller.machine.rules.reading_values import RulesError
     from controller.policy.rules_file import checked_file
     from projections.views.overviews import PoliciesView
 
-    try:
-        body = RulesBody(checked_file(options.file), options.after)
-    except RulesError as error:
-        return print_error(str(error))
+    body = RulesBody(checked_file(options.file), options.after)
     before = backend.get(PoliciesView, "/policies").version
     applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
     state = "is in force already" if before and before.number == applied.number else "is in force"
@@ -163,7 +155,6 @@ def _diff(options: argparse.Namespace, backend: Backend) -> int:
 
 def _side(backend: Backend, given: str | None) -> tuple[str, str]:
     """The name and text of one side; None means the rules in force."""
-    from controller.machine.rules.reading_values import RulesError
     from controller.policy.rules_file import rules_text
     from projections.views.overviews import PoliciesView
 
@@ -175,7 +166,4 @@ def _side(backend: Backend, given: str | None) -> tuple[str, str]:
             if event.fields["number"] == int(given):
                 return f"version {given}", event.fields["text"]
         raise common.Misuse(f"there is no version {given}; `topicwright rules history` lists them")
-    try:
-        return given, rules_text(Path(given))
-    except RulesError as error:
-        raise common.Misuse(str(error)) from None
+    return given, rules_text(Path(given))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from controller.cli.output import Marked, Style
 from projections.text.wording import client_text, many
@@ -45,7 +45,8 @@ def _wide_topic(one: TopicSummary) -> tuple[object, ...]:
 def topic(one: TopicView, style: Style) -> Iterator[str]:
     """One topic with its partitions."""
     yield f"{one.name}: {lines.status(one)},{lines.when(one.as_of)}"
-    yield from _facts(_topic_facts(one))
+    for name, value in _topic_facts(one):
+        yield f"  {name:<11} {value}"
     yield ""
     yield from partitions(one.partitions, style)
 
@@ -114,11 +115,6 @@ def settings(answer: BrokersView, matching: dict[str, str], style: Style) -> Ite
 def ids(numbers: Sequence[int]) -> str:
     """Broker ids, `-` for none."""
     return ",".join(map(str, numbers)) or "-"
-
-
-def _facts(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    for name, value in pairs:
-        yield f"  {name:<11} {value}"
 
 
 TOPICS_MAX = 3

@@ -20,7 +20,6 @@ from projections.text.names import STATUSES
 if TYPE_CHECKING:
     from controller.cli.backend import Backend
     from projections.views.topics import TopicSummary
-    from projections.views.view import AsOfView
 
 GLOB = "*?["
 _REFUSED = {
@@ -33,7 +32,7 @@ _REFUSED = {
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topics", description=f"{COMMANDS['topics'].headline}.")
+    parser = commands.add_parser("topics", description=COMMANDS["topics"].description)
     what = "a topic to show in full, or a pattern such as 'pay.*' to list; default: list all topics"
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
@@ -45,7 +44,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(parser.add_argument("subject", type=non_empty, metavar="TOPIC|REQUEST", help=what), topic_names)
     common.add_at(parser)
     common.add_backend(parser, _explain, formats=[each for each in FORMATS if each != "name"])
-    _register_topic(commands.add_parser("topic", description=f"{COMMANDS['topic'].headline}."))
+    _register_topic(commands.add_parser("topic", description=COMMANDS["topic"].description))
 
 
 def _register_topic(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +95,10 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
         if options.status is not None or options.principal is not None:
             raise common.Misuse("--status and --principal filter a list: they do not go with the NAME of a topic")
         return _show_topic(options, backend)
-    found, as_of = all_topics(backend, options.at)
+    from projections.views.topics import TopicsView
+
+    pages = list(common.pages(backend, TopicsView, "/topics", limit=common.PAGE, at=options.at))
+    found, as_of = [one for page in pages for one in page.topics], pages[-1].as_of
     matching = [one for one in found if _matches(options, one)]
     answer = {"topics": matching, "as_of": as_of}
     which = " that match" if found else ""
@@ -125,20 +127,6 @@ def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
         and options.status in (None, one.status, "not-ready" if one.status != "ready" else None)
         and (options.principal is None or fnmatchcase(by, options.principal))
     )
-
-
-def all_topics(backend: Backend, at: str | None) -> tuple[list[TopicSummary], AsOfView]:
-    """All topics, now or as of a point in time."""
-    from projections.views.topics import TopicsView
-
-    page = backend.get(TopicsView, "/topics", limit=common.PAGE, at=at)
-    summaries = list(page.topics)
-    if at is not None:
-        at = str(page.as_of.offset) if page.as_of.offset >= 0 and not page.as_of.ends else at
-    while page.next_cursor is not None:
-        page = backend.get(TopicsView, "/topics", cursor=page.next_cursor, limit=common.PAGE, at=at)
-        summaries.extend(page.topics)
-    return summaries, page.as_of
 
 
 def _explain(options: argparse.Namespace, backend: Backend) -> int:
@@ -220,6 +208,7 @@ def _run_change(run: common.Read, options: argparse.Namespace, backend: Backend)
     except Refusal as refusal:
         if refusal.status >= 500 or (refusal.status == 404 and not refusal.error.rule):
             raise
-        error, what = refusal.error, _REFUSED["dry run" if getattr(options, "dry_run", False) else options.action]
-        show(options, error, lambda _: [f"{options.name} {what}: {common.error_text(error)}"], lambda: [options.name])
+        what = _REFUSED["dry run" if getattr(options, "dry_run", False) else options.action]
+        line = f"{options.name} {what}: {refusal}"
+        show(options, refusal.error, lambda _: [line], lambda: [options.name])
         return NEGATIVE

@@ -22,13 +22,10 @@ from controller.brokers.kraft.kafka_folder import (
     write_folder,
 )
 from controller.brokers.kraft.unreadable_configs import UnreadableConfigs
-from controller.cli.arguments import reporting
 from controller.cli.folder import NO_LOG
 from controller.machine.state import QuorumLeader
-from controller.quorum.files import LogCorrupted, QuorumFiles
+from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
-from controller.quorum.log.batches import BrokenBatch
-from controller.quorum.log.metadata_codec import MalformedRecord
 from controller.quorum.log.metadata_records import RegisterBrokerRecord, TopicRecord
 from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
@@ -36,15 +33,12 @@ from controller.settings.load import load_settings
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from events.catalog import Cause, Event, MetadataHandedBack, SettingsChanged
-from events.logs.log import EventLog, LogError
+from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.text.wording import many
 
-_reporting = reporting(FolderError, BrokenBatch, MalformedRecord, LogCorrupted, LogError, OSError)
 
-
-@_reporting
 def adopt(options: argparse.Namespace) -> int:
     """Take over a cluster; returns the exit code."""
     folder = read_folder(options.source, cut_torn_tail=options.cut_torn_tail)
@@ -60,7 +54,6 @@ def adopt(options: argparse.Namespace) -> int:
     return 0
 
 
-@_reporting
 def restore(options: argparse.Namespace) -> int:
     """Rebuild a controller; returns the exit code."""
     folders = [read_folder(source, cut_torn_tail=options.cut_torn_tail) for source in options.sources]
@@ -71,7 +64,6 @@ def restore(options: argparse.Namespace) -> int:
     return 0
 
 
-@_reporting
 def handback(options: argparse.Namespace) -> int:
     """Hand a cluster back; returns the exit code."""
     if not (options.data / "CURRENT").is_file():

@@ -17,26 +17,17 @@ from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from controller.cli.arguments import DONE, reporting
+from controller.cli.arguments import DONE
 from controller.cli.output import progress_to
-from controller.machine.apply import CannotApply
 from events.catalog import MetadataAdopted, QuorumEpochBegun
-from events.codec import EventDecodeError
-from events.logs.log import LogError, read_one, shard_offsets
+from events.errors import UserError
+from events.logs.log import read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.text.moments import iso, parse_moment
 
 UNFINISHED = ".unfinished-"
 
 
-class Unusable(Exception):
-    """A folder or store cannot be used; the message says why."""
-
-
-_reporting = reporting(ImportError, LogError, EventDecodeError, Unusable, CannotApply, OSError)
-
-
-@_reporting
 def backup(options: argparse.Namespace) -> int:
     """Copy new events; returns the exit code."""
     from controller.serving.archiving import archiver_of
@@ -48,10 +39,10 @@ def backup(options: argparse.Namespace) -> int:
     place = open_store(options.url)
     with frozen_log(options.data) as log:
         if is_inside(place, options.data):
-            raise Unusable(f"{place.url} is inside the data folder: name a place outside it")
+            raise UserError(f"{place.url} is inside the data folder: name a place outside it")
         own = archive_status(log).url
         if own and open_store(own).url == place.url:
-            raise Unusable(f"{place.url} is the archive of the service: name another place for the backup")
+            raise UserError(f"{place.url} is the archive of the service: name another place for the backup")
         end = log.durable_offset
         writer = Writer(
             boot=secrets.token_hex(8),
@@ -75,7 +66,6 @@ def backup(options: argparse.Namespace) -> int:
     return DONE
 
 
-@_reporting
 def recover(options: argparse.Namespace) -> int:
     """Create the folder; returns the exit code."""
     from controller.store.archived.recovering import recover as recovered
@@ -84,7 +74,7 @@ def recover(options: argparse.Namespace) -> int:
 
     place, data = open_store(options.url), options.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
-        raise Unusable(f"{data} exists and is not empty: name a new folder")
+        raise UserError(f"{data} exists and is not empty: name a new folder")
     manifest = read_manifest(place)
     at = None if options.at is None else parse_moment(options.at)
     history = secrets.token_hex(8)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from controller.cli.arguments import http_address
+from controller.cli.backend import HttpBackend
+from projections.views.brokers import BrokersView, SimulatedBrokerView
+from projections.views.topics import CreatedView, PartitionView, TopicView
 
 POLICY = """\
 from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadata
@@ -43,8 +45,8 @@ def demo(_: argparse.Namespace) -> int:
         (Path(folder) / "team_policy.py").write_text(POLICY)
         _say("A policy in Python (KIP-108):")
         print(_indented(POLICY))
-        with _serving(Path(folder)) as (kafka, http):
-            _Demo(kafka, http).run()
+        with _serving(Path(folder)) as (kafka, http), HttpBackend(http_address(http)) as backend:
+            _Demo(kafka, http, backend).run()
     return 0
 
 
@@ -70,8 +72,9 @@ def _serving(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 class _Demo:
-    def __init__(self, kafka: str, http: str) -> None:
+    def __init__(self, kafka: str, http: str, backend: HttpBackend) -> None:
         self._http = http
+        self._backend = backend
         self._admin = AdminClient({"bootstrap.servers": kafka, "client.id": "demo"})
         self._admin.list_topics(timeout=ANSWERED_WITHIN_S)  # connect first, so that only the create is timed
 
@@ -81,17 +84,18 @@ class _Demo:
         _say("The policy refuses a topic without an owner:")
         self._create(NewTopic("orders", 6))
         _say("A dry run shows the replicas that a create would get:")
-        dry = self._post("/v1/topics?validate_only=true", {"name": "pay.refunds", "num_partitions": 3})
-        self._show_partitions(dry)
+        body = {"name": "pay.refunds", "num_partitions": 3}
+        dry = self._backend.send("POST", "/topics", CreatedView, body=body, validate_only="true")
+        self._show_partitions(dry.partitions)
         _say("Broker 3 stops. Replication factor 3 with two live brokers leaves a placeholder (KIP-409):")
-        self._post("/v1/simulated/brokers/3/stop", None)
-        self._await(lambda: any(broker["fenced"] for broker in self._get("/v1/brokers")["brokers"]))
+        self._backend.send("POST", "/simulated/brokers/3/stop", SimulatedBrokerView)
+        self._await(lambda: len(self._backend.get(BrokersView, "/brokers").live) < 3)
         self._create(NewTopic("pay.refunds", 3))
-        self._show_partitions(self._get("/v1/topics/pay.refunds"))
+        self._show_partitions(self._refunds())
         _say("Broker 3 starts again and replaces the placeholder:")
-        self._post("/v1/simulated/brokers/3/start", None)
-        self._await(lambda: all(min(p["replicas"]) > 0 for p in self._get("/v1/topics/pay.refunds")["partitions"]))
-        self._show_partitions(self._get("/v1/topics/pay.refunds"))
+        self._backend.send("POST", "/simulated/brokers/3/start", SimulatedBrokerView)
+        self._await(lambda: all(min(one.replicas) > 0 for one in self._refunds()))
+        self._show_partitions(self._refunds())
         _say("topicwright explain pay.refunds")
         argv = [sys.executable, "-m", "controller.cli", "explain", "pay.refunds", "--http", self._http]
         print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
@@ -106,20 +110,12 @@ class _Demo:
             outcome = f"{refusal.args[0].name()}: {refusal.args[0].str()}"
         print(f"    {topic.topic}: {outcome}   ({(time.perf_counter() - started) * 1000:.1f} ms)")
 
-    def _show_partitions(self, topic: Any) -> None:
-        for index, partition in enumerate(topic["partitions"]):
-            print(f"    partition {index}: replicas {partition['replicas']} leader {partition['leader']}")
+    def _refunds(self) -> tuple[PartitionView, ...]:
+        return self._backend.get(TopicView, "/topics/pay.refunds").partitions
 
-    def _get(self, path: str) -> Any:
-        with urllib.request.urlopen(f"http://{self._http}{path}") as answer:
-            return json.load(answer)
-
-    def _post(self, path: str, body: Any) -> Any:
-        data = b"" if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{self._http}{path}", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+    def _show_partitions(self, partitions: tuple[PartitionView, ...]) -> None:
+        for one in partitions:
+            print(f"    partition {one.partition}: replicas {list(one.replicas)} leader {one.leader}")
 
     def _await(self, reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + ANSWERED_WITHIN_S

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from controller.cli import serve as flags
-from controller.cli.arguments import DONE, NEGATIVE, Run, reporting
+from controller.cli.arguments import DONE, Negative
 from controller.cli.output import table
 from controller.kafka.messages.quorum import QuorumReplica
 from controller.quorum.client import (
@@ -64,7 +64,9 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
     )
 
 
-def _with_client(work: Callable[[argparse.Namespace, QuorumClient], Coroutine[Any, Any, None]]) -> Run:
+def _with_client(
+    work: Callable[[argparse.Namespace, QuorumClient], Coroutine[Any, Any, None]],
+) -> Callable[[argparse.Namespace], int]:
     """Makes a command of `work` with a client of the quorum."""
 
     async def run(options: argparse.Namespace) -> None:
@@ -72,10 +74,11 @@ def _with_client(work: Callable[[argparse.Namespace, QuorumClient], Coroutine[An
         with closing(QuorumClient(_addresses(options.bootstrap_controller), security)) as client:
             await work(options, client)
 
-    @reporting(SettingsError, FolderError, OSError)
-    @reporting(QuorumError, code=NEGATIVE)
     def command(options: argparse.Namespace) -> int:
-        asyncio.run(run(options))
+        try:
+            asyncio.run(run(options))
+        except QuorumError as error:
+            raise Negative(str(error)) from error
         return DONE
 
     return command

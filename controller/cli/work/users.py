@@ -20,45 +20,27 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from controller.access import users_file
-from controller.access.users_file import UsersFileError
-from controller.cli.arguments import DONE, NEGATIVE, print_error, reporting
-from controller.cli.context import BackendError
+from controller.cli.arguments import DONE, Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
 from controller.machine.decision import Detail
-from controller.quorum.files import LogCorrupted
-from controller.quorum.folder import FolderError
 from controller.release import RELEASE
 from controller.serving.offline_users import OfflineUsers, mechanisms, offline_users
 from controller.serving.reach_cluster import client_properties
-from controller.settings.load import SettingsError, load_settings
+from controller.settings.load import load_settings
 from controller.store.store import TopicStore
-from events.logs.log import LogError
+from events.errors import UserError
 
 admin: Any = import_module("confluent_kafka.admin")  # it exports nothing by its types
-
-
-class UsersError(Exception):
-    """The command could not run, or the service refused it; `code` is Kafka's error if the service answered."""
-
-    def __init__(self, message: str, code: int = 0) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-_reporting = reporting(
-    UsersError, BackendError, UsersFileError, SettingsError, LogError, FolderError, LogCorrupted, OSError
-)
 
 
 # --- actions
 
 
-@_reporting
 def add(options: argparse.Namespace) -> int:
     if options.token:
         if options.file is None:
-            raise UsersError("--token needs --file: tokens exist only in users files")
+            raise UserError("--token needs --file: tokens exist only in users files")
         print(users_file.add_token(options.file, options.name))
         print(f"this token is shown only once; it logs in as User:{options.name}", file=sys.stderr)
         return DONE
@@ -69,32 +51,33 @@ def add(options: argparse.Namespace) -> int:
         return DONE
     if options.data is not None:
         with _offline(options) as users:
-            outcome = users.add(options.name, options.mechanism, password, options.iterations)
-        return _report(outcome, f"set {options.mechanism} of {options.name}")
-    info = admin.ScramCredentialInfo(_kind(options), options.iterations)
-    upsert = admin.UserScramCredentialUpsertion(options.name, info, password.encode())
-    return _report(Admin(options).alter(upsert), f"set {options.mechanism} of {options.name}")
+            _check(users.add(options.name, options.mechanism, password, options.iterations))
+    else:
+        info = admin.ScramCredentialInfo(_kind(options), options.iterations)
+        Admin(options).alter(admin.UserScramCredentialUpsertion(options.name, info, password.encode()))
+    print(f"set {options.mechanism} of {options.name}")
+    return DONE
 
 
-@_reporting
 def remove(options: argparse.Namespace) -> int:
-    done = f"removed {options.name}"
     if options.file is not None:
-        found = users_file.remove_user(options.file, options.name)
-        return _report(Detail() if found else Detail(1, f"there is no user {options.name} in {options.file}"), done)
+        if not users_file.remove_user(options.file, options.name):
+            raise Negative(f"there is no user {options.name} in {options.file}")
+        print(f"removed {options.name}")
+        return DONE
     if options.data is not None:
         with _offline(options) as users:
-            outcome = users.remove(options.name, options.mechanism)
-        return _report(outcome, f"{done} for {options.mechanism}")
-    deletion = admin.UserScramCredentialDeletion(options.name, _kind(options))
-    return _report(Admin(options).alter(deletion), f"{done} for {options.mechanism}")
+            _check(users.remove(options.name, options.mechanism))
+    else:
+        Admin(options).alter(admin.UserScramCredentialDeletion(options.name, _kind(options)))
+    print(f"removed {options.name} for {options.mechanism}")
+    return DONE
 
 
 def _kind(options: argparse.Namespace) -> Any:
     return getattr(admin.ScramMechanism, options.mechanism.replace("-", "_"))
 
 
-@_reporting
 def list_(options: argparse.Namespace) -> int:
     users: list[tuple[str, str, int | None]]
     if options.file is not None:
@@ -103,7 +86,7 @@ def list_(options: argparse.Namespace) -> int:
         users += [(name, "token", None) for name in known.tokens.values()]
     elif options.data is not None:
         if not options.data.exists():
-            raise UsersError(f"there is no folder {options.data}")
+            raise UserError(f"there is no folder {options.data}")
         with closing(open_log(options.data)) as log:
             users = [*mechanisms(TopicStore(log).durable_cluster)]
     else:
@@ -119,11 +102,9 @@ def list_(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _report(outcome: Detail, done: str) -> int:
+def _check(outcome: Detail) -> None:
     if outcome.code:
-        return print_error(outcome.message, NEGATIVE)
-    print(done)
-    return DONE
+        raise Negative(outcome.message)
 
 
 def _offline(options: argparse.Namespace) -> AbstractContextManager[OfflineUsers]:
@@ -134,15 +115,15 @@ def _offline(options: argparse.Namespace) -> AbstractContextManager[OfflineUsers
 
 
 def _password(name: str) -> str:
-    """Read a password from the terminal (twice) or standard input. Raises UsersError."""
+    """Read a password from the terminal (twice) or standard input. Raises UserError."""
     if sys.stdin.isatty():
         password = getpass.getpass(f"password of {name}: ")
         if getpass.getpass("repeat the password: ") != password:
-            raise UsersError("the passwords differ")
+            raise UserError("the passwords differ")
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        raise UsersError("the password is empty: type one, or write it to the first line of standard input")
+        raise UserError("the password is empty: type one, or write it to the first line of standard input")
     return password
 
 
@@ -164,7 +145,7 @@ reports all brokers down."""
 
 
 class Admin:
-    """A connection to a service. Raises UsersError, also for properties that librdkafka rejects."""
+    """A connection to a service. Raises UserError, also for properties that librdkafka rejects."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._bootstrap: str = options.bootstrap
@@ -174,19 +155,12 @@ class Admin:
         try:
             self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=_silent())
         except KafkaException as error:
-            raise UsersError(f"{CONFIG}={options.command_config}: {error.args[0].str()}") from None
+            raise UserError(f"{CONFIG}={options.command_config}: {error.args[0].str()}") from None
 
-    def alter(self, change: object) -> Detail:
-        """Set or remove a SCRAM credential; returns the outcome."""
-        futures = self._client.alter_user_scram_credentials([change], request_timeout=TIMEOUT_S)
-        try:
-            (future,) = futures.values()
-            self._result(future)
-        except UsersError as error:
-            if not error.code:
-                raise
-            return Detail(error.code, str(error))
-        return Detail()
+    def alter(self, change: object) -> None:
+        """Set or remove a SCRAM credential. Raises Negative if the service refuses."""
+        (future,) = self._client.alter_user_scram_credentials([change], request_timeout=TIMEOUT_S).values()
+        self._result(future)
 
     def users(self) -> list[tuple[str, str, int]]:
         """All users with their mechanisms and iterations."""
@@ -206,13 +180,13 @@ class Admin:
                 break
             names = [seen.name() for seen in self._seen]
             if any(names.count(name) >= often for name, often in FATAL_AFTER.items()):
-                raise UsersError(self._why())
+                raise UserError(self._why())
             if time.monotonic() > deadline:
-                raise UsersError(f"no answer from {self._bootstrap} within {TIMEOUT_S:.0f} s; {self._why()}")
+                raise UserError(f"no answer from {self._bootstrap} within {TIMEOUT_S:.0f} s; {self._why()}")
         try:
             return future.result(0)
         except KafkaException as error:
-            raise UsersError(error.args[0].str(), int(error.args[0].code())) from None
+            raise Negative(error.args[0].str()) from None
 
     def _why(self) -> str:
         """The first error of the client, without its connection names."""

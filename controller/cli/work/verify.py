@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from controller.cli.arguments import DONE, NEGATIVE, WRONG, error_text, print_error
-from controller.cli.backend import Backend, HttpBackend, Refusal, http_address, read_access
-from controller.cli.context import BackendError
+from controller.cli.arguments import DONE, NEGATIVE, Negative, http_address
+from controller.cli.backend import Backend, HttpBackend, Refusal, read_access
 from controller.cli.folder import holds_log, open_log, partitions_in
 from controller.cli.output import harmless, progress_to
 from controller.store.archived.bases import wrong_state
 from controller.store.snapshotting import StateRebuild
 from controller.store.store import TopicStore
 from events.codec import EventDecodeError, decode_event
+from events.errors import UserError
 from events.logs.archive.manifest import MANIFEST
 from events.logs.log import LogCorrupted
 from events.logs.merkle import Frontier
@@ -51,28 +51,27 @@ def verify(options: argparse.Namespace) -> int:
         key = None if options.key is None else read_public_key(options.key)
         head = None if options.head is None else read_head(options.head)
         if "://" in options.what or ((what / MANIFEST).is_file() and not holds_log(what)):
-            try:
-                from controller.cli.work.verify_archive import verify_archive
-            except ImportError as error:
-                return print_error(error_text(error))
-            return verify_archive(options, key, head)
+            from controller.cli.work.verify_archive import verify_archive
+
+            return _report(*verify_archive(options, key, head))
         if what.is_dir():
             return _folder(options, what, key, head)
         if what.is_file():
             return _proof(_read(what, FILE_BYTES_MAX), key, head)
         return _service(options, key, head)
     except argparse.ArgumentTypeError as error:
-        return print_error(f"{options.what!r} is not a file, not a folder, and {str(error).partition(' is ')[2]}")
-    except (BackendError, BadKey) as error:
-        return print_error(str(error), NEGATIVE if isinstance(error.__cause__, LogCorrupted) else WRONG)
-    except Refusal as refusal:
-        return print_error(refusal.error.message)
+        why = str(error).partition(" is ")[2]
+        raise UserError(f"{options.what!r} is not a file, not a folder, and {why}") from None
+    except BadKey as error:
+        raise UserError(str(error)) from error
+    except LogCorrupted as error:
+        raise Negative(str(error)) from error
     except ProofFails as error:
-        return print_error(f"{options.what}: {error}", NEGATIVE)
+        raise Negative(f"{options.what}: {error}") from error
 
 
 def read_head(path: Path) -> Head:
-    """Read a head from a file: alone, in a response, or in a proof. Raises BackendError."""
+    """Read a head from a file: alone, in a response, or in a proof. Raises UserError."""
     try:
         text = _read(path, FILE_BYTES_MAX)
         return msgspec.json.decode(text, type=Consistency).head
@@ -81,7 +80,7 @@ def read_head(path: Path) -> Head:
     try:
         return msgspec.json.decode(text, type=Head)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BackendError(
+        raise UserError(
             f"--head {path} contains no head ({error}): save a response of GET /v1/log/head, or a proof"
         ) from None
 
@@ -91,9 +90,9 @@ def _read(path: Path, bytes_max: int) -> bytes:
         with path.open("rb") as file:
             text = file.read(bytes_max + 1)
     except OSError as error:
-        raise BackendError(f"{path} cannot be read: {error.strerror}") from error
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
     if len(text) > bytes_max:
-        raise BackendError(f"{path} is larger than {bytes_max} bytes, so it is neither a proof nor a head")
+        raise UserError(f"{path} is larger than {bytes_max} bytes, so it is neither a proof nor a head")
     return text
 
 
@@ -105,7 +104,7 @@ def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
     check_paths(proof)
     head = proof.head
     if key is None and known is None:
-        return print_error(
+        raise UserError(
             f"the proof matches its head, of {head.size} events with root {head.root}; to check the head itself, give "
             "--key with the public key of the service, or --head with a saved head"
         )
@@ -146,7 +145,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
     numbered: dict[int | None, Path] = dict(enumerate(partitions_in(folder))) or {None: folder}
     if options.partition is not None:
         if options.partition not in numbered:
-            raise BackendError(f"--partition {options.partition}: {folder} has {len(numbered) - (None in numbered)}")
+            raise UserError(f"--partition {options.partition}: {folder} has {len(numbered) - (None in numbered)}")
         numbered = {options.partition: numbered[options.partition]}
     code, compared = DONE, head is None
     for number, path in numbered.items():
@@ -167,9 +166,9 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         more = f", with {found.signed} signed heads" if found.signed else ""
-        code = max(code, report(wrong, name, found.size, found.root, heads, more))
+        code = max(code, _report(wrong, name, found.size, found.root, heads, more))
     if head is not None and not compared:
-        return print_error(f"--head is of log {head.log}, which is not among the partitions in {folder}", NEGATIVE)
+        raise Negative(f"--head is of log {head.log}, which is not among the partitions in {folder}")
     return code
 
 
@@ -187,7 +186,7 @@ def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -
             findings.found("its events do not match its head")
         if old is not None:
             against_head(findings, old, head.log, head.size, lambda size: roots.get(size, ""))
-    return report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
+    return _report(findings, head.log, head.size, head.root, [old] if old is not None else [], "")
 
 
 def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -> dict[int, str]:
@@ -206,7 +205,7 @@ def _roots_over(backend: HttpBackend, partition: int | None, sizes: list[int]) -
     return roots
 
 
-def report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
+def _report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str, heads: list[Head], more: str) -> int:
     for finding in findings:
         print(f"{log}: {finding}")
     if findings:
@@ -216,13 +215,16 @@ def report(findings: list[str] | tuple[str, ...], log: str, size: int, root: str
     return DONE
 
 
+# --- prove
+
+
 def prove(options: argparse.Namespace, backend: Backend) -> int:
     """Run `prove`; returns the exit code."""
     try:
         size = None if options.head is None else read_head(options.head).size
         proof = _requested(options, backend, size)
     except ProofFails as error:
-        return print_error(str(error))
+        raise UserError(str(error)) from error
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
     sys.stdout.flush()
     signed = "signed" if proof.head.signature else "not signed"
@@ -236,7 +238,7 @@ def prove(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _requested(options: argparse.Namespace, backend: Backend, size: int | None) -> Proof:
-    """The proof of an offset, else a topic, else a request. Raises Refusal, BackendError."""
+    """The proof of an offset, else a topic, else a request. Raises Refusal, UserError."""
     subject: str = options.subject
 
     def get(**subject: object) -> Proof:

@@ -18,9 +18,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from controller.cli.arguments import NEGATIVE, WRONG, print_error
 from controller.cli.output import progress_to
-from controller.cli.work.verify import report
 from controller.store.archived.bases import check_tree, wrong_state
 from controller.store.archived.recovering import archived, segment_files
 from controller.store.snapshotting import StateRebuild
@@ -39,7 +37,7 @@ from events.logs.archive.manifest import (
 )
 from events.logs.archive.segment import IndexBuilder
 from events.logs.archive.store import ArchiveStore, open_store
-from events.logs.log import Commit, LogCorrupted, LogError
+from events.logs.log import Commit, LogCorrupted
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, log_name
@@ -50,39 +48,39 @@ from projections.queries.query import Query
 _PROGRESS_EVERY = 10_000
 
 
-def verify_archive(options: argparse.Namespace, key: bytes | None, head: Head | None) -> int:
-    """Verify an archive or a backup; returns the exit code."""
+def verify_archive(
+    options: argparse.Namespace, key: bytes | None, head: Head | None
+) -> tuple[Findings, str, int, str, list[Head], str]:
+    """Verify an archive or a backup. Returns the findings, the name, size and root of the log, the heads that it was
+    compared with, and what else to report. Raises LogError."""
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
-    try:
-        place = open_store(options.what)
-        manifest = read_manifest(place)
-        name = log_name(manifest.cluster_id, options.partition)
-        progress = progress_to(manifest.end)
-        if key is not None and (manifest.bases or manifest.signature) and not manifest.is_signed_by(key):
-            findings.found(f"{MANIFEST} is not signed by that key: its bases and snapshots may be anybody's")
-        signed = [] if key is None else list(_signed_in(archived(place, manifest.segments), name))
-        sizes = {one.size for one in (*heads, *signed)}
-        for record, value in _each_event(place, manifest.segments, findings):
-            frontier.extend((value,), PATH_LENGTH_MAX)
-            if frontier.size in sizes:
-                roots[frontier.size] = frontier.root()
-            if not record.offset % _PROGRESS_EVERY:
-                progress(record.offset)
-        newest = manifest.bases[-1].offset if manifest.bases else 0
-        for one in heads:
-            if one.log == name and one.size > max(frontier.size, newest):
-                findings.found(f"it has only {frontier.size} events, and the head covers {one.size}")
-            elif one.log != name or one.size <= frontier.size:  # else a base has the remaining events
-                against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
-        if key is not None:
-            _check_signed(findings, key, signed, roots)
-        for finding in _wrong_bases(place, manifest, options.partition, heads):
-            findings.found(finding)
-    except LogError as error:
-        return print_error(str(error), NEGATIVE if isinstance(error, LogCorrupted) else WRONG)
+    place = open_store(options.what)
+    manifest = read_manifest(place)
+    name = log_name(manifest.cluster_id, options.partition)
+    progress = progress_to(manifest.end)
+    if key is not None and (manifest.bases or manifest.signature) and not manifest.is_signed_by(key):
+        findings.found(f"{MANIFEST} is not signed by that key: its bases and snapshots may be anybody's")
+    signed = [] if key is None else list(_signed_in(archived(place, manifest.segments), name))
+    sizes = {one.size for one in (*heads, *signed)}
+    for record, value in _each_event(place, manifest.segments, findings):
+        frontier.extend((value,), PATH_LENGTH_MAX)
+        if frontier.size in sizes:
+            roots[frontier.size] = frontier.root()
+        if not record.offset % _PROGRESS_EVERY:
+            progress(record.offset)
+    newest = manifest.bases[-1].offset if manifest.bases else 0
+    for one in heads:
+        if one.log == name and one.size > max(frontier.size, newest):
+            findings.found(f"it has only {frontier.size} events, and the head covers {one.size}")
+        elif one.log != name or one.size <= frontier.size:  # else a base has the remaining events
+            against_head(findings, one, name, frontier.size, lambda size: roots[size].hex())
+    if key is not None:
+        _check_signed(findings, key, signed, roots)
+    for finding in _wrong_bases(place, manifest, options.partition, heads):
+        findings.found(finding)
     more = f", with {len(signed)} signed heads" if signed else ""
-    return report(findings, name, frontier.size, frontier.root().hex(), heads, more)
+    return findings, name, frontier.size, frontier.root().hex(), heads, more
 
 
 def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:

@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import Reader, SealedCursors, may_describe, may_describe_some
+from controller.http.permissions import Reader, SealedCursors, may_describe
 from controller.http.requests import (
     OFFSET_MAX,
     At,
@@ -100,6 +100,8 @@ async def topics(
     """
     which = TopicFilter(_pattern(name), status, placeholders, principal)
     page = _Page(reader, request, which, limit)
+    if not reader.api.authorizer.allows_any(caller_of(request), "Describe", "Topic"):
+        return await page.empty(at)
     if order == "newest":
         if at is not None:
             return await page.in_the_past(at, newest_at, cursor)
@@ -115,7 +117,7 @@ async def topic(name: FromPath[str], request: HttpRequest, reader: _Reader, at: 
     """One topic with its partitions."""
     reader.need(request, name)
     part = reader.queries.of_topic(name)
-    newest, end, live = part.newest_named(name), part.end(), reader.api.cluster.live
+    newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
         return await reader.reading.answer(topic_at, part, name, at)
     return await reader.reading.answer(current_topic, part, newest, live, end)
@@ -128,7 +130,7 @@ async def topic_configs(
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
     reader.need(request, name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
-    newest, end, settings = part.newest_named(name), part.end(), reader.api.cluster.settings
+    newest, end, settings = part.live().durable_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
         return await reader.reading.answer(configs_of_topic_at, part, name, at)
     return await reader.reading.answer(configs_of, part, newest.configs, settings, end)
@@ -177,10 +179,12 @@ class _Page:
         self._end: Ends = reader.queries.end()
         self._live = reader.api.cluster.live
 
+    async def empty(self, at: str | None) -> Response[TopicsView]:
+        """The page of a caller who certainly may not describe any topic."""
+        self._end = await self._reader.reading.run(self._queries.end, at)
+        return await self._answer(None)
+
     async def in_the_past(self, at: str, listed: Callable[..., TopicsView], after: str | None) -> Response[TopicsView]:
-        if not may_describe_some(self._api, self._request):
-            self._end = await self._reader.reading.run(self._queries.end, at)
-            return await self._answer(None)
         caller = caller_of(self._request)
 
         def is_visible(name: str) -> bool:
@@ -189,8 +193,6 @@ class _Page:
         return await self._reader.answer(listed, at, after, self._limit, is_visible, which=self._which)
 
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
-        if not may_describe_some(self._api, self._request):
-            return await self._answer(None)
         for _ in range(SLICES_MAX):
             newest = by_name(self._queries, self._which, after, TOPICS_PER_SLICE)
             if not newest:
@@ -204,8 +206,6 @@ class _Page:
         return await self._answer(after if is_visible else sealed(shard_key(after)))
 
     async def by_age(self, place: Place) -> Response[TopicsView]:
-        if not may_describe_some(self._api, self._request):
-            return await self._answer(None)
         for _ in range(SLICES_MAX):
             newest, place = by_age(self._queries, place, min(TOPICS_PER_SLICE, self._limit - len(self._found)))
             if not newest:

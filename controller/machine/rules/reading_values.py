@@ -29,12 +29,13 @@ from controller.machine.rules.rule import (
     Scope,
 )
 from controller.patterns import ALLOWED, Pattern, PatternError
+from events.errors import UserError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
 
-class RulesError(Exception):
+class RulesError(UserError):
     """An error in the rules; the message has the line, the rule, the key and the value, where known, and what is
     allowed."""
 

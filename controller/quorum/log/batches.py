@@ -22,6 +22,7 @@ from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_control
+from events.errors import UserError
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
 """Types of control records."""
@@ -67,7 +68,7 @@ class RecordBatch(msgspec.Struct, frozen=True):
         return self.base_offset + len(self.records) - 1
 
 
-class BrokenBatch(Exception):
+class BrokenBatch(UserError):
     """Invalid record batches; the message says where and why."""
 
 

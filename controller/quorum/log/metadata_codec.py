@@ -19,6 +19,7 @@ from controller.kafka.codec.writer import Write, compile_writer
 from controller.kafka.messages import Message
 from controller.kafka.schema import Field, Kind, Layout
 from controller.quorum.log.metadata_records import RECORDS, ControlMessage, MetadataRecord, OnWire, UnknownRecord
+from events.errors import UserError
 
 M = TypeVar("M", bound=Message)
 
@@ -26,7 +27,7 @@ FRAME_VERSION: Final = 1
 _KINDS: Final[tuple[Kind, ...]] = typing.get_args(Kind)
 
 
-class MalformedRecord(Exception):
+class MalformedRecord(UserError):
     """Bytes that are not the metadata record that they claim to be; the message says which, and why."""
 
 

@@ -29,6 +29,7 @@ from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import RECORD_BYTES_MAX, StoredPosition, stored_position
 from controller.stream.log.topics import offset_ranges, offsets_consumer, prepare_topics
 from events.catalog import EVENT_VERSION
+from events.errors import UserError
 from events.logs.events_topic import Fence, Position, encode_record
 from projections.replay.log.kafka_ref import KafkaTopic, reading
 from projections.replay.log.secondary import FrozenLog
@@ -39,7 +40,7 @@ TRANSACTION_MS = 900_000  # as long as Kafka allows without being told otherwise
 _WAIT_S = 60.0
 
 
-class NotRestored(Exception):
+class NotRestored(UserError):
     """The topic cannot be restored. The message says why."""
 
 
