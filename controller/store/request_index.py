@@ -27,8 +27,9 @@ from controller.store.keys import Puts, inverted, offset_at_end, put_entries
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
+from events.external_decision import FOLLOW
 from events.logs.archive.whole_log import archived_requests
-from events.logs.log import EventLog, read_one, request_offsets
+from events.logs.log import Entry, EventLog, read_one, request_offsets
 
 REQUEST, FACET = b"h", b"f"
 NAMED_MAX: Final = 10
@@ -81,18 +82,20 @@ class RequestIndex:
         self._unknown = RECENT_MAX if log.next_offset else 0
         """The number of requests still to look up in the log after a restart."""
 
-    def changes(self, records: Iterable[Recorded]) -> Puts:
+    def changes(self, records: Iterable[Recorded], entries: Iterable[Entry]) -> Puts:
         """The state keys to write with these events."""
         puts: Puts = {}
         changed: dict[str, tuple[IndexedRequest | None, _Folding]] = {}
-        for record in records:
-            request_id: str = getattr(record.event, "request_id", "")
+        for record, entry in zip(records, entries, strict=True):
+            request_id = entry.request_id
             if not request_id:
                 if type(record.event) is access.RequestsRefused:
                     _put(puts, None, _counted(record, record.event))
                 continue
             known = changed.get(request_id)
             if known is None:
+                if record.cause.command == FOLLOW:
+                    continue
                 stored = self._known(request_id, record)
                 folding = _folding(stored, record)
                 if folding is None:
@@ -100,10 +103,10 @@ class RequestIndex:
                 known = changed[request_id] = stored, folding
             known[1].take(record)
         for request_id, (stored, folding) in changed.items():
-            entry = folding.entry()
-            _put(puts, stored, entry)
+            summary = folding.entry()
+            _put(puts, stored, summary)
             self._recent.pop(request_id, None)
-            self._recent[request_id] = entry
+            self._recent[request_id] = summary
         while len(self._recent) > RECENT_MAX:
             del self._recent[next(iter(self._recent))]
         return puts
