@@ -86,7 +86,7 @@ class LoopHistogram(Collector):
     def collect(self) -> Iterator[Metric]:
         name, text, labels = self._about
         family = HistogramMetricFamily(name, text, labels=labels)
-        bounds = [floatToGoString(bound) for bound in (*self._bounds, inf)]
+        bounds = [floatToGoString(bound) for bound in (*self._bounds, inf)]  # type: ignore[no-untyped-call]
         for values, series in list(self._series.items()):
             counts = map(float, accumulate(series.counts))
             family.add_metric(values, list(zip(bounds, counts, strict=True)), series.sum)

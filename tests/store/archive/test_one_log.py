@@ -362,13 +362,6 @@ def test_killed_at_each_step_of_archiving(
         assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
 
 
-def test_a_closed_stretch_is_archived_once_the_tree_is_made(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        place = Folder(tmp_path / "archive")
-        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), lambda *_: None)
-        assert at_work.step() is None
-
-
 def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path: Path) -> None:
     def stop() -> None:
         raise Died
