@@ -82,7 +82,7 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
 
 
 @pytest.mark.parametrize("after", range(1, 12))
-def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
+def test_concurrent_readers_find_all_segments(cut: RocksDbLog, after: int) -> None:
     """After so many lines of the other's look."""
     looked, end = archive.Archive(cut), cut.start_offset
     segments = [one for one in segments_of(cut) if one.end <= end]
