@@ -1,7 +1,7 @@
-"""`make bench`: what is meant to fit into a quarter of an hour, one benchmark after another, in one table and as JSON.
+"""`make bench`: the benchmarks of about a quarter of an hour, one after another, in one table and as JSON.
 
-What is absent (Kafka's jars, Java, Spark) keeps only those from being measured that need it: a line says so, as it does
-of one that failed. How long each took goes to standard error.
+If Kafka's jars, Java or Spark are missing, a line names each benchmark that needs them, as for one that failed. The
+duration of each benchmark goes to standard error.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from benchmarks.figures import Figure, show
 from tests.support.tools import KAFKA_SERVER
 
 Run = Callable[[bool], Sequence[Figure]]
-"""What a benchmark measures, beside a Kafka or without."""
+"""Runs a benchmark; True also measures a Kafka."""
 QUORUM_CREATES = 90
 
 
 def _of(name: str) -> Any:
-    """A module of this folder, imported as late as it is used: what it needs may be absent."""
+    """A module of this folder, imported when it is used, because its dependencies may be missing."""
     return import_module(f"benchmarks.{name}")
 
 
 def _quorum() -> Sequence[Figure]:
-    """Creates and commits of a quorum that nothing disturbs, without the faults."""
+    """Creates and commits of a quorum without faults."""
     quorum = _of("quorum")
     found = {name: quorum.Measured() for name in (quorum.OURS, quorum.KAFKAS)}
     quorum.measure(
@@ -48,11 +48,11 @@ GROUPS: dict[str, Run] = {
     "replay": lambda _: _of("replay").run_small(),
     "many-topics": lambda with_kafka: _of("many_topics").run(with_kafka),
 }
-"""The benchmarks by name, those first that tell most."""
+"""The benchmarks by name, the most important first."""
 
 
 def measured(name: str, run: Run, with_kafka: bool) -> tuple[list[Figure], bool]:
-    """The figures of one of GROUPS, or a line that says why there are none; and whether that is as it should be."""
+    """The figures of one of GROUPS, or a line with the reason why there are none; and False if it failed."""
     started, failed = time.perf_counter(), False
     try:
         figures = list(run(with_kafka))
@@ -82,7 +82,7 @@ def main() -> None:
         found, as_it_should_be = measured(name, GROUPS[name], not options.without_kafka)
         figures += found
         good = good and as_it_should_be
-        if options.keep is not None:  # what is measured is kept, whatever becomes of the rest
+        if options.keep is not None:  # after each benchmark, so that a later failure loses nothing
             options.keep.write_bytes(msgspec.json.encode(figures) + b"\n")
     show(figures, options.json)
     sys.exit(0 if good else 1)

@@ -1,7 +1,7 @@
-"""What appending to the log costs: fsynced appends one by one and in batches, beside the disk's own fsync.
+"""The cost of appending to the log: fsynced appends one by one and in batches, compared with the disk's own fsync.
 
 An append is an event of 200 bytes, its index entries and one state value. The floor is a plain file that grows by as
-many bytes and is synced, without any log; it is measured right before each line, for disks have moods.
+many bytes and is synced, without any log. It is measured right before each line, because the speed of disks varies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Appends = Callable[[Path, int], Generator[Callable[[], object]]]
 
 
 def measured(make: Appends, batch: int, seconds: float, parent: Path | None) -> list[float]:
-    """Run a synced append of `batch` events again and again in a new folder; how many seconds each took."""
+    """Repeat a synced append of `batch` events in a new folder; returns the seconds of each."""
     took: list[float] = []
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         making = make(Path(folder), batch)
@@ -41,7 +41,7 @@ def measured(make: Appends, batch: int, seconds: float, parent: Path | None) -> 
 
 
 def plain_file(folder: Path, batch: int) -> Generator[Callable[[], object]]:
-    """Grow a file and sync it: what the disk itself takes."""
+    """Grow a file and sync it, to measure the disk alone."""
     file = os.open(folder / "plain", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     data = os.urandom(EVENT_BYTES * batch)
 
@@ -77,7 +77,7 @@ def appends(folder: Path, batch: int) -> Generator[Callable[[], object]]:
 
 
 def creates(folder: Path, batch: int) -> Generator[Callable[[], object]]:
-    """Write what one request for 300 topics leaves, and sync it: five events and two state values a topic."""
+    """Write the events and state of one request for 300 topics, and sync: five events and two state values a topic."""
     log = opened(folder)
     value = os.urandom(EVENT_BYTES // 2) + bytes(EVENT_BYTES // 2)
 
@@ -95,7 +95,7 @@ def creates(folder: Path, batch: int) -> Generator[Callable[[], object]]:
 
 
 def figure(work: str, make: Appends, batch: int, seconds: float, parent: Path | None) -> Figure:
-    """The rate of one kind of append, with the disk's own beside it."""
+    """The rate of one kind of append, and the disk's own in the note."""
     floor = measured(plain_file, batch, seconds, parent)
     before = time.process_time()
     took = measured(make, batch, seconds, parent)

@@ -1,4 +1,4 @@
-"""A bare client of Kafka's wire for benchmarks: frames are made before the clock starts."""
+"""A bare client of Kafka's wire for benchmarks: frames are encoded before the clock starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BenchClient:
         return decode_response(api_key, version, self.exchange(frame_of(api_key, version, request)))[1]
 
     def pipeline(self, frames: Sequence[bytes]) -> list[bytes]:
-        """Send all frames without waiting; the answers in their order."""
+        """Send all frames without waiting; returns the answers in order."""
         sender = threading.Thread(target=self._socket.sendall, args=(b"".join(frames),))
         sender.start()
         answers = [self._frame() for _ in frames]

@@ -1,4 +1,4 @@
-"""Records of clients that bootstrap at Topicwright in front of a cluster, beside clients that bootstrap at its broker.
+"""Records of clients that bootstrap at Topicwright in front of a cluster, and of clients that bootstrap at its broker.
 
 librdkafka produces records and a new consumer reads them, in rounds that take turns. Start-up (metadata, coordinator,
 group) is a row of its own, because that alone is different. The bytes that Topicwright read and wrote meanwhile, on

@@ -81,11 +81,11 @@ def check(answers: list[bytes]) -> None:
 
 
 Measured = dict[str, tuple[float, float]]
-"""What was measured, and the microseconds of a core that the server took for each topic."""
+"""A value, and the server's core microseconds for each topic."""
 
 
 def measure(address: str, few: bool) -> Measured:
-    """Every figure of one server; `few` keeps a slow one from taking minutes."""
+    """Every figure of one server; with `few`, in fewer requests, for a slow server."""
     count = 110 if few else 3000
     (median, p99, rate), core_us = with_core_us(count, lambda: one_by_one(address, count, False))
     found = {"one ms": (median, core_us), "one p99 ms": (p99, core_us), "one rate": (rate, core_us)}

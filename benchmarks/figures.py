@@ -9,7 +9,7 @@ import msgspec
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One measured value beside Kafka's and what is wanted; None where there is none.
+    """One measured value, with Kafka's and the goal (`reach`); None without one.
 
     `core_us` is the processor time of all processes of the server, user and system together, for one of what is counted
     (a create, a topic, an event, a command, a start), which a busy machine changes least; `kafka_core_us` Kafka's.

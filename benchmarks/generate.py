@@ -1,4 +1,4 @@
-"""Logs of any size, made as real ones are: commands through the machine, commits into a log folder, live state beside.
+"""Logs of any size, made as real ones are: commands through the machine, commits into a log folder, live state.
 
     python -m benchmarks.generate DIR --events 2000000 --topics 100000 [--skewed] [--seed 1]
 

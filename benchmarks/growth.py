@@ -1,4 +1,4 @@
-"""What grows with what: topics, the partitions of one topic, and brokers, four and sixteen times as many.
+"""How cost grows with topics, with partitions of one topic, and with brokers: four and sixteen times as many.
 
 Each figure is the processor time of the serving process, from a request until it rests again: what follows from it
 (confirmations, leaders, answers, merging of files) is in it, and whoever else uses the machine is not. An operation
@@ -37,7 +37,7 @@ TOPICS = (12_500, 50_000, 200_000)
 PARTITIONS = (6_250, 25_000, 100_000)
 BROKERS = (62, 250, 1_000)
 TOUCHED = 1_000
-"""So many topics are created, altered and deleted beside all others."""
+"""The number of topics that are created, altered and deleted again, in addition to all others."""
 AT_ONCE = 250
 PARTITIONS_AT_ONCE = 5_000
 TIMEOUT_MS = 60_000

@@ -119,7 +119,8 @@ class Growing(Generator):
         event = PartitionChanged(topic.name, index, one, after, "reported by its leader")
         cause = Cause(_CAUSE, RequestId(f"broker-{self._requests}"))
         value = encode_event(self._now_ms, cause, event)
-        self._recorder.take(Recorded(Offset(self._offset), self._now_ms, cause, event), value)
+        record = Recorded(Offset(self._offset), self._now_ms, cause, event)
+        self._recorder.record_encoded((record,), (value,))
         self._recorded(1)
 
     def _commit(self) -> None:

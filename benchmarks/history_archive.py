@@ -3,7 +3,7 @@ take that go to the archive, and how soon an empty folder begins with a base.
 
     python -m benchmarks.history_archive [DIR] [--events 1000000] [--topics 100000]
 
-A DIR with a log that `benchmarks.history` has grown is taken as it is; it is archived beside it, in DIR-archive.
+A DIR with a log that `benchmarks.history` has grown is taken as it is; its archive is DIR-archive.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Three voters of which one is Topicwright and leads, beside three of Kafka's own, on three real brokers each: what
-creates take, and what happens when something happens to the leader.
+"""Three voters of which one is Topicwright and leads, compared with three of Kafka's own, on three Kafka brokers each:
+the time of creates, and the effect of faults of the leader.
 
 Both clusters run at the same time and are measured in turn. First, undisturbed: creates through the brokers, as
 `benchmarks.real_brokers` makes them, and quotas set at the leader, which responds when the record is committed. Then
@@ -157,7 +157,7 @@ REACH: Final = {
 
 
 def figures(ours: Measured, kafkas: Measured) -> list[Figure]:
-    """The table: medians beside each other and their ratio, then the worst."""
+    """The table: both medians and their ratio, then the worst."""
     rows: list[Figure] = []
 
     def row(what: str, unit: str, mine: Sequence[float], theirs: Sequence[float], part: float = 0.5) -> None:

@@ -1,4 +1,4 @@
-"""A voter beside one Kafka controller whose metadata log is long: how long it takes to join, and to vote again after a
+"""A voter next to one Kafka controller whose metadata log is long: how long it takes to join, and to vote again after a
 kill -9.
 
 The log is one that Kafka's controller began and whose records, ten partitions a topic and changes of their replicas in

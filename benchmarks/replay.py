@@ -1,4 +1,4 @@
-"""Replaying with Spark on two cores, beside a plain Python loop over the same log in the same run.
+"""Replaying with Spark on two cores, compared with a plain Python loop over the same log in the same run.
 
     python -m benchmarks.replay [--events 2000000] [--topics 100000] [--growth] [--json]
 
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
         return events / self.best_s
 
     def note(self, events: int) -> str:
-        """What to say beside the rate."""
+        """The note on the rate."""
         took = f"{events:,} events in {self.best_s:.1f} s, {self.core_s:.1f} s of a core"
         return took if self.first_s == self.best_s else f"{took}; first run {self.first_s:.1f} s"
 

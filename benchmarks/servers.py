@@ -1,4 +1,4 @@
-"""Starts what is measured: Topicwright as a process, and a real Kafka from the jars that `make tools` fetched."""
+"""Starts Topicwright as a process, and a real Kafka from the jars of `make tools`."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def measured(bootstrap: str, folder: Path, driver: str, workers: int, count: int
         hops = [topics.echoes_ms(topic, LATENCIES, 50) for topic in (topics.commands, topics.events)]
         for name, part in (("median", 0.5), ("99 %", 0.99)):
             two = sum(percentile(each, part) for each in hops)
-            ratio = f"{percentile(took, part) / two:.2f} of the two hops beside it, a record put and consumed"
+            ratio = f"{percentile(took, part) / two:.2f} of two hops, a record produced and consumed each"
             work = f"{label}: command to event, {name}"
             yield Figure(work, "ms", percentile(took, part), two, "1.3 of Kafka's" if part == 0.5 else "", ratio)
 

@@ -1,4 +1,4 @@
-"""From request to answer at a gateway, with workers behind it, beside the embedded controller in the same run.
+"""From request to answer at a gateway, with workers behind it, compared with the embedded controller in the same run.
 
 The same frames and the same bare client as in `benchmarks.creates`. Behind the gateway are one or two workers (plain
 driver, simulated brokers) and one node of a real Kafka: a request that waits for a topic goes through Kafka twice, once

@@ -1,7 +1,7 @@
-"""What the Merkle tree costs the creates: two servers, one of which keeps none, take turns at the same work.
+"""The cost of the Merkle tree for creates: two servers, one of them without a tree, do the same work in turn.
 
-The figure is the processor time of the serving process for a topic, because a machine that others use too has no other
-that holds still: a round of one server is right beside a round of the other, and the median of the rounds is shown.
+The figure is the processor time of the serving process for a topic, which other users of the machine change least. It
+is the median of the rounds.
 """
 
 from __future__ import annotations

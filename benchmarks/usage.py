@@ -1,4 +1,4 @@
-"""What the processes below this one take: memory, and seconds of a core.
+"""Memory and core seconds of the child processes.
 
 Wall time says little where others use the machine too. Seconds of a core, user and system together, show what the work
 itself takes; on an idle machine the wall time is at least their number divided by that of the cores.
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class Usage:
-    """Of Java and of Python workers the highest proportional set sizes in MiB; of all, this process too, seconds."""
+    """The highest proportional set sizes in MiB of Java and of Python workers; core seconds of all and this process."""
 
     def __init__(self) -> None:
         self.java = 0.0
@@ -50,7 +50,7 @@ class Usage:
 
 @contextmanager
 def usage() -> Iterator[Usage]:
-    """Watch what is taken meanwhile."""
+    """Measure the usage during the block."""
     seen, stopped = Usage(), threading.Event()
 
     def watch() -> None:
@@ -74,7 +74,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def seconds_below() -> float:
-    """The seconds of a core that the processes below this one have taken, those that have ended left out."""
+    """The core seconds of the child processes that still run."""
     return sum(_seconds_by_process().values())
 
 
@@ -82,15 +82,14 @@ T = TypeVar("T")
 
 
 def with_core_us(count: int, work: Callable[[], T]) -> tuple[T, float]:
-    """Do work on so many of something; what comes of it, and the microseconds of a core that the processes below this
-    one took for each."""
+    """The result of the work, and the core microseconds of the child processes for each of `count` items."""
     before = seconds_below()
     found = work()
     return found, (seconds_below() - before) / count * 1e6
 
 
 def process_state(process: int) -> str:
-    """What the first thread of a process is at, as Linux has it: `S` sleeps, `R` runs or would. Raises OSError."""
+    """Linux's state of the first thread of a process: `S` sleeps, `R` runs or is ready to. Raises OSError."""
     return _stat(process)[0]
 
 

@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -364,12 +364,12 @@ class ControllerApi:
 
 def new_topic_ids(count: int) -> list[TopicId]:
     """Random topic ids (KIP-516). As in Kafka none begins with `-` in base64, so that command lines accept it."""
-    drawn = os.urandom(TOPIC_ID_BYTES * count)
-    return [_as_uuid4(drawn[at : at + TOPIC_ID_BYTES]) for at in range(0, len(drawn), TOPIC_ID_BYTES)]
+    size = TOPIC_ID_BYTES * count
+    drawn = int.from_bytes(os.urandom(size), "big") & int.from_bytes(_RANDOM_BITS * count, "big")
+    ids = (drawn | int.from_bytes(_UUID4_BITS * count, "big")).to_bytes(size, "big")
+    return [TopicId(ids[at : at + TOPIC_ID_BYTES]) for at in range(0, size, TOPIC_ID_BYTES)]
 
 
-def _as_uuid4(drawn: bytes) -> TopicId:
-    first = drawn[0] & 0x7F
-    return TopicId(
-        bytes((first,)) + drawn[1:6] + bytes((drawn[6] & 0x0F | 0x40, drawn[7], drawn[8] & 0x3F | 0x80)) + drawn[9:]
-    )
+_RANDOM_BITS: Final = bytes.fromhex("7fffffffffff0fff3fffffffffffffff")
+_UUID4_BITS: Final = bytes.fromhex("00000000000040008000000000000000")
+"""The bits of an id that are random, and those that are set."""

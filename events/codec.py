@@ -106,7 +106,7 @@ _raw_decoder = msgspec.msgpack.Decoder(_RawEnvelope)
 
 def encode_event(at_ms: int, cause: Cause, event: Event) -> bytes:
     """The canonical bytes of an event with its time and cause."""
-    return _encoder.encode(_Envelope(EVENT_VERSION, at_ms, cause, event))
+    return _encoder.encode((EVENT_VERSION, at_ms, cause, event))
 
 
 def decode_event(offset: int, value: bytes) -> Recorded:

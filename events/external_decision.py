@@ -16,8 +16,8 @@ from events.names import RequestId, shard_key
 
 FOLLOW: Final = "FollowController"
 """The command in the cause of events that another controller decided."""
-_NOT_INDEXED: Final = ("AdoptMetadata", "HandMetadataBack", FOLLOW)
-"""Commands whose events no client requested: they are in no request index."""
+_WITHOUT_CLIENT: Final = frozenset(("AdoptMetadata", "HandMetadataBack", FOLLOW))
+"""Commands that no client requested."""
 _UNKNOWN: Final = -1
 _ID = re.compile(r"(?:controller-(\d{1,10})|snapshot)-epoch-(\d{1,10})-offset-(\d{1,19})")
 
@@ -77,18 +77,14 @@ def external_decision(cause: Cause) -> ExternalDecision | None:
 
 
 def request_of(record: Recorded) -> str:
-    """The request that indexes an event: a client's, or another controller's decision; "" for none."""
-    own: str = getattr(record.event, "request_id", "")
-    return own or (record.cause.request_id if record.cause.command == FOLLOW else "")
-
-
-def was_requested(record: Recorded) -> bool:
-    """True if a client's request here led to the event, so that the request index has it."""
-    return record.cause.command not in _NOT_INDEXED
+    """The request that indexes an event in a log: a client's, or another controller's decision; "" for none."""
+    command = record.cause.command
+    if command in _WITHOUT_CLIENT:
+        return record.cause.request_id if command == FOLLOW else ""
+    request: str = getattr(record.event, "request_id", "")
+    return request
 
 
 def indexed_under(record: Recorded, of_requests: bool) -> str:
     """The shard key, or the request id, that indexes an event in a log; a request id "" is not indexed."""
-    if of_requests:
-        return request_of(record) if was_requested(record) else ""
-    return shard_key(getattr(record.event, "topic", ""))
+    return request_of(record) if of_requests else shard_key(getattr(record.event, "topic", ""))

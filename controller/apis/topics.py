@@ -61,7 +61,8 @@ async def create_topics(
 def _create_commands(api: ControllerApi, context: RequestContext, request: CreateTopicsRequest) -> list[CreateTopic]:
     origin = origin_of(api, context)
     topics = {topic.name: topic for topic in request.topics}
-    times = Counter(topic.name for topic in request.topics)
+    times = Counter([topic.name for topic in request.topics])
+    may_create_all = api.allows(context, "Create")
     return [
         CreateTopic(
             **origin,
@@ -70,14 +71,14 @@ def _create_commands(api: ControllerApi, context: RequestContext, request: Creat
             num_partitions=topic.num_partitions,
             replication_factor=topic.replication_factor,
             assignments=tuple(
-                Assignment(a.partition_index, tuple(BrokerId(b) for b in a.broker_ids)) for a in topic.assignments
+                [Assignment(a.partition_index, tuple(BrokerId(b) for b in a.broker_ids)) for a in topic.assignments]
             ),
-            configs=tuple((config.name, config.value) for config in topic.configs),
+            configs=tuple([(config.name, config.value) for config in topic.configs]),
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
             api_version=context.api_version,
             duplicate=times[topic.name] > 1,
-            denied=api.denial_of_create(context, topic.name),
+            denied=0 if may_create_all else api.denial_of_create(context, topic.name),
         )
         for topic, topic_id in zip(topics.values(), new_topic_ids(len(topics)), strict=True)
     ]

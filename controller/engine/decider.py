@@ -48,7 +48,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import Settings, State
 from controller.policy.chain import request_metadata
 from controller.policy.runner import PolicyJudge
-from events.catalog import Event, Recorded
+from events.catalog import Event, PartitionsAdded, Recorded, TopicCreated, TopicDiscovered
 from events.logs.log import LogError
 
 SIZE_PER_COMMIT_MAX = 2_000
@@ -165,8 +165,12 @@ class Decider:
 def _size(decision: Decision) -> int:
     """The size of a decision in events and new partitions; for a dry run, the partitions in its answers."""
     if not decision.events:
-        return sum(1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers)
-    return len(decision.events) + sum([len(getattr(event, "partitions", ())) for event in decision.events])
+        return sum([1 if answer.topic is None else len(answer.topic.partitions) for answer in decision.answers])
+    new = [len(event.partitions) for event in decision.events if isinstance(event, _WITH_PARTITIONS)]
+    return len(decision.events) + sum(new)
+
+
+_WITH_PARTITIONS = TopicCreated, PartitionsAdded, TopicDiscovered
 
 
 # --- approval

@@ -1,8 +1,9 @@
 """Metrics for Prometheus at `GET /metrics`, and the liveness and readiness of the process at `/health/…`.
 
-The controller calls these methods for every commit, request and answered topic. A call costs about 3 µs: the children
-of labelled metrics are cached, because looking one up costs more than counting. States (log offset, topics, brokers)
-are read from the controller when somebody scrapes.
+The controller calls these methods for every commit, request and answered topic. A call costs less than a microsecond:
+the children of labelled metrics are cached, because looking one up costs more than counting, and histograms of the
+event loop's thread count without locks. States (log offset, topics, brokers) are read from the controller when somebody
+scrapes.
 
 All methods but `policy_judged`, which policies call in their own thread, run on the controller's event loop. The text
 is rendered in another thread while counting goes on, so two values may be some milliseconds apart.
@@ -14,8 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import accumulate
+from math import inf
 from typing import Final
 
 from litestar import Response, get
@@ -29,9 +33,10 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from controller.controller_api import ControllerApi
 from controller.release import RELEASE
@@ -50,6 +55,44 @@ Gauges = Callable[[], Iterable[tuple[str, str, float]]]
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
+class LoopHistogram(Collector):
+    """A histogram that only the event loop's thread counts into; any thread may collect it."""
+
+    class Series:
+        """The values under one set of labels, by the first bound that is not below them."""
+
+        __slots__ = ("bounds", "counts", "sum")
+
+        def __init__(self, bounds: Sequence[float]) -> None:
+            self.bounds = bounds
+            self.counts = [0] * (len(bounds) + 1)
+            self.sum = 0.0
+
+        def observe(self, value: float) -> None:
+            self.counts[bisect_left(self.bounds, value)] += 1
+            self.sum += value
+
+    def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
+        self._about = name, text, labels
+        self._bounds = bounds
+        self._series: dict[tuple[str, ...], LoopHistogram.Series] = {}
+        if not labels:
+            self.labels()
+
+    def labels(self, *values: object) -> Series:
+        """The series under these values of the labels."""
+        return self._series.setdefault(tuple(map(str, values)), self.Series(self._bounds))
+
+    def collect(self) -> Iterator[Metric]:
+        name, text, labels = self._about
+        family = HistogramMetricFamily(name, text, labels=labels)
+        bounds = [floatToGoString(bound) for bound in (*self._bounds, inf)]  # type: ignore[no-untyped-call]
+        for values, series in list(self._series.items()):
+            counts = map(float, accumulate(series.counts))
+            family.add_metric(values, list(zip(bounds, counts, strict=True)), series.sum)
+        yield family
+
+
 class Metrics(Collector):
     """Implements `controller.engine.reports.Figures`."""
 
@@ -60,20 +103,25 @@ class Metrics(Collector):
 
         def histogram(
             name: str, text: str, labels: Sequence[str] = (), buckets: Sequence[float] = SECONDS
-        ) -> Histogram:
-            return Histogram(f"topicwright_{name}", text, labels, buckets=buckets, registry=registry)
+        ) -> LoopHistogram:
+            made = LoopHistogram(f"topicwright_{name}", text, labels, buckets)
+            registry.register(made)
+            return made
 
         def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
             return Counter(f"topicwright_{name}", text, labels, registry=registry)
 
-        self._commit_seconds = histogram("commit_seconds", "Time to write a commit and fsync it.")
-        self._commit_commands = histogram("commit_commands", "Commands in one commit.", buckets=COUNTS)
-        self._commit_events = histogram("commit_events", "Events in one commit.", buckets=COUNTS)
+        self._commit_seconds = histogram("commit_seconds", "Time to write a commit and fsync it.").labels()
+        self._commit_commands = histogram("commit_commands", "Commands in one commit.", buckets=COUNTS).labels()
+        self._commit_events = histogram("commit_events", "Events in one commit.", buckets=COUNTS).labels()
         answers = counter("answers", "Topics answered, by error.", ("api", "error"))
         self._answers = cache(lambda api, code: answers.labels(api, error_word(code)))
         waits = histogram("answer_wait_seconds", "Time from a request to the answer for a topic.", ("api",), WAITS_S)
         self._waits = cache(waits.labels)
-        policies = histogram("policy_seconds", "Time that a policy took for one topic.", ("policy", "outcome"))
+        text = "Time that a policy took for one topic."
+        policies = Histogram(
+            "topicwright_policy_seconds", text, ("policy", "outcome"), buckets=SECONDS, registry=registry
+        )
         self._policies = cache(policies.labels)
         requests = histogram("request_seconds", "Kafka requests, by outcome.", ("api", "version", "outcome"))
         self._requests = cache(requests.labels)

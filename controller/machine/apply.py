@@ -7,7 +7,7 @@ such an event cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -45,6 +45,36 @@ def apply(state: State, record: Recorded) -> ShardKey:
         state.topics.put(key, after)
         _track_waiting(state, key, before, after)
     return key
+
+
+def apply_all(state: State, records: Sequence[Recorded]) -> list[ShardKey]:
+    """Applies the events of a command to `state`; if one raises CannotApply, nothing is changed.
+
+    Returns their shard keys. It reads and stores each topic once, however many events it has.
+    """
+    cluster, topics = state.cluster, state.topics
+    before: dict[ShardKey, Topic | None] = {}
+    after: dict[ShardKey, Topic | None] = {}
+    keys = []
+    for record in records:
+        event = record.event
+        on_topic = _TOPIC_EVENTS.get(type(event))
+        if on_topic is None:
+            cluster = apply_cluster(cluster, record)
+            keys.append(CLUSTER_SHARD)
+            continue
+        key = shard_key(event.topic)  # type: ignore[union-attr]
+        keys.append(key)
+        if on_topic is not _unchanged:
+            if key not in after:
+                before[key] = after[key] = topics.get(key)
+            after[key] = on_topic(after[key], event, record)
+    state.cluster = cluster
+    for key, topic in after.items():
+        if topic is not before[key]:
+            topics.put(key, topic)
+            _track_waiting(state, key, before[key], topic)
+    return keys
 
 
 def apply_topic(topic: Topic | None, record: Recorded) -> Topic | None:
@@ -165,7 +195,8 @@ def _registered(event: catalog.BrokerRegistered) -> Broker:
 
 def _track_waiting(state: State, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
     if after is not None and after.ready_at_ms is None:
-        if before is None:
+        if before is None or before.created_offset != after.created_offset:
+            state.waiting.pop(key, None)  # the newest topic comes last
             state.waiting[key] = after.created_offset
     elif before is not None and before.ready_at_ms is None:
         del state.waiting[key]

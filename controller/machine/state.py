@@ -280,6 +280,8 @@ class Cluster(msgspec.Struct, frozen=True):
     @property
     def cordoned(self) -> tuple[BrokerId, ...]:
         """The live brokers that get no new replicas, because all their log directories are cordoned."""
+        if self.live == self.usable:
+            return ()
         return tuple(broker_id for broker_id in self.live if broker_id not in self.usable)
 
 

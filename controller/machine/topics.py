@@ -105,8 +105,8 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
     factor = len(partitions[0].replicas)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
     if command.validate_only:
+        topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
         return Decision((), (Answer(request_id, name, 0, topic=topic),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
     created = TopicCreated(
@@ -123,6 +123,7 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
     )
     if command.timeout_ms > 0:
         return Decision((requested(command, deadline_ms), created))
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(

@@ -191,7 +191,7 @@ def archiver_of(
     log: EventLog,
     store: ArchiveStore,
     writer: ManifestWriter | None,
-    root: Callable[[int, int], bytes | None],
+    root: Callable[[int, int], bytes],
     known: Callable[[], list[Segment]] = list,
     segment_events: int = SEGMENT,
     rest: Callable[[], None] = lambda: None,

@@ -15,6 +15,7 @@ When its events are dropped, the log keeps only those that have changed since th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from heapq import merge
 from itertools import chain, groupby
 from typing import Final, Literal
@@ -27,8 +28,9 @@ from controller.store.keys import Puts, inverted, offset_at_end, put_entries
 from events import access, catalog
 from events.catalog import Recorded
 from events.codec import decode_event
+from events.external_decision import FOLLOW
 from events.logs.archive.whole_log import archived_requests
-from events.logs.log import EventLog, read_one, request_offsets
+from events.logs.log import Entry, EventLog, read_one, request_offsets
 
 REQUEST, FACET = b"h", b"f"
 NAMED_MAX: Final = 10
@@ -37,6 +39,7 @@ RECENT_MAX: Final = 4096
 """The most recently changed requests in memory. The commands of a request come close together, so a request whose first
 event is none of these is new."""
 _VALUE_CHARACTERS_MAX: Final = 200
+FACETS_CACHED: Final = 1000
 
 Kind = Literal[b"p", b"a", b"o", b"r"]
 PRINCIPAL: Final[Kind] = b"p"
@@ -47,7 +50,7 @@ RULE: Final[Kind] = b"r"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class IndexedRequest(msgspec.Struct, array_like=True, gc=False):
     """The summary of a request. `outcomes` counts its topics by status (`projections.views.requests.RequestStatus`;
     `done` for a request without topics); `rules` are those that refused a topic."""
 
@@ -62,7 +65,7 @@ class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     topics: tuple[str, ...] = ()
     """The first `NAMED_MAX`."""
     num_topics: int = 0
-    outcomes: tuple[tuple[str, int], ...] = ()
+    outcomes: dict[str, int] = {}
     rules: tuple[str, ...] = ()
     rejected_offset: int = -1
     """That of the newest CreateRejected, whose CreateAnswered is the next event."""
@@ -70,6 +73,56 @@ class IndexedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The client's address; empty if the event has none."""
     counted: bool = False
     """A number of refusals without a request of this id; `outcomes` has the number."""
+
+    def fold(self, record: Recorded) -> None:
+        """Fold its next event."""
+        event, self.newest_offset = record.event, record.offset
+        match event:
+            case catalog.CreateRequested():
+                self._add_topic(event.topic, "requested")
+            case catalog.TopicCreated():
+                self._move("requested", "waiting")
+            case catalog.CreateAnswered():
+                if self.rejected_offset != record.offset - 1:
+                    self._move("waiting", answer_outcome(event.error_code))
+            case catalog.CreateRejected():
+                self.rejected_offset = record.offset
+                self._add_rule(event.rule)
+                self._move("requested", "rejected")
+            case catalog.ChangeCarriedOut():
+                if event.error_code:
+                    self._refused_by_cluster()
+            case catalog.ChangeRejected():
+                self._add_rule(event.rule)
+                self._add_topic(event.topic, "rejected")
+            case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
+                self._add_topic(event.topic, CHANGES[type(event)])
+            case _ if not self.num_topics:
+                self.outcomes = {"done": 1}
+
+    def _add_topic(self, topic: str, outcome: str) -> None:
+        if len(self.topics) < NAMED_MAX:
+            self.topics = (*self.topics, topic)
+        self.num_topics += 1
+        self._move("done", outcome)
+
+    def _add_rule(self, rule: str) -> None:
+        if rule not in self.rules:
+            self.rules = (*self.rules, rule)
+
+    def _refused_by_cluster(self) -> None:
+        """The target cluster refused a change; all changes of a request have the same type."""
+        was = next((outcome for outcome in self.outcomes if outcome != "rejected"), "")
+        self._add_rule("cluster")
+        self._move(was, "rejected")
+
+    def _move(self, before: str, after: str) -> None:
+        counts = self.outcomes
+        counts[after] = counts.get(after, 0) + 1
+        if before in counts:
+            counts[before] -= 1
+            if not counts[before]:
+                del counts[before]
 
 
 class RequestIndex:
@@ -81,29 +134,30 @@ class RequestIndex:
         self._unknown = RECENT_MAX if log.next_offset else 0
         """The number of requests still to look up in the log after a restart."""
 
-    def changes(self, records: Iterable[Recorded]) -> Puts:
+    def changes(self, records: Iterable[Recorded], entries: Iterable[Entry]) -> Puts:
         """The state keys to write with these events."""
         puts: Puts = {}
-        changed: dict[str, tuple[IndexedRequest | None, _Folding]] = {}
-        for record in records:
-            request_id: str = getattr(record.event, "request_id", "")
+        changed: dict[str, tuple[IndexedRequest | None, IndexedRequest]] = {}
+        for record, entry in zip(records, entries, strict=True):
+            request_id = entry.request_id
             if not request_id:
                 if type(record.event) is access.RequestsRefused:
                     _put(puts, None, _counted(record, record.event))
                 continue
             known = changed.get(request_id)
             if known is None:
-                stored = self._known(request_id, record)
-                folding = _folding(stored, record)
-                if folding is None:
+                if record.cause.command == FOLLOW:
                     continue
-                known = changed[request_id] = stored, folding
-            known[1].take(record)
-        for request_id, (stored, folding) in changed.items():
-            entry = folding.entry()
-            _put(puts, stored, entry)
+                stored = self._known(request_id, record)
+                summary = _summary_before(stored, record)
+                if summary is None:
+                    continue
+                known = changed[request_id] = stored, summary
+            known[1].fold(record)
+        for request_id, (stored, summary) in changed.items():
+            _put(puts, stored, summary)
             self._recent.pop(request_id, None)
-            self._recent[request_id] = entry
+            self._recent[request_id] = summary
         while len(self._recent) > RECENT_MAX:
             del self._recent[next(iter(self._recent))]
         return puts
@@ -172,15 +226,15 @@ def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
     entry = stored_request(log, first)
     if entry is None or entry.newest_offset < end:
         return entry
-    folding: _Folding | None = None
+    summary: IndexedRequest | None = None
     for offset in request_offsets(log, entry.request_id):
         if offset >= end:
             break
         record = decode_event(offset, read_one(log, offset))
-        folding = folding or _folding(None, record)
-        if folding is not None:
-            folding.take(record)
-    return None if folding is None else folding.entry()
+        summary = summary or _summary_before(None, record)
+        if summary is not None:
+            summary.fold(record)
+    return summary
 
 
 def values_of(log: EventLog, kind: Kind) -> Iterator[str]:
@@ -214,83 +268,11 @@ BEGINS = frozenset((catalog.CreateRequested, *CHANGES, *_OF_CLUSTER))
 """Events that begin a request."""
 
 
-class _Folding:
-    """Folds the events of a request into its summary."""
-
-    __slots__ = ("_before", "_newest", "_num_topics", "_outcomes", "_rejected", "_rules", "_topics")
-
-    def __init__(self, before: IndexedRequest) -> None:
-        self._before = before
-        self._newest, self._rejected = before.newest_offset, before.rejected_offset
-        self._topics, self._num_topics = before.topics, before.num_topics
-        self._outcomes, self._rules = dict(before.outcomes), before.rules
-
-    def entry(self) -> IndexedRequest:
-        return replace(
-            self._before,
-            newest_offset=self._newest,
-            topics=self._topics,
-            num_topics=self._num_topics,
-            outcomes=tuple(self._outcomes.items()),
-            rules=self._rules,
-            rejected_offset=self._rejected,
-        )
-
-    def take(self, record: Recorded) -> None:
-        event, self._newest = record.event, record.offset
-        match event:
-            case catalog.CreateRequested():
-                self._add_topic(event.topic, "requested")
-            case catalog.TopicCreated():
-                self._move("requested", "waiting")
-            case catalog.CreateAnswered():
-                if self._rejected != record.offset - 1:
-                    self._move("waiting", answer_outcome(event.error_code))
-            case catalog.CreateRejected():
-                self._rejected = record.offset
-                self._add_rule(event.rule)
-                self._move("requested", "rejected")
-            case catalog.ChangeCarriedOut():
-                if event.error_code:
-                    self._refused_by_cluster()
-            case catalog.ChangeRejected():
-                self._add_rule(event.rule)
-                self._add_topic(event.topic, "rejected")
-            case catalog.PartitionsAdded() | catalog.TopicDeleted() | catalog.TopicConfigsChanged():
-                self._add_topic(event.topic, CHANGES[type(event)])
-            case _ if not self._num_topics:
-                self._outcomes = {"done": 1}
-
-    def _add_topic(self, topic: str, outcome: str) -> None:
-        if len(self._topics) < NAMED_MAX:
-            self._topics = (*self._topics, topic)
-        self._num_topics += 1
-        self._move("done", outcome)
-
-    def _add_rule(self, rule: str) -> None:
-        if rule not in self._rules:
-            self._rules = (*self._rules, rule)
-
-    def _refused_by_cluster(self) -> None:
-        """The target cluster refused a change; all changes of a request have the same type."""
-        was = next((outcome for outcome in self._outcomes if outcome != "rejected"), "")
-        self._add_rule("cluster")
-        self._move(was, "rejected")
-
-    def _move(self, before: str, after: str) -> None:
-        counts = self._outcomes
-        counts[after] = counts.get(after, 0) + 1
-        if before in counts:
-            counts[before] -= 1
-            if not counts[before]:
-                del counts[before]
-
-
-def _folding(before: IndexedRequest | None, record: Recorded) -> _Folding | None:
-    """The fold before one of its events; None if the log lacks the first event."""
-    if before is not None:
-        return _Folding(before)
-    return _Folding(_begun(record)) if type(record.event) in BEGINS else None
+def _summary_before(stored: IndexedRequest | None, record: Recorded) -> IndexedRequest | None:
+    """The summary to fold an event into; None if the log lacks the first event of the request."""
+    if stored is not None:
+        return replace(stored, outcomes=dict(stored.outcomes))
+    return _begun(record) if type(record.event) in BEGINS else None
 
 
 def answer_outcome(code: int) -> str:
@@ -325,7 +307,7 @@ def _counted(record: Recorded, event: access.RequestsRefused) -> IndexedRequest:
         event.api,
         topics,
         len(topics),
-        (("rejected", event.count),),
+        {"rejected": event.count},
         (event.rule,),
         host=event.host,
         counted=True,
@@ -338,19 +320,23 @@ def _counted(record: Recorded, event: access.RequestsRefused) -> IndexedRequest:
 def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> None:
     at = inverted(entry.requested_offset)
     puts[REQUEST + at] = _encode(entry)
-    if before is None or (before.outcomes, before.rules) != (entry.outcomes, entry.rules):
-        had = {} if before is None else {_facet(*one) + at: b"" for one in _values(before)}
+    if before is None:
+        for one in _values(entry):
+            puts[_facet(*one) + at] = b""
+    elif (before.outcomes.keys(), before.rules) != (entry.outcomes.keys(), entry.rules):
+        had = {_facet(*one) + at: b"" for one in _values(before)}
         put_entries(puts, had, {_facet(*one) + at: b"" for one in _values(entry)})
 
 
 def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
     yield PRINCIPAL, entry.principal
     yield API, entry.api
-    for outcome, _ in entry.outcomes:
+    for outcome in entry.outcomes:
         yield OUTCOME, outcome
     for rule in entry.rules:
         yield RULE, rule
 
 
+@lru_cache(FACETS_CACHED)
 def _facet(kind: Kind, value: str) -> bytes:
     return FACET + kind + value[:_VALUE_CHARACTERS_MAX].replace("\0", " ").encode("utf-8", "surrogatepass") + b"\0"

@@ -114,7 +114,8 @@ class TopicStore:
         for key, topic in self._fresh.items():
             before = self._before[key]
             if topic is not before:
-                self._put_topic(puts, key, before, topic)
+                put_topic(puts, key, before, topic)
+                _put_index_entries(puts, key, before, topic)
                 put_replicas(puts, key, before, topic)
         if puts:
             fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
@@ -264,10 +265,6 @@ class TopicStore:
             self._cache.put(key, topic)
         return topic
 
-    def _put_topic(self, puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
-        put_topic(puts, key, before, after)
-        put_entries(puts, _index_entries(key, before), _index_entries(key, after))
-
     def _counts_after(self) -> Counts:
         topics, partitions = self.durable_counts.topics, self.durable_counts.partitions
         for key, after in self._fresh.items():
@@ -307,13 +304,25 @@ def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[T
     return found
 
 
+def _put_index_entries(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:
+    """Add the changed entries of a topic in the indexes by id, by age, and of topics that were never ready."""
+    if before is None:
+        puts |= _index_entries(key, after)
+    elif after is None or _indexed(before) != _indexed(after):
+        put_entries(puts, _index_entries(key, before), _index_entries(key, after))
+
+
+def _indexed(topic: Topic) -> tuple[object, ...]:
+    return topic.topic_id, topic.created_offset, topic.ready_at_ms is None, topic.name
+
+
 def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:
-    """The entries of a topic in the indexes by id, by age, and of topics that were never ready."""
     if topic is None:
         return {}
-    entries = {TOPIC_ID + topic.topic_id: topic.name.encode(), CREATED + inverted(topic.created_offset): key.encode()}
+    encoded = key.encode()
+    entries = {TOPIC_ID + topic.topic_id: topic.name.encode(), CREATED + inverted(topic.created_offset): encoded}
     if topic.ready_at_ms is None:
-        entries[WAITING + key.encode()] = topic.created_offset.to_bytes(8, "big")
+        entries[WAITING + encoded] = topic.created_offset.to_bytes(8, "big")
     return entries
 
 

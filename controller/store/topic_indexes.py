@@ -20,7 +20,7 @@ from controller.machine.partitions.blocks import differing
 from controller.machine.state import Topic
 from controller.store.keys import Puts, inverted, shard_keys
 from events import catalog
-from events.catalog import Event, Partition
+from events.catalog import Partition
 from events.logs.log import EventLog
 from events.names import NO_LEADER, BrokerId, ShardKey, is_placeholder
 
@@ -91,10 +91,9 @@ CREATION_KINDS = (catalog.TopicCreated, catalog.TopicDiscovered)
 CREATION_TYPES = tuple(kind.__name__ for kind in CREATION_KINDS)
 
 
-def put_creation(puts: Puts, offset: int, key: ShardKey, event: Event) -> None:
-    """Add the entry of an event that creates a topic."""
-    if type(event) in CREATION_KINDS:
-        puts[_created_in(offset // RANGE_SIZE) + key.encode()] = b""
+def put_creation(puts: Puts, offset: int, key: ShardKey) -> None:
+    """Add the entry of an event of CREATION_KINDS."""
+    puts[_created_in(offset // RANGE_SIZE) + key.encode()] = b""
 
 
 def created_keys(log: EventLog, start: int, end: int, after: str = "") -> Iterator[ShardKey]:

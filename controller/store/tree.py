@@ -51,35 +51,24 @@ class LogTree:
 
 def stored_head(log: EventLog) -> tuple[int, bytes]:
     """The size and root of the stored tree, for the writer of the log. Raises LogCorrupted."""
-    size, root = _kept_head(log)
+    value = log.get(HEAD) or bytes(8) + merkle.EMPTY_ROOT
+    if len(value) != 8 + merkle.HASH_BYTES:
+        raise LogCorrupted(f"the log is damaged: the head of its tree has {len(value)} bytes; restore it from a copy")
+    size = int.from_bytes(value[:8], "big")
     if size != log.next_offset:
         raise LogCorrupted(
             f"the log is damaged: its tree covers {size} events instead of {log.next_offset}; restore it from a copy"
         )
-    return size, root
-
-
-def _kept_head(log: EventLog) -> tuple[int, bytes]:
-    """The same for readers next to the writer: the tree of a commit may be visible before its events are."""
-    value = log.get(HEAD)
-    if value is None:
-        return 0, merkle.EMPTY_ROOT
-    if len(value) != 8 + merkle.HASH_BYTES:
-        raise LogCorrupted(f"the log is damaged: the head of its tree has {len(value)} bytes; restore it from a copy")
-    return int.from_bytes(value[:8], "big"), value[8:]
+    return size, value[8:]
 
 
 class TreeReader:
-    """Roots and proofs of a log at any size, in any thread.
-
-    A reader is for one response: it uses the size of the stored tree at its creation.
-    """
+    """Roots and proofs of a log at any size, in any thread. A reader is for one response: it caches some blocks."""
 
     def __init__(self, log: EventLog, end: int | None = None) -> None:
         """Read the first `end` events (None: the durable ones). Raises LogError."""
         self._log = log
         self.end = log.durable_offset if end is None else end
-        self._kept, _ = _kept_head(log)
         self._levels_of = lru_cache(_BLOCKS_CACHED)(self._levels_of_block)
 
     def root(self, size: int | None = None) -> bytes:
@@ -98,11 +87,7 @@ class TreeReader:
         if level < STORED_LEVEL:
             within = STORED_LEVEL - level
             return self._levels_of(index >> within)[level][index & ((1 << within) - 1)]
-        if (index + 1) << level <= self._kept:
-            return stored_subtree(self._log, level, index)
-        if level == STORED_LEVEL:
-            return self._levels_of(index)[level][0]
-        return merkle.node_hash(self._subtree(level - 1, 2 * index), self._subtree(level - 1, 2 * index + 1))
+        return stored_subtree(self._log, level, index)
 
     def _levels_of_block(self, block: int) -> list[list[bytes]]:
         """The complete subtrees under a block of events, by level and index within it."""
@@ -134,13 +119,11 @@ def stored_subtrees(log: EventLog, level: int) -> Iterator[bytes]:
     return (value for _, value in log.scan(HEAD + bytes((level,))))
 
 
-def range_root(log: EventLog, start: int, end: int) -> bytes | None:
-    """The root over the events from `start` until before `end`; None if the tree does not cover them yet. The root of a
-    stored subtree is read, not computed. Raises LogError."""
+def range_root(log: EventLog, start: int, end: int) -> bytes:
+    """The root over the events from `start` until before `end`. The root of a stored subtree is read, not computed.
+    Raises LogError."""
     count = end - start
     level = count.bit_length() - 1
-    if end > _kept_head(log)[0]:
-        return None
     if level >= STORED_LEVEL and count == 1 << level and not start % count:
         return stored_subtree(log, level, start >> level)
     return root_over(value for _, value in log.read(start, end))

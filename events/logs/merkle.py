@@ -49,18 +49,21 @@ class Frontier:
 
     def extend_leaves(self, leaves: Iterable[bytes], from_level: int = PATH_LENGTH_MAX) -> list[tuple[int, int, bytes]]:
         """As `extend`, with the hashes of events."""
-        peaks, size, completed = self._peaks, self.size, []
-        for leaf in leaves:
-            node, level, index = leaf, 0, size
-            while index & 1:
-                node = sha256(b"\1" + peaks.pop() + node).digest()
-                index >>= 1
-                level += 1
-                if level >= from_level:
-                    completed.append((level, index, node))
-            peaks.append(node)
-            size += 1
-        self.size = size
+        peaks, nodes, first, level = self._peaks, list(leaves), self.size, 0
+        self.size += len(nodes)
+        rest: list[bytes] = []
+        completed: list[tuple[int, int, bytes]] = []
+        while nodes:  # each round has the nodes of a level from index `first` on
+            if first & 1:
+                nodes.insert(0, peaks.pop())
+            if len(nodes) & 1:
+                rest.append(nodes.pop())
+            pairs = zip(nodes[::2], nodes[1::2], strict=True)
+            nodes = [sha256(b"\1" + left + right).digest() for left, right in pairs]
+            first, level = first >> 1, level + 1
+            if level >= from_level:
+                completed += [(level, index, node) for index, node in enumerate(nodes, first)]
+        self._peaks += reversed(rest)
         return completed
 
     def root(self) -> bytes:

@@ -117,7 +117,7 @@ def _refused(query: Queries, end: Ends, since: Ends) -> Iterable[RefusedView]:
         if page.requests:
             by: Counter[str] = Counter()
             for one in page.requests:
-                by[one.principal] += dict(one.outcomes).get("rejected", 0)
+                by[one.principal] += one.outcomes.get("rejected", 0)
             yield RefusedView(
                 rule=rule,
                 count=by.total(),

@@ -78,7 +78,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
             and self.api in (None, request.api)
             and self.host in (None, request.host)
             and (self.rule is None or self.rule in request.rules)
-            and (self.outcome is None or any(self.outcome == outcome for outcome, _ in request.outcomes))
+            and (self.outcome is None or self.outcome in request.outcomes)
         )
 
 
@@ -103,7 +103,7 @@ def request_at(query: Queries, request_id: str, at: str | None = None) -> Reques
 
 
 def summary_of(request: IndexedRequest) -> RequestSummary:
-    return view_of(RequestSummary, request, outcomes=dict(request.outcomes))
+    return view_of(RequestSummary, request)
 
 
 def scan_requests(
@@ -167,12 +167,12 @@ def _whole(query: Queries, by: RequestFilter, number: int, request: IndexedReque
 
 def _together(one: IndexedRequest, other: IndexedRequest) -> IndexedRequest:
     counts = dict(one.outcomes)
-    for outcome, count in other.outcomes:
+    for outcome, count in other.outcomes.items():
         counts[outcome] = counts.get(outcome, 0) + count
     return replace(
         one,
         topics=(*one.topics, *other.topics)[:NAMED_MAX],
         num_topics=one.num_topics + other.num_topics,
-        outcomes=tuple(counts.items()),
+        outcomes=counts,
         rules=tuple(dict.fromkeys((*one.rules, *other.rules))),
     )

@@ -11,14 +11,14 @@ import pytest
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.engine import decider
+from controller.machine import apply
 from controller.machine import decide as machine
 from controller.machine.commands import commands
 from controller.machine.commands.access import AlterClientQuotas, ClusterCommand, QuotaAlteration, RecordRefusals
 from controller.machine.commands.commands import BeginQuorumEpoch, ChangeSettings, TopicCommand
-from controller.machine.state import State
-from controller.store.recorder import EventsAlone
+from controller.machine.state import Topic
 from events.access import RequestsRefused
-from events.catalog import Recorded, TopicCreated
+from events.catalog import CreateRequested, Event, Recorded, TopicCreated
 from events.names import RequestId, TopicName
 from tests.engine.stage import Stage, codes, on_stage
 from tests.simulation.virtual_time import on_virtual_time
@@ -82,18 +82,15 @@ async def test_an_exception_in_deciding_fails_that_command_alone(
 async def test_what_was_applied_of_a_command_that_fails_is_taken_back(
     after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`after` so many events of a create: the request, then the topic."""
-    applied, real = 0, EventsAlone.apply
+    """The `after`-th event of a create fails: the request, or the topic."""
+    kind = (CreateRequested, TopicCreated)[after - 1]
+    real = apply._TOPIC_EVENTS[kind]
 
-    def apply(state: State, record: Recorded) -> object:
-        nonlocal applied
-        key = real(state, record)
-        applied += record.cause.request_id == POISON
-        if record.cause.request_id == POISON and applied == after:
-            raise AssertionError("does not fit")
-        return key
+    def failing(topic: Topic | None, event: Event, record: Recorded) -> Topic | None:
+        assert record.cause.request_id != POISON, "does not fit"
+        return real(topic, event, record)
 
-    monkeypatch.setattr(EventsAlone, "apply", staticmethod(apply))
+    monkeypatch.setitem(apply._TOPIC_EVENTS, kind, failing)
     stage = await Stage().start()
     stage.brokers.set_delay(1, 500)
     bad = poison_create(stage)

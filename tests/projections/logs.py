@@ -20,7 +20,7 @@ def kept(records: Sequence[Recorded], at_once: int = 1, *, anew: bool = False) -
     log = InMemoryLog("kept")
     recorder = Recorder(log, TopicStore(log))
     for number, record in enumerate(records, 1):
-        recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
+        recorder.record_encoded([record], [encode_event(record.at_ms, record.cause, record.event)])
         if number % at_once == 0 or number == len(records):
             recorder.commit()
             log.flush()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -11,16 +9,26 @@ import pytest
 
 from controller.brokers.kraft import projector as projector_module
 from controller.brokers.kraft.projector import MetadataProjector
-from controller.machine.apply import concerns_topic
-from controller.machine.state import State
+from controller.machine.apply import CannotApply, concerns_topic
 from controller.quorum.log.batches import Pair
-from controller.store.recorder import WITHOUT_METADATA_LOG, Projector, Recorder
+from controller.store.recorder import WITHOUT_METADATA_LOG, Recorder
 from controller.store.store import TopicStore
-from events.catalog import Cause, Configs, CreateRejected, Event, Recorded, SettingsChanged
+from events.catalog import (
+    BrokerUnfenced,
+    Cause,
+    Configs,
+    CreateRejected,
+    Event,
+    Recorded,
+    SettingsChanged,
+    TopicCreated,
+    TopicVanished,
+)
 from events.codec import decode_event
-from events.logs.log import Commit, request_offsets, shard_offsets
+from events.external_decision import FOLLOW
+from events.logs.log import request_offsets, shard_offsets
 from events.logs.memory_log import InMemoryLog
-from events.names import RequestId, ShardKey, TopicName, shard_key
+from events.names import BrokerId, RequestId, TopicName, shard_key
 from tests.brokers.kraft.logs import access_history, real_history
 from tests.events.golden import history
 
@@ -62,50 +70,15 @@ def test_the_next_event_knows_the_time_of_the_newest() -> None:
     assert recorder(log).last_ms == 9
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-def test_requests_find_their_events_unless_these_are_not_indexed(indexed: bool) -> None:
+@pytest.mark.parametrize(("command", "indexed"), [("CreateTopic", True), ("AdoptMetadata", False), (FOLLOW, True)])
+def test_events_are_indexed_by_request_unless_nobody_requested_them(command: str, indexed: bool) -> None:
     log = InMemoryLog("cluster")
     one = recorder(log)
     rejected = CreateRejected(RequestId("r"), TopicName("t"), 17, "A bad name.", "validation:name")
-    one.record(1, CAUSE, [rejected], indexed=indexed)
+    one.record(1, Cause(command, RequestId("r")), [rejected])
     one.commit()
     assert list(request_offsets(log, "r")) == ([0] if indexed else [])
     assert list(shard_offsets(log, "t")) == [0]
-
-
-class Breaking:
-    """Applies as another does, and fails after so many events."""
-
-    def __init__(self, real: Projector) -> None:
-        self._real = real
-        self.left: int | None = None
-        self.batches: list[list[Pair]] = []
-        self.end = 0
-
-    def apply(self, state: State, record: Recorded) -> ShardKey:
-        key = self._real.apply(state, record)
-        if self.left is not None:
-            self.left -= 1
-            if self.left == 0:
-                raise ZeroDivisionError("after the event was applied")
-        return key
-
-    def changes(self) -> Mapping[bytes, bytes | None]:
-        return self._real.changes()
-
-    def reload(self) -> None:
-        self._real.reload()
-
-    def savepoint(self) -> Callable[[], None]:
-        return self._real.savepoint()
-
-    def write(self, log: InMemoryLog, commit: Commit) -> None:
-        if isinstance(self._real, MetadataProjector):
-            for pairs in self._real.batches(log.next_offset, [entry.value for entry in commit.entries]):
-                self.batches.append(pairs)
-                self.end += len(pairs)
-            self._real.became_durable()
-        log.write(commit)
 
 
 def snapshot(recorder: Recorder, events: list[Event]) -> Any:
@@ -120,55 +93,65 @@ def steps(records: list[Recorded]) -> list[tuple[Recorded, list[Event]]]:
     return [(group[0], [record.event for record in group]) for group in groups]
 
 
-def written(records: list[Recorded], projector: Breaking, log: InMemoryLog, commits: int) -> InMemoryLog:
-    """A log of these records, so many commands in a commit, after each of which fails once at each of its events."""
-    store = TopicStore(log)
-    recorder = Recorder(log, store, projector)
+DOES_NOT_FIT = BrokerUnfenced(BrokerId(999), 1, "never registered")
+Written = tuple[list[tuple[int, bytes]], list[tuple[bytes, bytes]], list[list[Pair]]]
+"""Events and state keys of a log, and the batches of its metadata log."""
+
+
+def written(records: list[Recorded], commits: int, *, fails: bool, kraft: bool = False) -> Written:
+    """A log of these records, so many commands in a commit. With `fails`, each command first fails after each of its
+    events."""
+    log, batches = InMemoryLog("cluster"), list[list[Pair]]()
+    store, projector = TopicStore(log), MetadataProjector(log)
+    projector.log_end = lambda: sum(map(len, batches))
+    recorder = Recorder(log, store, projector if kraft else WITHOUT_METADATA_LOG)
     commands = steps(records)
     for number, (first, events) in enumerate(commands, 1):
         before = snapshot(recorder, events)
-        for fails_at in range(1, len(events) + 1) if projector.left is not None else ():
-            projector.left = fails_at
-            with pytest.raises(ZeroDivisionError):
-                recorder.record(first.at_ms, first.cause, events)
+        for fails_at in range(1, len(events) + 1) if fails else ():
+            with pytest.raises(CannotApply):
+                recorder.record(first.at_ms, first.cause, [*events[:fails_at], DOES_NOT_FIT])
             assert snapshot(recorder, events) == before, f"{fails_at} of {events}"
-            projector.left = -1
         recorder.record(first.at_ms, first.cause, events)
         if number % commits == 0 or number == len(commands):
-            projector.write(log, recorder.take_commit())
+            commit = recorder.take_commit()
+            if kraft:
+                batches += projector.batches(log.next_offset, [entry.value for entry in commit.entries])
+                projector.became_durable()
+            log.write(commit)
             log.flush()
             store.became_durable(recorder.state)
-    return log
-
-
-def all_of(log: InMemoryLog) -> tuple[list[Recorded], list[tuple[bytes, bytes]]]:
-    return [decode_event(offset, value) for offset, value in log.read()], list(log.scan(b""))
+    assert [decode_event(offset, value) for offset, value in log.read()] == records
+    return list(log.read()), list(log.scan(b"")), batches
 
 
 @pytest.mark.parametrize("commits", [1, 5, 1000])
 @pytest.mark.parametrize("name", ["life", "brokers", "refusals", "cluster", "access"])
 def test_a_step_that_fails_leaves_no_trace(name: str, commits: int) -> None:
-    failing, smooth = Breaking(WITHOUT_METADATA_LOG), Breaking(WITHOUT_METADATA_LOG)
-    failing.left = -1
     records = history(name)
-    with_failures = written(records, failing, InMemoryLog("cluster"), commits)
-    assert all_of(with_failures) == all_of(written(records, smooth, InMemoryLog("cluster"), commits))
-    assert all_of(with_failures)[0] == records
+    assert written(records, commits, fails=True) == written(records, commits, fails=False)
 
 
 @pytest.mark.parametrize(("commits", "most"), [(1, 1000), (5, 1000), (5, 3), (1000, 1000), (1000, 1), (1000, 3)])
 @pytest.mark.parametrize("records", [real_history(), access_history()], ids=["real", "access"])
-def test_nor_in_the_log_that_real_brokers_follow(
+def test_nor_in_the_log_that_kraft_brokers_follow(
     records: list[Recorded], commits: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor where the commit is parted into batches of so many records."""
+    """Nor where the commit is split into batches of so many records."""
     monkeypatch.setattr(projector_module, "RECORDS_PER_BATCH", most)
-    logs = []
-    for fails in (True, False):
-        log = InMemoryLog("cluster")
-        real = MetadataProjector(log)
-        projector = Breaking(real)
-        real.log_end = partial(getattr, projector, "end")
-        projector.left = -1 if fails else None
-        logs.append((all_of(written(records, projector, log, commits)), projector.batches))
-    assert logs[0] == logs[1], "batches, epochs and ids of entries byte for byte"
+    logs = [written(records, commits, fails=fails, kraft=True) for fails in (True, False)]
+    assert logs[0] == logs[1], "batches, epochs and ids of ACLs byte for byte"
+
+
+def test_a_topic_created_again_in_one_command_waits_as_the_newest() -> None:
+    """As if each event were applied alone."""
+    records = [one for one in history("life") if isinstance(one.event, TopicCreated)][:2]
+    (first, second), log = records, InMemoryLog("cluster")
+    one = recorder(log)
+    one.record(1, CAUSE, [first.event, second.event])
+    assert isinstance(first.event, TopicCreated)
+    vanished = TopicVanished(first.event.topic, first.event.topic_id, "gone")
+    one.record(2, CAUSE, [vanished, first.event])
+    waiting = list(one.state.waiting.items())
+    assert waiting[-1] == (shard_key(first.event.topic), 3)
+    assert len(waiting) == 2

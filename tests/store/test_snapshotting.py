@@ -69,7 +69,7 @@ class Kept:
     def commit(self, records: list[Recorded]) -> None:
         """Write the records of a commit, and take a snapshot if it is time."""
         for one in records:
-            self.recorder.take(one, encode_event(one.at_ms, one.cause, one.event))
+            self.recorder.record_encoded([one], [encode_event(one.at_ms, one.cause, one.event)])
         self.recorder.commit()
         self.log.flush()
         self.store.became_durable(self.recorder.state)
@@ -238,7 +238,7 @@ def test_none_is_taken_of_what_a_power_cut_could_take_back() -> None:
     with kept(10) as one:
         for commit in commits_of(records):
             for record in commit:
-                one.recorder.take(record, encode_event(record.at_ms, record.cause, record.event))
+                one.recorder.record_encoded([record], [encode_event(record.at_ms, record.cause, record.event)])
             one.recorder.commit()
             one.snapshotting.reached(0)
         assert not one.waiting

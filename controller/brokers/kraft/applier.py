@@ -47,7 +47,7 @@ from controller.store.recorder import Recorder
 from controller.store.store import topic_slices
 from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
 from events.codec import decode_event
-from events.external_decision import FOLLOW, ExternalDecision, skipped_snapshot
+from events.external_decision import ExternalDecision, skipped_snapshot
 from events.logs.log import Commit, EventLog
 from events.names import BrokerId
 
@@ -151,7 +151,7 @@ class BatchApplier:
         self._projector.begin_at(batch.base_offset)
         try:
             records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
-            recorder.take_all(records, embedded.values)
+            recorder.record_encoded(records, embedded.values)
         except Exception as error:  # no batch may keep this node from starting
             why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:REASON_CHARACTERS_MAX]
             logger.error("events of another voter do not apply: importing its records instead", why=why)
@@ -228,7 +228,7 @@ class BatchApplier:
                 logger.error("unsupported record: this node will not lead", what=found.unsupported)
         self._projector.begin_import(end, None if found is None else found.unsupported)
         begin = [self._first] if events and self._log.next_offset == 0 and not recorder.state.cluster.release else []
-        return recorder.record(at_ms, decided.cause, [*begin, *events], indexed=False)
+        return recorder.record(at_ms, decided.cause, [*begin, *events])
 
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
         if recorded:
@@ -293,8 +293,7 @@ class BatchApplier:
         """Apply another voter's events; what they mean for brokers is in the snapshot."""
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
         self._projector.begin_import(self.applied, None)
-        for record, value in zip(records, page.values, strict=True):
-            recorder.take(record, value, indexed=record.cause.command != FOLLOW)
+        recorder.record_encoded(records, page.values)
         self._commit_import(recorder, records)
         if page.first + len(records) == page.end:
             logger.info("missed events were copied from another voter", end=page.end)

@@ -188,8 +188,17 @@ class MetadataProjector:
 
     # --- deciding
 
-    def apply(self, state: State, record: catalog.Recorded) -> ShardKey:
-        """Apply an event to the state and project the difference."""
+    def apply(self, state: State, records: Sequence[catalog.Recorded]) -> list[ShardKey]:
+        """Apply the events of a command to the state and project the differences; if one raises, nothing is changed."""
+        before, revert = Savepoint(state, [record.event for record in records]), self.savepoint()
+        try:
+            return [self._apply(state, record) for record in records]
+        except Exception:
+            before.restore()
+            revert()
+            raise
+
+    def _apply(self, state: State, record: catalog.Recorded) -> ShardKey:
         if self._import_end is not None:
             return apply(state, record)
         if self._base < 0:
@@ -322,3 +331,27 @@ class MetadataProjector:
     def broker_epoch(self, broker_id: int) -> int:
         """The wire epoch of a registered broker; -1 if it is not registered."""
         return dict(self.mark.broker_epochs).get(BrokerId(broker_id), -1)
+
+
+class Savepoint:
+    """The parts of a state that some events may change; `restore` undoes a command of which one event fails."""
+
+    def __init__(self, state: State, events: Sequence[catalog.Event]) -> None:
+        self._state = state
+        self._cluster = state.cluster
+        names = {event.topic for event in events if concerns_topic(event)}  # type: ignore[union-attr]
+        self._topics = {key: state.topics.get(key) for key in map(shard_key, names)}
+
+    def restore(self) -> None:
+        """Undo the events, however many were applied."""
+        state = self._state
+        state.cluster = self._cluster
+        for key, topic in self._topics.items():
+            state.topics.put(key, topic)
+            if topic is not None and topic.ready_at_ms is None:
+                state.waiting[key] = topic.created_offset
+            else:
+                state.waiting.pop(key, None)
+        in_order = sorted(state.waiting.items(), key=lambda waiting: waiting[1])
+        state.waiting.clear()
+        state.waiting.update(in_order)

@@ -136,7 +136,7 @@ def _write(log: EventLog, cause: Cause, events: Sequence[Event], more: Mapping[b
     """Append events, their state and the keys of `more` in one commit. The events are not in the index of requests,
     because no client requested them. Raises LogError."""
     recorder = Recorder(log, TopicStore(log))
-    recorder.record(max(_now_ms(), recorder.last_ms), cause, events, indexed=False)
+    recorder.record(max(_now_ms(), recorder.last_ms), cause, events)
     recorder.commit(more)
     log.flush()
 

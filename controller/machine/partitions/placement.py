@@ -35,7 +35,7 @@ def new_partitions(cluster: Cluster, topic: str, first: int, count: int, factor:
     """Returns the partitions `first` to `first + count - 1` of a topic, with automatic placement."""
     replica_lists = place(topic, rack_ring(cluster.usable, cluster.usable_racks), first, count, factor)
     if factor <= len(cluster.usable) and not cluster.has_kraft_brokers:
-        return tuple(Partition(replicas, replicas, replicas[0]) for replicas in replica_lists)
+        return tuple([Partition(replicas, replicas, replicas[0]) for replicas in replica_lists])
     return tuple(new_partition(replicas, cluster) for replicas in replica_lists)
 
 
@@ -102,9 +102,9 @@ def place(topic: str, ring: Ring, first: int, count: int, factor: int) -> tuple[
     """Returns the replicas of the partitions `first` to `first + count - 1`. Needs a usable broker."""
     seed = crc32(topic.encode())
     size = len(ring.members)
-    missing = tuple(BrokerId(-n) for n in range(1, factor - size + 1))
+    missing = tuple(BrokerId(-n) for n in range(1, factor - size + 1)) if factor > size else ()
     if factor == 1 or size == 1:
-        return tuple((ring.members[(seed + index) % size][0], *missing) for index in range(first, first + count))
+        return tuple([(ring.members[(seed + index) % size][0], *missing) for index in range(first, first + count)])
     turns, reachable = size - 1, factor - len(missing)
     lists = (
         _replicas(ring, (seed + index) % size, (seed // size + index // size) % turns, reachable)

@@ -61,8 +61,7 @@ def _check_segments(log: EventLog, archived: Iterable[Segment]) -> None:
     for one in archived:
         if known.get(one.start, one) != one:
             raise LogCorrupted(f"its record of the segment at {one.start} differs from the archive's manifest")
-        root = range_root(log, one.start, one.end) if one.end <= log.next_offset else None
-        if root is not None and root.hex() != one.tree:
+        if one.end <= log.next_offset and range_root(log, one.start, one.end).hex() != one.tree:
             raise LogCorrupted(f"events {one.start} to {one.end - 1} differ from the archived ones")
 
 

@@ -15,7 +15,6 @@ from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from controller.store.tree import root_over
 from events.catalog import Cause, Recorded
-from events.external_decision import was_requested
 from events.logs.archive.manifest import ArchiveDamaged, ArchiveStatus, Segment, read_stored, status_changes
 from events.logs.archive.segment import SegmentFile
 from events.logs.archive.store import ArchiveError, ArchiveStore
@@ -55,7 +54,7 @@ def recover(
             if record.offset % (EVENTS_PER_COMMIT * COMMITS_PER_FLUSH) < EVENTS_PER_COMMIT:
                 log.flush()
             progress(record.offset)
-        recorder.take(record, value, indexed=was_requested(record))
+        recorder.record_encoded((record,), (value,))
         last, count = record, count + 1
     if last is None:
         raise NotReached(f"{place.url} has no event at this point in time: it begins later, or is empty")

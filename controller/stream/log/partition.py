@@ -199,8 +199,7 @@ class PartitionState:
         if taken is None:
             return None
         records = tuple(decode_event(number, event) for number, event in enumerate(taken.events, taken.first_event))
-        for record, event in zip(records, taken.events, strict=True):
-            self._recorder.take(record, event)
+        self._recorder.record_encoded(records, taken.events)
         self._record(records)
         return decode_answers(taken.answers, self.state.topics) if self._answers else ()
 
@@ -232,7 +231,7 @@ class PartitionState:
             raise RecordTooLarge(f"its events and answers take {size} bytes, more than a record may")
         first = self.reader.next_event
         records = [Recorded(Offset(number), command.at_ms, cause, event) for number, event in enumerate(events, first)]
-        self._recorder.take_all(records, values)
+        self._recorder.record_encoded(records, values)
         self.reader.count_own_events(len(events))
         self._record(records)
         self._values += values

@@ -35,8 +35,8 @@ from events.logs.archive.segment import ColumnMaker, pack_segment
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
 
-Root = Callable[[int, int], bytes | None]
-"""The root of the log's tree over the events of a segment alone; None if the tree is not that far yet."""
+Root = Callable[[int, int], bytes]
+"""The root of the log's tree over the events of a segment alone."""
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -98,10 +98,10 @@ class Archiver:
             raise
 
     def _adopted(self, segment: Segment) -> Segment | None:
-        root = self._root(segment.start, segment.end) if segment.end <= self._log.durable_offset else None
-        if root is None and self._packing is None:
+        is_here = segment.end <= self._log.durable_offset
+        if not is_here and self._packing is None:
             return None
-        if root is None or root.hex() != segment.tree:
+        if not is_here or self._root(segment.start, segment.end).hex() != segment.tree:
             raise ArchiveForeign(
                 f"{self._store.url} holds other events from offset {segment.start} on than this log: it is the archive "
                 "of another copy of it; give this one a place of its own"
@@ -116,12 +116,9 @@ class Archiver:
             stop = min(stop, end)
         if stop > self._log.durable_offset or stop <= start:
             return None
-        root = self._root(start, stop)
-        if root is None:
-            return None
         values, requests = self._log.read(start, stop), partial(by.requests, start, stop)
         segment, content = pack_segment(values, self._log.cluster_id, by.columns(), requests, by.rest)
-        if segment.tree != root.hex():
+        if segment.tree != self._root(start, stop).hex():
             raise LogCorrupted(
                 f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "
                 "not archived; restore it from a copy, and see `topicwright verify`"

@@ -132,12 +132,9 @@ class LogRig:
             if isinstance(record.event, QuorumEpochBegun):
                 quorum = QuorumLeader(*msgspec.structs.astuple(record.event))
                 self.append(epoch_begun(quorum), quorum.leader_epoch, is_control=True)
-        entries = []
-        for record in records:
-            if parted:
-                self.projector.savepoint()
-            self.projector.apply(self.state, record)
-            entries.append(Entry(encode_event(record.at_ms, record.cause, record.event)))
+        for command in [[record] for record in records] if parted else [records]:
+            self.projector.apply(self.state, command)
+        entries = [Entry(encode_event(record.at_ms, record.cause, record.event)) for record in records]
         values = [entry.value for entry in entries]
         commit = Commit(entries, {**self.projector.changes(), **self._tree.changes(values)})
         return commit, self.projector.batches(self.log.next_offset, values)

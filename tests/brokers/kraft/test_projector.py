@@ -199,7 +199,7 @@ def entry(record: Recorded) -> bytes:
 def test_a_last_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
     log = log_of(HISTORY[:REAL], 1)
-    log.projector.apply(log.state, HISTORY[REAL])
+    log.projector.apply(log.state, [HISTORY[REAL]])
     go_back = log.projector.savepoint()
     go_back()
     changes = log.projector.changes()

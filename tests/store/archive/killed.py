@@ -35,7 +35,6 @@ from controller.store.snapshotting import Snapshotting, StateRebuild, state_keys
 from controller.store.store import TopicStore
 from controller.store.tree import head_of, root_over
 from events.codec import decode_event
-from events.external_decision import was_requested
 from events.logs.archive.base import bases, download_base, write_base
 from events.logs.archive.manifest import (
     MANIFEST,
@@ -128,7 +127,7 @@ def _write(log: RocksDbLog, store: TopicStore, story: list[bytes], durable: Conn
             recorder.commit()
             durable.send(log.flush())
             store.became_durable(recorder.state)
-        recorder.take(record, value, indexed=was_requested(record))
+        recorder.record_encoded([record], [value])
         cause = record.cause
     recorder.commit()
     durable.send(log.flush())
@@ -204,7 +203,7 @@ def check_state(folder: Path, story: list[bytes]) -> None:
         recorder = Recorder(plain, store)
         for offset, value in enumerate(story):
             record = decode_event(offset, value)
-            recorder.take(record, value, indexed=was_requested(record))
+            recorder.record_encoded([record], [value])
         recorder.commit()
         plain.flush()
         refold = StateRebuild(plain, lambda: None)

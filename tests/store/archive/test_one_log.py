@@ -23,7 +23,7 @@ from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
 from events.logs.archive.manifest import ManifestWriter, Segment, Writer, find_manifest, segment_changes, segments_of
 from events.logs.archive.store import Folder
-from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets, shard_runs
+from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_keys import KEPT, pack
 from events.logs.rocksdb_log import RocksDbLog
@@ -82,7 +82,7 @@ def test_what_is_kept_of_archives_is_bounded_over_all_logs(
 
 
 @pytest.mark.parametrize("after", range(1, 12))
-def test_who_looks_while_another_does_finds_all_stretches(cut: RocksDbLog, after: int) -> None:
+def test_concurrent_readers_find_all_segments(cut: RocksDbLog, after: int) -> None:
     """After so many lines of the other's look."""
     looked, end = archive.Archive(cut), cut.start_offset
     segments = [one for one in segments_of(cut) if one.end <= end]
@@ -246,7 +246,8 @@ def _answer_late(log: RocksDbLog, late: IndexedRequest) -> None:
     cause = Cause("ExpireRequest", RequestId(late.request_id))
     index = RequestIndex(log)
     index._recent[late.request_id] = late  # the process that took it is the one that answers it
-    log.write(Commit(own=index.changes([Recorded(Offset(log.next_offset - 1), 0, cause, answer)])))
+    record = Recorded(Offset(log.next_offset - 1), 0, cause, answer)
+    log.write(Commit(own=index.changes([record], [Entry(b"", "", late.request_id)])))
 
 
 def _check_late(log: RocksDbLog, before: list[IndexedRequest], late: IndexedRequest) -> None:
@@ -255,12 +256,12 @@ def _check_late(log: RocksDbLog, before: list[IndexedRequest], late: IndexedRequ
     assert late not in after
     timed_out = _listed(log, RequestFilter(outcome="timed-out"))
     assert late.request_id in [one.request_id for one in timed_out]
-    assert all(dict(one.outcomes).get("timed-out") for one in timed_out)
+    assert all(one.outcomes.get("timed-out") for one in timed_out)
 
 
 def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
     before = _listed(cut, RequestFilter())
-    late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+    late = next(one for one in before[::-1] if one.topics and one.outcomes.get("created"))
     assert late.requested_offset < cut.start_offset
     _answer_late(cut, late)
     _check_late(cut, before, late)
@@ -271,7 +272,7 @@ def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(folder: P
         segments = archive_all(log, tmp_path / "archive")
         take_snapshot(log, segments[-1].end)
         before = _listed(log, RequestFilter())
-        late = next(one for one in before[::-1] if one.topics and dict(one.outcomes).get("created"))
+        late = next(one for one in before[::-1] if one.topics and one.outcomes.get("created"))
         _answer_late(log, late)
         assert retention.drop(log, segments, 10**15, 0, -1)
         forget_all(log)
@@ -360,13 +361,6 @@ def test_killed_at_each_step_of_archiving(
         assert len(list((place / "events").glob("*.parquet"))) == len(manifests), "each once"
         end = manifests[-1].end
         assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
-
-
-def test_a_closed_stretch_is_archived_once_the_tree_is_made(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        place = Folder(tmp_path / "archive")
-        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), lambda *_: None)
-        assert at_work.step() is None
 
 
 def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
 # --- what is wrong
 
 
-def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+def test_a_changed_byte_in_a_segment_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
     one = sorted((tmp_path / "archive" / "events").iterdir())[1]
     content = bytearray(one.read_bytes())
     content[len(content) // 2] ^= 1
@@ -59,7 +59,7 @@ def test_a_byte_that_turned_in_a_stretch_is_found(cut: RocksDbLog, tmp_path: Pat
     assert "is not as it was archived" in found.findings[0]
 
 
-def test_a_stretch_that_is_missing_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
+def test_a_missing_segment_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "archive" / "events")
     with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
         read_one(cut, SEGMENT + 5)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.engine import decider
+from controller.machine import apply
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
 from controller.machine.commands.commands import (
     AnyCommand,
@@ -20,14 +21,13 @@ from controller.machine.commands.commands import (
     DryRunResult,
 )
 from controller.machine.decide import decide as decide_really
-from controller.machine.state import State
+from controller.machine.state import Topic
 from controller.policy.interface import RequestMetadata
-from controller.store.recorder import EventsAlone
 from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
-from events.catalog import CreateAnswered, Recorded, Verdict
-from events.names import RequestId, ShardKey, TopicName
+from events.catalog import CreateAnswered, Event, Recorded, TopicCreated, Verdict
+from events.names import RequestId, TopicName
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import (
@@ -68,17 +68,14 @@ async def test_poison_commands_are_recorded_and_skipped(
 async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, applied = EventsAlone.apply, []
+    real = apply._TOPIC_EVENTS[TopicCreated]
 
-    def apply(state: State, record: Recorded) -> ShardKey:
-        key = real(state, record)
-        applied.append(getattr(record.event, "topic", ""))
-        if applied.count(TopicName("bug")) == 2:
-            applied.clear()
+    def failing(topic: Topic | None, event: Event, record: Recorded) -> Topic | None:
+        if record.cause.request_id == "r-bug":
             raise ZeroDivisionError("half way")
-        return key
+        return real(topic, event, record)
 
-    monkeypatch.setattr(EventsAlone, "apply", staticmethod(apply))
+    monkeypatch.setitem(apply._TOPIC_EVENTS, TopicCreated, failing)
     near = next(name for n in range(99) if home(name := f"near{n}") == home("bug"))
     await worker.decide(create("bug"), create(near, timeout_ms=0))
     assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: half way"]
