@@ -12,6 +12,8 @@ import pytest
 
 from controller.quorum.folder import PARTITION
 from controller.quorum.log import metadata_records as kinds
+from controller.quorum.registered import LEVEL_MAX
+from tests.quorum.test_real_leaving import left, ranges, upgrade
 from tests.support import tools
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools
@@ -52,7 +54,11 @@ def alike(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.9.1"])
 def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
-    with kafka_quorum(tmp_path, version=version) as quorum, voter(quorum, tmp_path / "voter") as ours:
+    release = "4.3" if version == tools.KAFKA_SERVER else None
+    with (
+        kafka_quorum(tmp_path, version=version, release=release) as quorum,
+        voter(quorum, tmp_path / "voter") as ours,
+    ):
         if version == tools.KAFKA_SERVER:
             _another_folder_and_another_cluster_are_rejected(quorum, ours)
         ours.start()
@@ -63,8 +69,12 @@ def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
             _leaves_no_quorum_whose_other_voters_are_silent(quorum)
         _elects(quorum, ours)
         _is_killed_and_starts_again(ours)
+        if version == tools.KAFKA_SERVER:
+            until(lambda: ranges(quorum)[VOTER]["metadata.version"] < LEVEL_MAX, 120, "a voter registers")
         _leaves(quorum, ours)
-        if version != tools.KAFKA_SERVER:
+        if version == tools.KAFKA_SERVER:
+            _blocks_no_upgrade(quorum)
+        else:
             _leads_and_hands_over(quorum)
 
 
@@ -178,13 +188,20 @@ def _leaves(quorum: KafkaQuorum, ours: Voter) -> None:
     leave = ("leave", "--bootstrap-controller", quorum.bootstrap)
     gone = command(*leave, "--data", ours.folder)
     assert (gone.returncode, gone.stderr) == (0, "")
-    assert gone.stdout.startswith(f"node {VOTER} is no longer a voter; the voters are 3001, 3002\n")
+    assert gone.stdout.splitlines()[0] == f"node {VOTER} is no longer a voter; the voters are 3001, 3002"
     again = command(*leave, "--data", ours.folder)
     assert again.returncode == 1, (gone.stdout, again.stdout, ours.process and ours.process.output[-4000:])
     assert f"node {VOTER} is not a voter, and has no registration that blocks upgrades" in again.stderr
     neither = command(*leave)
     assert neither.returncode == 2
     assert "--data DIR" in neither.stderr
+
+
+def _blocks_no_upgrade(quorum: KafkaQuorum) -> None:
+    """From level 4.3 to 4.4 (KIP-919)."""
+    assert left(quorum) == []
+    until(lambda: set(ranges(quorum)[VOTER].values()) == {LEVEL_MAX}, 60, "Kafka's voters have it")
+    assert "was upgraded to 33" in upgrade(quorum)
 
 
 def _leads_and_hands_over(quorum: KafkaQuorum) -> None:

@@ -36,9 +36,13 @@ class KafkaTools:
         return output
 
 
-@cache
 def kafka_tools(version: str = tools.KAFKA_SERVER) -> KafkaTools:
     """The JVM of a version. Whoever needs it first starts it; it ends with this process."""
+    return _started(version)
+
+
+@cache
+def _started(version: str) -> KafkaTools:
     classpath = tools.compile_java(SOURCES, tools.client_classpath(version))
     process = Process(tools.java_command(classpath, "KafkaTools"), cwd=tools.CACHE)
     atexit.register(process.kill)

@@ -114,14 +114,10 @@ def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
 
 
 def test_java_clients_bootstrap_here(server: Topicwright, name: str) -> None:
-    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program ends its
-    JVM, and prints the last when it does."""
+    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
 
     def printed(program: str, *arguments: str) -> str:
-        done = tools.run_quietly(
-            tools.java_command(tools.server_classpath(), f"org.apache.kafka.tools.{program}", *arguments)
-        )
-        return done.stdout + done.stderr
+        return kafka_tools().output(f"org.apache.kafka.tools.{program}", *arguments)
 
     admin = AdminClient({"bootstrap.servers": server.kafka})
     assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)
@@ -181,11 +177,7 @@ class Both(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[
-        (tools.KAFKA_SERVER, "serve"),
-        (tools.KAFKA_SERVERS_OTHER[-1], "serve"),
-        (tools.KAFKA_SERVER, "gateway"),
-    ],
+    params=[(tools.KAFKA_SERVER, "serve"), (tools.KAFKA_SERVERS_OTHER[-1], "gateway")],
     ids="-".join,
 )
 def both(
