@@ -72,8 +72,8 @@ def survives(cluster: QuorumCluster, *faults: str) -> int:
 
 
 def test_faults_of_the_only_topicwright_voter(cluster: QuorumCluster) -> None:
-    """A leader that is stopped is as silent as one that is cut in both directions, which the soak does."""
-    assert survives(cluster, "kill", "stop", "cut-out", "disk") > 20_000
+    """In the soak it is also stopped for a while."""
+    assert survives(cluster, "kill", "cut-out", "disk") > 20_000
     cluster.start(cluster.ours[0].node_id)
 
 

@@ -248,9 +248,10 @@ def _until_snapshots_of(cluster: QuorumCluster, end: int, wire: Wire) -> None:
 def _a_transaction_that_its_leader_left_open_is_ended(cluster: QuorumCluster) -> None:
     """After all brokers and voters died."""
     (ours,) = cluster.ours
-    for node in (*cluster.brokers.values(), *cluster.members.values()):
-        assert node.process is not None
-        node.process.kill()
+    processes = [each.process for each in cluster.brokers.values()]
+    for process in (*processes, *(each.process for each in cluster.members.values())):
+        assert process is not None
+        process.kill()
     log = QuorumFiles(ours.metadata)  # its last words as the leader that it was, which nobody else has
     topic = kinds.TopicRecord(name="never", topic_id=b"n" * 16)
     for record in (kinds.BeginTransactionRecord(name="left open"), topic):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from tests.support import tools
 from tests.support.processes import Process
@@ -39,6 +41,15 @@ class KafkaTools:
 def kafka_tools(version: str = tools.KAFKA_SERVER) -> KafkaTools:
     """The JVM of a version. Whoever needs it first starts it; it ends with this process."""
     return _started(version)
+
+
+def run_tools(bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
+    """Run tools of the newest version one after another: the exit code and the output of each."""
+    tools = kafka_tools()
+    return [
+        tools.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))
+        for tool, *arguments in commands
+    ]
 
 
 @cache

@@ -185,6 +185,7 @@ def write_properties(broker: RealBroker, controller: str) -> None:
         "num.io.threads": "2",
         "num.recovery.threads.per.data.dir": "1",
         "log.cleaner.enable": "false",
+        "controller.quorum.retry.backoff.ms": "200",  # by default 20, which is busy work while no controller leads
         **broker.settings,
     }
     if "controller.quorum.bootstrap.servers" in settings:
