@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from controller.cli.main import main
 
@@ -121,8 +122,9 @@ def _fork_on_request(requests: socket.socket) -> int:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, int] = {}
+    sources: list[Any] = [requests, woken]
     while True:
-        ready = select.select([requests, woken], [], [])[0]
+        ready = select.select(sources, [], [])[0]
         if woken in ready:
             os.read(woken, 4096)
             _report(running)

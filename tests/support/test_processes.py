@@ -67,7 +67,7 @@ def test_topicwright_is_forked_and_a_process_like_any_other(tmp_path: Path) -> N
     with Process([COMMAND, "serve", "--nonsense"], cwd=tmp_path) as process:
         assert process.wait(120) == 2
         assert "unknown flag --nonsense" in process.output
-    argv = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", "here"]
+    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", "here"]
     with Process(argv, cwd=tmp_path) as process:
         assert isinstance(process.popen, Forked)
         process.wait_for_line("^ready ", within_s=240)
