@@ -114,10 +114,14 @@ def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
 
 
 def test_java_clients_bootstrap_here(server: Topicwright, name: str) -> None:
-    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions."""
+    """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program ends its
+    JVM, and prints the last when it does."""
 
     def printed(program: str, *arguments: str) -> str:
-        return kafka_tools().output(f"org.apache.kafka.tools.{program}", *arguments)
+        done = tools.run_quietly(
+            tools.java_command(tools.server_classpath(), f"org.apache.kafka.tools.{program}", *arguments)
+        )
+        return done.stdout + done.stderr
 
     admin = AdminClient({"bootstrap.servers": server.kafka})
     assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)

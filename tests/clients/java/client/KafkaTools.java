@@ -1,17 +1,14 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
-import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 
 /**
  * Kafka's own command line tools, and any other program, in one JVM. A line in is a tool or a class and its arguments,
- * separated by tabs; what it and its shutdown hooks print comes out, then a line "=== CODE" with its exit code.
- * Compiles against clients from 2.0 to 4.4.
+ * separated by tabs; what it prints comes out, then a line "=== CODE" with its exit code. Compiles against clients from
+ * 2.0 to 4.4.
  */
 public final class KafkaTools {
     private static final Map<String, String> TOOLS = Map.ofEntries(
@@ -40,7 +37,6 @@ public final class KafkaTools {
         }
     }
 
-    private static final List<Runnable> AT_END = new ArrayList<>();
     private static Integer exitCode;
 
     public static void main(String[] args) throws Exception {
@@ -51,30 +47,20 @@ public final class KafkaTools {
             String[] words = line.split("\t");
             exitCode = null;
             run(words[0], Arrays.copyOfRange(words, 1, words.length));
-            AT_END.forEach(Runnable::run);
-            AT_END.clear();
             System.out.println("=== " + (exitCode == null ? 0 : exitCode));
         }
         Runtime.getRuntime().halt(0);
     }
 
     private static void replaceExit() throws Exception {
-        replace("Procedure", "setExitProcedure", (it, method, given) -> {
+        Class<?> exit = either("org.apache.kafka.common.utils.internals.Exit", "org.apache.kafka.common.utils.Exit");
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object instead = Proxy.newProxyInstance(exit.getClassLoader(), new Class<?>[] {procedure}, (it, method, given) -> {
             if (given[1] != null) System.out.println(given[1]);
             if (exitCode == null) exitCode = (Integer) given[0];
             throw new Exited();
         });
-        try {
-            replace("ShutdownHookAdder", "setShutdownHookAdder", (it, method, given) -> AT_END.add((Runnable) given[1]));
-        } catch (ClassNotFoundException absent) {
-            // before 2.3
-        }
-    }
-
-    private static void replace(String kind, String setter, InvocationHandler instead) throws Exception {
-        Class<?> exit = either("org.apache.kafka.common.utils.internals.Exit", "org.apache.kafka.common.utils.Exit");
-        Class<?> type = Class.forName(exit.getName() + "$" + kind);
-        exit.getMethod(setter, type).invoke(null, Proxy.newProxyInstance(exit.getClassLoader(), new Class<?>[] {type}, instead));
+        exit.getMethod("setExitProcedure", procedure).invoke(null, instead);
     }
 
     private static void run(String name, String[] arguments) throws Exception {
