@@ -57,7 +57,7 @@ class Churn:
                 "bootstrap.servers": self._bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
-                "linger.ms": 50,  # fewer requests: brokers take the processors from the controllers
+                "linger.ms": 200,  # fewer requests: brokers take the processors from the controllers
                 "message.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 1000,
