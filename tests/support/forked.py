@@ -116,7 +116,7 @@ def _forker() -> socket.socket:
 
 
 def _fork_on_request(requests: socket.socket) -> int:
-    """Fork for each request, and report the id and the exit code of each child; in a child, its exit code."""
+    """Fork for each request, and report the exit code of each child; in a child, return its exit code."""
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -135,7 +135,6 @@ def _fork_on_request(requests: socket.socket) -> int:
             pid = os.fork()
             if pid == 0:
                 return _run(request, files)
-            os.write(files[2], _NUMBER.pack(pid))
             running[pid] = files[2]
             for each in files[:2]:
                 os.close(each)
@@ -158,6 +157,7 @@ def _run(request: bytes, files: Sequence[int]) -> int:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    os.write(files[2], _NUMBER.pack(os.getpid()))  # only now: others may signal its group
     for number, file in enumerate((files[0], files[1], files[1])):
         os.dup2(file, number)
     os.closerange(3, 1 + max(int(each) for each in os.listdir("/proc/self/fd")))
