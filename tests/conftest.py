@@ -49,6 +49,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a folder together, in their random order: servers that they share are started once."""
+    folders = {folder: number for number, folder in enumerate(dict.fromkeys(item.path.parent for item in items))}
+    items.sort(key=lambda item: folders[item.path.parent])
+
+
 @pytest.fixture(autouse=True)
 def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """How log lines are written is of the whole process: other tests look at them."""

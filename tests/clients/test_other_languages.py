@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.seen import check, parse_output
 from tests.support import tools
-from tests.support.kafka_tools import kafka_tools
+from tests.support.kafka_tools import kafka_tools, run_tools
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER, tools.KAFKA_CLIENT_OLD])
@@ -104,22 +104,19 @@ def test_kafka_configs_of_brokers(bootstrap: str) -> None:
     assert taken.lines[-1] == "Completed updating default config for brokers in the cluster."
 
 
-class _Ran(NamedTuple):
-    """What one command printed, without empty lines, and its exit code."""
-
-    lines: Sequence[str]
-    code: int
-
-
 def _replicas(line: str) -> int:
     """How many replicas a line of `--describe` shows: ... Replicas: 1,2 Isr: 1,2."""
     words = line.split()
     return len(words[words.index("Replicas:") + 1].split(","))
 
 
+class _Ran(NamedTuple):
+    """The exit code of a tool, and what it printed, without empty lines."""
+
+    code: int
+    lines: Sequence[str]
+
+
 def _run_tools(bootstrap: str, *commands: Sequence[str]) -> list[_Ran]:
-    ran = []
-    for tool, *arguments in commands:
-        code, output = kafka_tools().run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *arguments)
-        ran.append(_Ran([line for line in output.splitlines() if line.strip()], code))
-    return ran
+    ran = run_tools(bootstrap, *commands)
+    return [_Ran(code, [line for line in output.splitlines() if line.strip()]) for code, output in ran]

@@ -1,52 +1,161 @@
-"""Whatever happens to the leader of a quorum with voters of ours, under creates, a producer and a group."""
+"""Whatever happens to the leader of a quorum with voters of ours, under creates, a producer and a group: also config
+values with blanks, which stop no Kafka voter that takes over from ours and are found where Kafka stores them."""
 
 from __future__ import annotations
 
+import re
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
+from tests.support.churn import QUIET
 from tests.support.network import Network
-from tests.support.quorum_cluster import quorum_cluster
+from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
 from tests.support.quorum_faults import check_logs, load_on, one_round
 from tests.support.quorum_logs import assert_one_history, snapshots_in
 from tests.support.real_brokers import until
 
 SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "20000"}
+MIN_ISR = "min.insync.replicas"
+WITHIN_S = 240.0
 
 
-@pytest.mark.parametrize(("ours", "faults"), [(1, ("kill", "stop", "cut-out", "disk")), (2, ("kill",))])
-def test_no_acknowledged_record_is_lost_and_all_logs_are_equal(
-    tmp_path: Path, ours: int, faults: tuple[str, ...]
-) -> None:
-    """With one broker: without a controller three take both cores, and the voters that are to elect one get neither.
-    A leader that is stopped is as silent as one that is cut in both directions, which the soak does."""
-    our_settings = [f"{key}={value}" for key, value in SNAPSHOTS.items()]
-    if ours > 1:  # who comes back finds its place in the log gone, and has the other's events nevertheless
-        our_settings.append("metadata.max.retention.bytes=1")
-    with (
-        Network() as network,
-        quorum_cluster(
-            tmp_path,
-            ours=ours,
-            leads=True,
-            brokers=1,
-            settings={**SNAPSHOTS, "offsets.topic.replication.factor": "1"},
-            our_settings=our_settings,
-            network=network,
-        ) as cluster,
-    ):
-        with load_on(cluster) as load:
-            for fault in faults:
-                one_round(cluster, fault, load)
-            folders = [each.metadata for each in cluster.members.values()]
-            until(lambda: sum(len(snapshots_in(each)) for each in folders) > 1, 240, "two snapshots were taken")
-            until(lambda: load.churn.count > 100 * len(faults), 240, "records were acknowledged")
-            until(lambda: len(load.creates.made) > 10 * len(faults), 240, "creates were answered")
-        size, snapshots = check_logs(cluster)
-        assert size > (20_000 if ours == 1 else 1_000)
-        assert snapshots > 1
-        for one in cluster.ours:
-            assert one.process is not None
-            assert one.process.stop(within_s=60) == 0, one.process.output[-4000:]
-        assert assert_one_history([each.folder for each in cluster.ours]) > len(load.creates.made)
+@contextmanager
+def led_by_ours(folder: Path, ours: int, **settings: str) -> Iterator[QuorumCluster]:
+    """Three voters, so many of them `ours`, and one broker: without a controller three take both cores, and the voters
+    that are to elect one get neither."""
+    our_settings = [f"{key.replace('_', '.')}={value}" for key, value in (SNAPSHOTS | settings).items()]
+    kafkas = {**SNAPSHOTS, "offsets.topic.replication.factor": "1"}
+    with Network() as network:
+        given: Any = {"settings": kafkas, "our_settings": our_settings, "network": network}
+        with quorum_cluster(folder, ours=ours, leads=True, brokers=1, **given) as cluster:
+            yield cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumCluster]:
+    """One of ours, for all tests: each begins once it leads."""
+    with led_by_ours(tmp_path_factory.mktemp("quorum"), 1) as running:
+        yield running
+
+
+def survives(cluster: QuorumCluster, *faults: str) -> int:
+    """No acknowledged record is lost and all logs are equal; how many bytes of log there are."""
+    cluster.wait_ready()
+    with load_on(cluster) as load:
+        for fault in faults:
+            one_round(cluster, fault, load)
+        folders = [each.metadata for each in cluster.members.values()]
+        until(lambda: sum(len(snapshots_in(each)) for each in folders) > 1, 240, "two snapshots were taken")
+        until(lambda: load.churn.count > 100 * len(faults), 240, "records were acknowledged")
+        until(lambda: len(load.creates.made) > 10 * len(faults), 240, "creates were answered")
+    size, snapshots = check_logs(cluster)
+    assert snapshots > 1
+    for one in cluster.ours:
+        assert one.process is not None
+        assert one.process.stop(within_s=60) == 0, one.process.output[-4000:]
+    assert assert_one_history([each.folder for each in cluster.ours]) > len(load.creates.made)
+    return size
+
+
+def test_faults_of_the_only_topicwright_voter(cluster: QuorumCluster) -> None:
+    """In the soak it is also stopped for a while."""
+    assert survives(cluster, "kill", "cut-out", "disk") > 20_000
+    cluster.start(cluster.ours[0].node_id)
+
+
+def test_the_leader_of_two_topicwright_voters_dies(tmp_path: Path) -> None:
+    """Its place in the log is gone when it comes back, and it gets the events from the other nevertheless."""
+    with led_by_ours(tmp_path, 2, metadata_max_retention_bytes="1") as cluster:
+        assert survives(cluster, "kill") > 1_000
+
+
+def create(cluster: QuorumCluster, name: str, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    topic = NewTopic(name, 1, 1, config={key.replace("_", "."): value for key, value in configs.items()})
+    admin.create_topics([topic], operation_timeout=60)[name].result(120)
+
+
+def led_by_kafka(cluster: QuorumCluster) -> tuple[int, int]:
+    """The leader among Kafka's voters, and its epoch."""
+    ours = cluster.ours[0]
+
+    def led() -> tuple[int, int] | None:
+        shown = cluster.described_by_leader(but=ours.node_id)
+        return None if shown is None or shown.high_watermark <= 0 else (shown.leader_id, shown.leader_epoch)
+
+    found = until(led, WITHIN_S, "a Kafka voter leads")
+    assert found is not None
+    return found
+
+
+def unreadable(cluster: QuorumCluster) -> int:
+    process = cluster.ours[0].process
+    assert process is not None
+    http = re.findall(r"http=(\S+)", process.output)[-1]
+    with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
+        found = re.search(r"^topicwright_configs_unreadable (\S+)$", answer.read().decode(), re.MULTILINE)
+    assert found is not None
+    return int(float(found[1]))
+
+
+def restart_the_broker(cluster: QuorumCluster) -> None:
+    """Its partitions lose their leader and get it back, for which the controller reads their configs."""
+    broker = cluster.brokers[1]
+    broker.kill()
+    broker.start()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+
+    def is_back() -> bool:
+        with suppress(KafkaException):
+            topics = admin.list_topics(timeout=10).topics.values()
+            return all(each.partitions[0].leader == 1 for each in topics)
+        return False
+
+    until(is_back, WITHIN_S, "the broker leads its partitions again")
+
+
+def test_kafka_leads_with_records_of_topicwright_and_unsupported_records_are_named(cluster: QuorumCluster) -> None:
+    cluster.wait_ready()
+    ours = cluster.ours[0]
+    create(cluster, "ours", min_insync_replicas=" 2", unclean_leader_election_enable=" true", retention_ms="+5 ")
+    assert unreadable(cluster) == 0
+    assert ours.process is not None
+    ours.process.kill()
+    led = led_by_kafka(cluster)
+    restart_the_broker(cluster)
+    assert led_by_kafka(cluster) == led, "it never gave up the lead"
+
+    create(cluster, "kafkas", min_insync_replicas=" 2", unclean_leader_election_enable=" true")
+    ours.start()
+    ours.votes()
+    until(lambda: unreadable(cluster) == 2, WITHIN_S, "both are found")
+    assert ours.process.output.count("Kafka cannot read a config value") >= 2
+    assert f"--entity-name 'kafkas' --add-config {MIN_ISR}=2" in ours.process.output
+    cluster.wait_ready()
+    printed = ours.process
+    until(lambda: "config values that Kafka cannot read" in printed.output, WITHIN_S, "named as it leads")
+
+    repaired = ConfigEntry(MIN_ISR, "2", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "kafkas", incremental_configs=[repaired])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
+    admin.incremental_alter_configs([resource])[resource].result(120)
+    until(lambda: unreadable(cluster) == 0, WITHIN_S, "a change of one rewrites all")
+    ours.process.kill()
+    led = led_by_kafka(cluster)
+    restart_the_broker(cluster)
+    assert led_by_kafka(cluster) == led, "it never gave up the lead"
+    cluster.start(ours.node_id)

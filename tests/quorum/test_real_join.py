@@ -12,6 +12,8 @@ import pytest
 
 from controller.quorum.folder import PARTITION
 from controller.quorum.log import metadata_records as kinds
+from controller.quorum.registered import LEVEL_MAX
+from tests.quorum.test_real_leaving import left, ranges, upgrade
 from tests.support import tools
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools
@@ -52,12 +54,17 @@ def alike(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.9.1"])
 def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
-    with kafka_quorum(tmp_path, version=version) as quorum, voter(quorum, tmp_path / "voter") as ours:
+    release = "4.3" if version == tools.KAFKA_SERVER else None
+    with (
+        kafka_quorum(tmp_path, version=version, release=release) as quorum,
+        voter(quorum, tmp_path / "voter") as ours,
+    ):
         if version == tools.KAFKA_SERVER:
             _another_folder_and_another_cluster_are_rejected(quorum, ours)
         ours.start()
         ours.votes()
         if version == tools.KAFKA_SERVER:
+            _leaves_and_blocks_no_upgrade(quorum, ours)
             _registers_again(quorum)
             _survives_a_pause_and_a_kill_with_a_torn_tail(quorum, ours)
             _leaves_no_quorum_whose_other_voters_are_silent(quorum)
@@ -83,6 +90,23 @@ def _another_folder_and_another_cluster_are_rejected(quorum: KafkaQuorum, ours: 
     foreign.unlink()
 
 
+def _leaves_and_blocks_no_upgrade(quorum: KafkaQuorum, ours: Voter) -> None:
+    """From level 4.3 to 4.4 (KIP-919); then it joins again."""
+    until(lambda: ranges(quorum)[VOTER]["metadata.version"] < LEVEL_MAX, 120, "a voter registers")
+    gone = command("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
+    assert (gone.returncode, gone.stderr) == (0, "")
+    assert gone.stdout.splitlines() == [
+        f"node {VOTER} is no longer a voter; the voters are 3001, 3002",
+        f"the registration of node {VOTER} no longer blocks upgrades",
+    ]
+    assert left(quorum) == []
+    until(lambda: set(ranges(quorum)[VOTER].values()) == {LEVEL_MAX}, 60, "Kafka's voters have it")
+    assert "was upgraded to 33" in upgrade(quorum)
+    ours.start()
+    ours.votes()
+    until(lambda: ranges(quorum)[VOTER]["metadata.version"] < LEVEL_MAX, 120, "it registers again")
+
+
 def _registers_again(quorum: KafkaQuorum) -> None:
     """A voter whose registration is removed."""
     metadata = quorum.controllers[0].metadata
@@ -92,10 +116,10 @@ def _registers_again(quorum: KafkaQuorum) -> None:
         found = (each for each in records_at(metadata) if isinstance(each, REGISTRATIONS))
         return [isinstance(each, kinds.RegisterControllerRecord) for each in found if each.controller_id == VOTER]
 
-    until(lambda: registered() == [True], 120, "it is registered")
+    known = registered()
     words = ("unregister-controller", "--id", str(VOTER), "--bootstrap-controller", quorum.bootstrap)
     kafka_tools().output("kafka-cluster", *words)
-    until(lambda: registered() == [True, False, True], 120, "it is registered again")
+    until(lambda: registered() == [*known, False, True], 120, "it is registered again")
 
 
 def _survives_a_pause_and_a_kill_with_a_torn_tail(quorum: KafkaQuorum, ours: Voter) -> None:

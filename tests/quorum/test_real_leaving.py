@@ -8,7 +8,7 @@ from pathlib import Path
 
 from controller.quorum.folder import META_PROPERTIES, read_properties
 from controller.quorum.log.batches import BrokenBatch, decode_batches
-from controller.quorum.registered import LEVEL_MAX, Registered, fold
+from controller.quorum.registered import Registered, fold
 from tests.support.kafka_quorum import KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools
 from tests.support.real_brokers import until
@@ -61,23 +61,6 @@ def ranges(quorum: KafkaQuorum) -> dict[int, dict[str, int]]:
     with suppress(BrokenBatch):  # it is being written
         fold(found, batches)
     return {node: {each.name: each.max_supported_version for each in one.features} for node, one in found.items()}
-
-
-def test_a_voter_that_left_blocks_no_upgrade(tmp_path: Path) -> None:
-    with kafka_quorum(tmp_path, version=NEWEST, release="4.3") as quorum:
-        with voter(quorum, tmp_path / "voter") as ours:
-            ours.start()
-            ours.votes()
-            until(lambda: ranges(quorum)[VOTER]["metadata.version"] < LEVEL_MAX, 120, "a voter registers")
-            gone = topicwright(quorum, "leave", "--data", ours.folder)
-            assert (gone.returncode, gone.stderr) == (0, "")
-            assert gone.stdout.splitlines() == [
-                f"node {VOTER} is no longer a voter; the voters are 3001, 3002",
-                f"the registration of node {VOTER} no longer blocks upgrades",
-            ]
-        assert left(quorum) == []
-        until(lambda: set(ranges(quorum)[VOTER].values()) == {LEVEL_MAX}, 60, "Kafka's voters have it")
-        assert "was upgraded to 33" in upgrade(quorum)
 
 
 def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException
 from controller.release import RELEASE
 from controller.serving.offline_users import offline_users
 from controller.settings.load import load_settings
-from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured, shown_by_scram, users
+from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured, shown_by_scram
 from tests.support.processes import Process
 from tests.support.tools import ROOT
-from tests.support.topicwright import COMMAND
+from tests.support.topicwright import COMMAND, command
 
 WAYS = [
     ("PLAINTEXT", "", "", "User:ANONYMOUS"),
@@ -87,7 +87,7 @@ def test_a_wrong_password_is_refused(service: Secured, mechanism: str, user: str
 
 def test_the_users_command_says_that_a_login_is_missing(service: Secured) -> None:
     bootstrap = service.addresses["SASL_PLAINTEXT"]
-    ended = users("list", "--bootstrap", bootstrap)
+    ended = command("users", "list", "--bootstrap", bootstrap)
     assert ended.returncode == 2
     assert f"topicwright: {bootstrap} closes each connection: it may require a login or TLS" in ended.stderr
 
@@ -98,7 +98,7 @@ def test_a_wrong_password_of_the_users_command_is_tried_once(service: Secured, t
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if key != "bootstrap.servers"))
     before = _logins(service, "SASL_PLAINTEXT")
     bootstrap = service.addresses["SASL_PLAINTEXT"]
-    ended = users("list", "--bootstrap", bootstrap, "--command-config", config)
+    ended = command("users", "list", "--bootstrap", bootstrap, "--command-config", config)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert f"topicwright: the login was refused by {bootstrap}: " in ended.stderr
     assert "Authentication failed" in ended.stderr

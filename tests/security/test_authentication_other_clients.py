@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ import pytest
 from tests.clients.seen import check, parse_output
 from tests.security.service import PASSWORDS, PLAIN_PASSWORDS, Secured
 from tests.support import tools
-from tests.support.kafka_tools import kafka_tools
+from tests.support.kafka_tools import run_tools
 
-JAVA = tools.ROOT / "tests/clients/java"
 MODULES = {"PLAIN": "plain.PlainLoginModule", "SCRAM": "scram.ScramLoginModule"}
 
 
@@ -33,14 +31,6 @@ def java_properties(
     path = folder / f"{protocol}-{mechanism}-{user}.properties"
     path.write_text("".join(f"{key}={text}\n" for key, text in said.items()), encoding="utf-8")
     return path
-
-
-def run_tools(bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
-    """Run Kafka's tools one after another: the exit code and the output of each."""
-    return [
-        kafka_tools().run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))
-        for tool, *arguments in commands
-    ]
 
 
 @pytest.mark.parametrize(

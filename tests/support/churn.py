@@ -57,7 +57,7 @@ class Churn:
                 "bootstrap.servers": self._bootstrap,
                 "acks": "all",
                 "enable.idempotence": True,
-                "linger.ms": 2,
+                "linger.ms": 200,  # fewer requests: brokers take the processors from the controllers
                 "message.timeout.ms": 120_000,
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 1000,
@@ -153,6 +153,7 @@ class Member(threading.Thread):
         log = logging.Logger("member")
         log.addHandler(self.said)
         settings = {"group.id": GROUP, "auto.offset.reset": "earliest", "session.timeout.ms": 10_000}
+        settings |= {"fetch.min.bytes": 100_000}  # a fetch every half second, and not one for each record
         settings |= {"bootstrap.servers": self._address, "debug": "cgrp,topic,metadata"}  # fetch would be most of it
         consumer = Consumer(settings, logger=log)
         consumer.subscribe([self._topic])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from tests.support import tools
 from tests.support.processes import Process
@@ -36,9 +38,22 @@ class KafkaTools:
         return output
 
 
-@cache
 def kafka_tools(version: str = tools.KAFKA_SERVER) -> KafkaTools:
     """The JVM of a version. Whoever needs it first starts it; it ends with this process."""
+    return _started(version)
+
+
+def run_tools(bootstrap: str, *commands: Sequence[str | Path]) -> list[tuple[int, str]]:
+    """Run tools of the newest version one after another: the exit code and the output of each."""
+    tools = kafka_tools()
+    return [
+        tools.run(f"kafka-{tool}", "--bootstrap-server", bootstrap, *map(str, arguments))
+        for tool, *arguments in commands
+    ]
+
+
+@cache
+def _started(version: str) -> KafkaTools:
     classpath = tools.compile_java(SOURCES, tools.client_classpath(version))
     process = Process(tools.java_command(classpath, "KafkaTools"), cwd=tools.CACHE)
     atexit.register(process.kill)

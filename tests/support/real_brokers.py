@@ -185,6 +185,7 @@ def write_properties(broker: RealBroker, controller: str) -> None:
         "num.io.threads": "2",
         "num.recovery.threads.per.data.dir": "1",
         "log.cleaner.enable": "false",
+        "controller.quorum.retry.backoff.ms": "200",  # by default 20, which is busy work while no controller leads
         **broker.settings,
     }
     if "controller.quorum.bootstrap.servers" in settings:
@@ -205,14 +206,16 @@ def new_directory_id() -> str:
 
 
 def until(condition: Callable[[], T], within_s: float, what: str) -> T:
-    """Wait until a condition holds, and return what it gave; an AssertionError names it when it never does."""
-    deadline = time.monotonic() + within_s
+    """Wait until a condition holds, and return what it gave; an AssertionError names it when it never does. The longer
+    it takes, the less often the condition is checked: clients and tools cost more than what they wait for."""
+    deadline, pause_s = time.monotonic() + within_s, 0.05
     while True:
         found = condition()
         if found:
             return found
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.5)
 
 
 @contextmanager

@@ -38,7 +38,10 @@ GROUPS: Mapping[str, tuple[Path, ...]] = {
     "workers and gateways": (ALL / "stream",),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "real brokers": (ALL / "brokers/kraft", ALL / "quorum"),
-    "Spark and Kafka": (ALL / "replay/log", ALL / "replay/spark", ALL / "replay/watch"),
+    "Spark and Kafka": (
+        *(ALL / "replay" / each for each in ("log", "spark", "watch")),
+        ALL / "brokers/cluster/test_spark.py",
+    ),
     "soak": (ALL / "soak",),
     "Spark": (ALL / "replay",),
     "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import tools
+from tests.support.forked import Forked
 from tests.support.network import Network
 from tests.support.processes import Process, ProcessFailure
 from tests.support.tools import cached
+from tests.support.topicwright import COMMAND
 
 STUBBORN = """
 import os, signal, subprocess, sys, time
@@ -59,6 +61,25 @@ def test_a_process_is_sent_lines_and_its_exit_code_is_known(tmp_path: Path) -> N
         process.write_line("ab")
         process.wait_for_line("^abab$", within_s=120)
         assert process.wait(120) == 3
+
+
+def test_topicwright_is_forked_and_a_process_like_any_other(tmp_path: Path) -> None:
+    with Process([COMMAND, "serve", "--nonsense"], cwd=tmp_path) as process:
+        assert process.wait(120) == 2
+        assert "unknown flag --nonsense" in process.output
+    argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", "here"]
+    with Process(argv, cwd=tmp_path) as process:
+        assert isinstance(process.popen, Forked)
+        process.wait_for_line("^ready ", within_s=240)
+        assert (tmp_path / "here").is_dir()
+        assert os.getsid(process.pid) == process.pid
+        assert process.popen.poll() is None
+        process.kill()
+        assert process.popen.poll() == -9
+        assert not alive(process.pid)
+    with Process(argv, cwd=tmp_path) as process:
+        process.wait_for_line("^ready ", within_s=240)
+        assert process.stop() == 0
 
 
 def test_an_absent_tool_skips_the_test_here_and_fails_it_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,8 @@ def _groups(file: Path) -> list[str]:
 def _runs(argv: list[str], file: Path) -> bool:
     folders = {Path(each) for each in argv[3:] if not each.startswith("--")}
     ignored = {Path(each.removeprefix("--ignore=")) for each in argv[3:] if each.startswith("--")}
-    return not folders.isdisjoint(file.parents) and ignored.isdisjoint(file.parents)
+    places = {file, *file.parents}
+    return not folders.isdisjoint(places) and ignored.isdisjoint(places)
 
 
 SUITE = """

@@ -31,7 +31,7 @@ from tests.support.topicwright import Topicwright, topicwright
 
 T = TypeVar("T")
 NODE_ID = 100
-SETTINGS = {"node.id": str(NODE_ID), "cluster.watch.interval.ms": "200", "cluster.configs.watch.interval.ms": "500"}
+SETTINGS = {"node.id": str(NODE_ID), "cluster.watch.interval.ms": "500", "cluster.configs.watch.interval.ms": "2000"}
 
 
 @contextmanager
@@ -103,11 +103,12 @@ def replicas(admin: AdminClient, name: str) -> list[list[int]]:
 
 
 def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: float = 240) -> T:
-    """Poll until a condition holds. Fails with the last value."""
-    deadline = time.monotonic() + within_s
+    """Poll until a condition holds, less often the longer it takes. Fails with the last value."""
+    deadline, pause_s = time.monotonic() + within_s, 0.05
     while not enough(found := look()):
         assert time.monotonic() < deadline, f"still {found!r}"
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, 0.5)
     return found
 
 

@@ -1,5 +1,5 @@
-"""Kafka Connect, MirrorMaker 2, Kafka Streams and Spark, which know no other address than Topicwright's, work with the
-cluster behind it: the same through `serve` and through a gateway of workers."""
+"""Kafka Connect, MirrorMaker 2 and Kafka Streams, which know no other address than Topicwright's, work with the cluster
+behind it, through `serve` or a gateway of workers. MirrorMaker runs in Connect: each goes one way, Streams both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
     ConfigResource,
     NewPartitions,
 )
-from pyspark.sql import SparkSession
 
 from tests.brokers.cluster.served import create, in_front_by, seen, types, until
 from tests.support import tools
@@ -39,7 +38,7 @@ refuse = "this topic is not to be mirrored"
 
 @dataclass(frozen=True, slots=True)
 class InFront:
-    """Topicwright in front of the cluster, and a JVM for applications; `way` sets names apart."""
+    """Topicwright in front of the cluster, and the JVM for applications; `way` sets names apart."""
 
     way: str
     server: Topicwright
@@ -64,21 +63,32 @@ class InFront:
         assert "TopicCreated" in types(self.server, topic), topic
 
 
-@pytest.fixture(scope="module", params=["serve", "gateway"])
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """A JVM for them."""
+    classpath = tools.compile_java(SOURCES, tools.applications_classpath())
+    argv = tools.java_command(classpath, "Applications", heap="512m")
+    with Process(argv, cwd=tmp_path_factory.mktemp("applications")) as process:
+        yield process
+        process.kill()  # MirrorMaker does not end its threads
+
+
+@pytest.fixture(scope="module")
 def gateway(
-    request: pytest.FixtureRequest, kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    kafka: ReferenceKafka,
+    applications: Process,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[InFront]:
     folder = tmp_path_factory.mktemp(request.param)
     (folder / "rules.toml").write_text(RULES)
     rules = {"topic_rules_file": str(folder / "rules.toml")}
-    classpath = tools.compile_java(SOURCES, tools.applications_classpath())
-    argv = tools.java_command(classpath, "Applications", heap="512m")
-    with (
-        in_front_by(request.param, kafka, folder, "applications", **rules) as server,
-        Process(argv, cwd=folder) as process,
-    ):
-        yield InFront(request.param, server, admin_of(server), process, folder)
-        process.kill()  # MirrorMaker does not end its threads
+    with in_front_by(request.param, kafka, folder, "applications", **rules) as server:
+        yield InFront(request.param, server, admin_of(server), applications, folder)
+
+
+def through(*ways: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("gateway", ways, indirect=True, scope="module")
 
 
 def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
@@ -86,6 +96,7 @@ def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
     return AdminClient({"bootstrap.servers": server.bootstrap, "client.id": "admin"})
 
 
+@through("serve")
 def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> None:
     topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
     source.write_text("one\ntwo\n")
@@ -132,6 +143,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
         yield running
 
 
+@through("gateway")
 def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other: ReferenceKafka) -> None:
     there, way = admin_of(other), gateway.way
     orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
@@ -169,6 +181,7 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other
         gateway.was_created_here(each)
 
 
+@through("serve", "gateway")
 def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront) -> None:
     name = f"streams-{gateway.way}"
     given, counts = f"{name}-input", f"{name}-output"
@@ -193,24 +206,6 @@ def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront)
             receive(gateway.server.kafka, counts, (5 * (run + 1)).to_bytes(8))
     for each in ("words-repartition", "counts-changelog"):
         gateway.was_created_here(f"{name}-{each}")
-
-
-def test_spark_reads_a_topic_in_batches_and_as_a_stream(gateway: InFront, spark: SparkSession) -> None:
-    topic = f"spark-{gateway.way}"
-    assert create(gateway.admin, topic)[0] == 0
-    send(gateway.server.kafka, topic, "one", "two")
-    for jar in tools.spark_kafka_jars():
-        spark.sql(f"ADD JAR '{jar}'")
-    options = {"kafka.bootstrap.servers": gateway.server.kafka, "subscribe": topic, "startingOffsets": "earliest"}
-    batch = spark.read.format("kafka").options(**options).load().selectExpr("CAST(value AS STRING)")
-    assert sorted(row.value for row in batch.collect()) == ["one", "two"]
-    growing = spark.readStream.format("kafka").options(**options).load().selectExpr("CAST(value AS STRING)")
-    query = growing.writeStream.format("memory").queryName("words").start()
-    query.processAllAvailable()
-    gateway.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
-    send(gateway.server.kafka, topic, "three")
-    until(lambda: sorted(row.value for row in spark.table("words").collect()), lambda found: len(found) == 3)
-    query.stop()
 
 
 def send(bootstrap: str, topic: str, *values: str) -> None:

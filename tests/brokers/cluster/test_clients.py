@@ -180,11 +180,7 @@ class Both(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[
-        (tools.KAFKA_SERVER, "serve"),
-        (tools.KAFKA_SERVERS_OTHER[-1], "serve"),
-        (tools.KAFKA_SERVER, "gateway"),
-    ],
+    params=[(tools.KAFKA_SERVER, "serve"), (tools.KAFKA_SERVERS_OTHER[-1], "gateway")],
     ids="-".join,
 )
 def both(

@@ -1,4 +1,5 @@
-"""Brokers of several versions, with both ways to find the controller, and one that joins from a snapshot."""
+"""Brokers of several versions, with both ways to find the controller, and one of the newest, which joins from a
+snapshot."""
 
 from __future__ import annotations
 
@@ -15,28 +16,27 @@ from tests.support.real_brokers import RealCluster, real_cluster, until
 from tests.support.tools import KAFKA_SERVER
 
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "metadata.max.retention.bytes": "1"}
+TWO_REPLICAS = {"offsets.topic.replication.factor": "2", "transaction.state.log.replication.factor": "2"}
 
 
 @pytest.mark.parametrize(
     ("versions", "kraft_version", "level"),
-    [
-        (("3.7.2", "3.9.1", KAFKA_SERVER), 0, 19),
-        (("4.1.1", "4.3.1", KAFKA_SERVER), 1, 27),
-    ],
+    [(("3.7.2", "3.9.1"), 0, 19), (("4.1.1", "4.3.1"), 1, 27)],
     ids=["controller.quorum.voters", "controller.quorum.bootstrap.servers"],
 )
 def test_brokers_of_several_versions_work_together(
     tmp_path: Path, versions: tuple[str, ...], kraft_version: int, level: int
 ) -> None:
     own = {"controller.quorum.bootstrap.servers": "CONTROLLER"} if kraft_version else {}
+    brokers = {**own, **GUARDED, **TWO_REPLICAS}
     settings = {"kraft.version": str(kraft_version), **FEW_BYTES, **GUARDED}
-    with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings={**own, **GUARDED}) as cluster:
+    with real_cluster(tmp_path, versions=versions, settings=settings, broker_settings=brokers) as cluster:
         _use(cluster)
         grant(f"127.0.0.1:{cluster.brokers[1].port}", "ann", "mixed")
         for broker in cluster.brokers.values():
             until(lambda: _knows_ann(broker.port), 30, f"broker {broker.broker_id} knows her")  # noqa: B023
         _settle(cluster, level)
-        joined = cluster.add(versions[-1], {**dict.fromkeys(own, cluster.address), **GUARDED})
+        joined = cluster.add(KAFKA_SERVER, {**dict.fromkeys(own, cluster.address), **GUARDED})
         cluster.wait_live()
         until(lambda: _knows_ann(joined.port), 120, "entries, logins and quotas, of a snapshot")
         checkpoints = until(lambda: sorted(joined.metadata.glob("*.checkpoint")), 120, "a snapshot on the new broker")
@@ -47,7 +47,7 @@ def test_brokers_of_several_versions_work_together(
 def _use(cluster: RealCluster) -> None:
     """A topic, records in a transaction, a consumer group; then more topics, for one or two snapshots."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
-    admin.create_topics([NewTopic("mixed", 3, 3)], request_timeout=30)["mixed"].result(40)
+    admin.create_topics([NewTopic("mixed", 3, 2)], request_timeout=30)["mixed"].result(40)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "mixed", "acks": "all", **QUIET})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -70,7 +70,7 @@ def _use(cluster: RealCluster) -> None:
     consumer.close()
     for batch in range(4):
         names = [f"more-{batch}-{number}" for number in range(5)]
-        for future in admin.create_topics([NewTopic(name, 3, 3) for name in names], request_timeout=30).values():
+        for future in admin.create_topics([NewTopic(name, 3, 2) for name in names], request_timeout=30).values():
             future.result(40)
 
 
@@ -98,7 +98,7 @@ def _settle(cluster: RealCluster, level: int) -> None:
         """Two snapshots, so that the log no longer begins at 0."""
         number = controller.output.count("metadata snapshot")
         name = f"for-snapshot-{number}-{len(controller.output)}"
-        admin.create_topics([NewTopic(name, 3, 3)], request_timeout=30)[name].result(40)
+        admin.create_topics([NewTopic(name, 3, 2)], request_timeout=30)[name].result(40)
         return number >= 3
 
     until(snapshots, 60, "three snapshots")

@@ -21,7 +21,7 @@ from tests.support.tools import KAFKA_SERVER
 from tests.support.topicwright import command
 
 
-@pytest.mark.parametrize(("version", "kraft_version", "brokers"), [("3.9.1", 0, 1), (KAFKA_SERVER, 1, 3)])
+@pytest.mark.parametrize(("version", "kraft_version", "brokers"), [("3.9.1", 0, 1), (KAFKA_SERVER, 1, 2)])
 def test_from_kafkas_controller_to_ours_and_back(
     tmp_path: Path, version: str, kraft_version: int, brokers: int
 ) -> None:
@@ -83,11 +83,11 @@ def _kafka_cluster(
     theirs = KafkaQuorum(folder, version, kraft_version, (controller,), settings=GUARDED)
     cluster = RealCluster(folder, port, {"kraft.version": str(kraft_version), **GUARDED}, (), {})
     found = {"controller.quorum.bootstrap.servers": theirs.bootstrap} if kraft_version else {}
-    alone = {"offsets.topic.replication.factor": "1"} if brokers == 1 else {}
+    replicas = {"offsets.topic.replication.factor": str(brokers)}
     try:
         theirs.format(controller)
         for _ in range(brokers):
-            cluster.add(version, {**found, **alone, **GUARDED})
+            cluster.add(version, {**found, **replicas, **GUARDED})
         _start(theirs)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
         until(lambda: len(_or_none(lambda: admin.list_topics(timeout=5).brokers) or ()) == brokers, 300, "all brokers")
