@@ -1,7 +1,10 @@
-"""Answers a query in SQL about a log: of `events`, one row each, and of the views in views.sql. Spark is not needed."""
+"""Answers queries in SQL about a log: of `events`, one row each, and of the views in views.sql. Spark is not needed."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import duckdb
@@ -24,13 +27,41 @@ def check_sql(_: Ref, options: Options) -> None:
         raise ReplayError(f"--output {options.output} must end in {', '.join(FILES)}")
 
 
-def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
-    for a query that fails, with the position that DuckDB names."""
-    source = events_of(ref, ends_of(ref, options.at), tuple(COLUMNS))
+@contextmanager
+def opened(ref: Ref, at: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
+    source = events_of(ref, ends_of(ref, at), tuple(COLUMNS))
     with database() as history:
         load(history, source.batches(), source.schema)
         create_views(history, settle_ms=SETTLE_MS)
+        yield history
+
+
+def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay shell`: print the rows of each query on standard input; a query ends with a semicolon."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        import readline  # noqa: F401 - `input` then edits lines and remembers them
+    with opened(ref, options.at) as history:
+        text = ""
+        while True:
+            try:
+                text += input(("sql> " if not text.strip() else "...> ") if is_terminal else "") + "\n"
+            except EOFError:
+                return Outcome([], False, [])
+            if text.rstrip().endswith(";"):
+                try:
+                    found = history.sql(text)
+                    print("" if found is None else found)
+                except duckdb.Error as error:
+                    print(error)
+                text = ""
+
+
+def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
+    for a query that fails, with the position that DuckDB names."""
+    with opened(ref, options.at) as history:
         try:
             if options.output is not None:
                 rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.output]).fetchall()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from projections.replay.checks.history import views
 from projections.replay.checks.rules import page
-from projections.replay.checks.sql import check_sql, run_sql
+from projections.replay.checks.sql import check_sql, run_shell, run_sql
+from projections.replay.checks.tables import check_views, run_views
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, ReplayError
+from projections.replay.runner import InProcess
 from tests.machine.audit.planted import clean
 from tests.replay.written import written
 from tests.support.tools import ROOT
@@ -36,6 +41,37 @@ def test_a_query_of_events_and_views(log: LogRef) -> None:
 @pytest.mark.parametrize("name", [view.name for view in views() if view.name])
 def test_every_view_can_be_queried(log: LogRef, name: str) -> None:
     assert run_sql(None, log, Options(subject=f"select count(*) as n from {name}")).rows[0]["n"] >= 0
+
+
+def test_a_shell_goes_on_after_a_mistake(
+    log: LogRef, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("select nam\nfrom events;\nselect count(*) as n from broker_spans;\n"))
+    assert run_shell(None, log, Options()).lines == []
+    said = capsys.readouterr().out
+    assert 'Candidate bindings: "' in said
+    assert "int64" in said.partition("Binder Error")[2]
+
+
+def test_the_views_are_written_for_others(log: LogRef, tmp_path: Path) -> None:
+    run_views(InProcess(), log, Options(output=str(tmp_path / "views")))
+    for name in ("partition_steps", "topic_lives", "broker_spans", "requests", "log_ends"):
+        written = pq.read_table(tmp_path / "views" / name)
+        assert len(written) == run_sql(None, log, Options(subject=f"select count(*) as n from {name}")).rows[0]["n"] > 0
+    with pytest.raises(ReplayError, match="already exists: name a new folder"):
+        check_views(log, Options(output=str(tmp_path / "views")))
+
+
+def test_the_notebook_answers_each_question(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICWRIGHT_LOG", history.text)
+    notebook = json.loads((ROOT / "examples/notebook/on_call.ipynb").read_text())
+    cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]
+    answers: list[Any] = []
+    names: dict[str, Any] = {"display": answers.append}
+    for cell in cells:
+        exec(cell, names)
+    assert len(answers) == 7
+    assert all(one.fetchall() for one in answers)
 
 
 def test_rows_go_to_a_file(log: LogRef, tmp_path: Path) -> None:
