@@ -219,7 +219,7 @@ COMMANDS: dict[str, _Command] = {
     ),
     "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
     "shell": _Command("checks.sql", "run SQL queries as you type them", spark=False, formats=("table",)),
-    "views": _Command("checks.tables", "write the views as Parquet, for Spark, notebooks and other engines", _of_views),
+    "views": _Command("checks.sql", "write the views as Parquet, for Spark, notebooks and other engines", _of_views),
     "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
     "report": _Command("report.report", "write an HTML page about the history", _of_report, spark=False),
 }

@@ -91,8 +91,13 @@ def test_what_is_not_installed_is_named(module: str, named: str) -> None:
 
 BLOCKED = """
 import json, sys
-for name in ("pyspark", "py4j", "pandas", "plotly"):
-    sys.modules[name] = None  # as if it were not installed
+
+class NotInstalled:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] in ("pyspark", "py4j", "pandas", "plotly"):
+            raise ModuleNotFoundError(name=name)
+
+sys.meta_path.insert(0, NotInstalled())
 from controller.cli import main
 for words in json.loads(sys.argv[1]):
     code = main.main(words)

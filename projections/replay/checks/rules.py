@@ -96,8 +96,8 @@ def across_topics(query: str) -> str:
     """The part of a query that may compare different topics, so that it needs the whole log; "" if there is none."""
     with duckdb.connect() as database:
         ((text,),) = database.execute("select json_serialize_sql(?)", [query]).fetchall()
-        functions = "select function_name from duckdb_functions() where function_type = 'aggregate'"
-        aggregates = {name for (name,) in database.execute(functions).fetchall()}
+        known = database.execute("select function_name from duckdb_functions() where function_type = 'aggregate'")
+        aggregates = {name for (name,) in known.fetchall()}
     for node in _nodes(msgspec.json.decode(text)):
         if node.get("class") == "WINDOW" and not _by_topic(node["partitions"]):
             return "a window that is not partitioned by topic"
@@ -106,12 +106,11 @@ def across_topics(query: str) -> str:
         if node.get("type") == "LIMIT_MODIFIER":
             return "a limit"
         if node.get("type") == "SELECT_NODE":
-            columns = node["select_list"], node["having"]
-            has_aggregate = any(one.get("function_name") in aggregates for one in _nodes(columns))
-            keys = node["group_expressions"] or (
-                columns[0] if node["aggregate_handling"] != "STANDARD_HANDLING" else ()
-            )
-            if (has_aggregate or keys) and not _by_topic(keys):
+            columns, keys = [node["select_list"], node["having"]], node["group_expressions"]
+            functions = [one["function_name"] for one in _nodes(columns) if one.get("class") == "FUNCTION"]
+            if node["aggregate_handling"] != "STANDARD_HANDLING":
+                keys = columns  # group by all
+            if (keys or not aggregates.isdisjoint(functions)) and not _by_topic(keys):
                 return "an aggregate that is not grouped by topic"
     return ""
 

@@ -59,7 +59,7 @@ from projections.replay.log.log_ref import (
 )
 from projections.replay.log.reading import read_range
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import Batches, Runner, Source, whole
+from projections.replay.runner import Batches, Runner, Source, check_written, whole
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time
@@ -100,13 +100,7 @@ def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -
     events = {row["file"]: row["events"] for row in rows}
     for part in wanted:
         assert events[part.file] == part.wanted.end - part.wanted.start, f"{part.file} has all events of its range"
-        if not (place / part.file).is_file():
-            raise ReplayError(
-                f"the workers wrote to a folder {place} of their own: name one that they share with this machine"
-            )
-    for file in place.glob("*/*"):
-        if str(file.relative_to(place)) not in events:
-            file.unlink()  # of a task that was tried again
+    check_written(place, events, "*/*")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:

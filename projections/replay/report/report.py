@@ -139,9 +139,9 @@ changes as (
   select log_partition, until, -partitions, -leaderless, -under_replicated, -placeholders
   from states where until < forever()),
 by_event as (
-  select at_ms, "offset", sum(partitions) as partitions, sum(leaderless) as leaderless,
+  select at_ms, "offset", sum(c.partitions) as partitions, sum(leaderless) as leaderless,
          sum(under_replicated) as under_replicated, sum(placeholders) as placeholders
-  from changes join events using (log_partition, "offset") group by all)
+  from changes c join events using (log_partition, "offset") group by all)
 select at_ms // $width * $width as since_ms, max(partitions)::bigint, max(leaderless)::bigint,
        max(under_replicated)::bigint, max(placeholders)::bigint
 from (select at_ms, sum(partitions) over up_to as partitions, sum(leaderless) over up_to as leaderless,
@@ -151,10 +151,10 @@ group by since_ms order by since_ms
 """
 """The highest number within each bar, so that a short outage shows."""
 _CREATORS = """
-select principal, count(*) filter (where r.type = 'TopicCreated'), count(*) filter (where r.type = 'CreateRejected')
+select q.principal, count(*) filter (where r.type = 'TopicCreated'), count(*) filter (where r.type = 'CreateRejected')
 from events q join events r on r.log_partition = q.log_partition and r.request_id = q.request_id and r.topic = q.topic
 where q.type = 'CreateRequested' and r.type in ('TopicCreated', 'CreateRejected')
-group by principal order by count(*) desc, principal limit 20
+group by q.principal order by count(*) desc, q.principal limit 20
 """
 _CHANGES = """
 select at_ms, coalesce(principal, '-'), topic, case type
