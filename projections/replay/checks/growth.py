@@ -62,29 +62,31 @@ class Checkpoint(NamedTuple):
     partitions: pa.Table
 
 
-def rules_hash() -> str:
-    """The hash of the views and invariants. A checkpoint of a release with others is of no use."""
-    return sha256((text_of("views.sql") + text_of("invariants.sql")).encode()).hexdigest()
+def rules_hash(cluster_id: str) -> str:
+    """The hash of the views, the invariants and a log's cluster id. A checkpoint with another one is of no use."""
+    return sha256("\n".join((cluster_id, text_of("views.sql"), text_of("invariants.sql"))).encode()).hexdigest()
 
 
-def write_checkpoint(file: Path, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], partitions: pa.Table) -> None:
-    """Write the checkpoint of a check; none if it found too many violations."""
+def write_checkpoint(
+    file: Path, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], partitions: pa.Table
+) -> None:
+    """Write the checkpoint of a check; none if it found too many violations. `rules` is their hash."""
     found = tuple({**row, "times": 1} for row in rows if row["shard"] and not row["at_end"])
     if len(found) > FOUND_MAX:
         file.unlink(missing_ok=True)
         return
-    about = msgspec.json.encode(Checked(rules_hash(), joined(runs), found))
+    about = msgspec.json.encode(Checked(rules, joined(runs), found))
     with replacing(file) as new:
         pq.write_table(partitions.replace_schema_metadata({_ABOUT: about}), new)
 
 
-def read_checkpoint(file: Path) -> Checkpoint | None:
-    """The checkpoint in a file; None if there is none of this release's rules."""
+def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
+    """The checkpoint in a file; None if there is none of these rules."""
     if not file.exists():
         return None
     partitions = pq.read_table(file)
     checked = msgspec.json.decode((partitions.schema.metadata or {})[_ABOUT], type=Checked)
-    return Checkpoint(checked, partitions) if checked.rules == rules_hash() else None
+    return Checkpoint(checked, partitions) if checked.rules == rules else None
 
 
 def complete(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from projections.replay.checks.checking import COLUMNS, Events, Result, check_growth, check_here, check_in_buckets
-from projections.replay.checks.growth import Shards, read_checkpoint, write_checkpoint
+from projections.replay.checks.growth import Shards, read_checkpoint, rules_hash, write_checkpoint
 from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
 from projections.replay.export.export import check_export, export_all, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
@@ -54,11 +54,11 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
         checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
     else:
         folder = Path(options.output)
-        export_all(runner, ref, folder, options.at)
+        notes = export_all(runner, ref, folder, options.at).values()
         if "checks" in options.more:
             checked = _checked(runner, partial(exported, folder, ends), wanted, limit)
         else:
-            checked = _checked_again(runner, folder, ends)
+            checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
     found = together(checked.rows, wanted, limit)
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
     lines = list(_lines(found, checked, len(wanted)))
@@ -85,10 +85,10 @@ def _checked(
     return check_in_buckets(runner, events, wanted, limit, keep=keep)
 
 
-def _checked_again(runner: Runner, folder: Path, ends: Ends) -> Result:
+def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Result:
     """Check what an export has grown by since the last check of it; if there was none, all of it."""
     file = folder / CHECKPOINT
-    before = read_checkpoint(file)
+    before = read_checkpoint(file, rules)
     if before is not None and all(end <= ends.get(partition, 0) for partition, end in before.checked.ends.items()):
         starts = before.checked.ends
 
@@ -100,7 +100,7 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends) -> Result:
         checked = check_growth(partial(exported, folder, ends, starts=starts), earlier, before, last)
     else:
         checked = _checked(runner, partial(exported, folder, ends), keep=True)
-    write_checkpoint(file, checked.runs, checked.rows, checked.partitions)
+    write_checkpoint(file, rules, checked.runs, checked.rows, checked.partitions)
     return checked
 
 

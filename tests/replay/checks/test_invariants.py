@@ -283,5 +283,5 @@ def test_a_grown_log_is_judged_as_if_it_were_checked_whole(tmp_path: Path, seed:
 def test_other_rules_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported_log(tmp_path, clean(), 50)
     assert "were read again or new" in exported_log(tmp_path, clean(), 60).lines[-2]
-    monkeypatch.setattr("projections.replay.checks.growth.rules_hash", lambda: "newer")
+    monkeypatch.setattr("projections.replay.checks.invariants.rules_hash", lambda _: "newer")
     assert "read again" not in exported_log(tmp_path, clean(), 70).lines[-2]

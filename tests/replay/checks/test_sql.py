@@ -62,12 +62,11 @@ def test_the_notebook_answers_each_question(history: LogRef, monkeypatch: pytest
     monkeypatch.setenv("TOPICWRIGHT_LOG", history.text)
     notebook = json.loads((ROOT / "examples/notebook/on_call.ipynb").read_text())
     cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]
-    answers: list[Any] = []
-    names: dict[str, Any] = {"display": answers.append}
+    answers: list[int] = []
+    names: dict[str, Any] = {"display": lambda shown: answers.append(len(shown.fetchall()))}
     for cell in cells:
         exec(cell, names)
-    assert len(answers) == 7
-    assert [bool(one.fetchall()) for one in answers] == [True, True, True, False, True, True, True], "all are in sync"
+    assert [count > 0 for count in answers] == [True, True, True, False, True, True, True], "all replicas are in sync"
 
 
 def test_rows_go_to_a_file(log: LogRef, tmp_path: Path) -> None:
