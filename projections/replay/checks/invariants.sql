@@ -173,13 +173,13 @@ where (type = 'TopicCreated' and deadline_ms <> 0 or type = 'PartitionsAdded' an
 -- placeholders-filled: placeholders are filled by live brokers that are not cordoned, and as soon as one could
 -- The reconciler leaves no placeholder in a partition that it changes, nor at the end of the log, if such a broker
 -- that is no replica exists.
-select *, 'partition ' || "partition" || ': ' || listed(replicas) || ' for ' || listed(before.replicas) as seen,
+select *, 'partition ' || "partition" || ': ' || listed(replicas) || ' for ' || listed(replicas_before) as seen,
   'one of its placeholders filled by one of the brokers ' || listed(usable) as expected
 from partition_steps
-where changed and replicas <> before.replicas and (not kraft or (list_min(before.replicas) < 0 and reconciled))
-  and (len(replicas) <> len(before.replicas)
-       or len(list_filter(replicas, lambda id, place: id <> before.replicas[place]
-                and (before.replicas[place] >= 0 or not list_contains(usable, id)))) > 0);
+where changed and replicas <> replicas_before and (not kraft or (list_min(replicas_before) < 0 and reconciled))
+  and (len(replicas) <> len(replicas_before)
+       or len(list_filter(replicas, lambda id, place: id <> replicas_before[place]
+                and (replicas_before[place] >= 0 or not list_contains(usable, id)))) > 0);
 
 select *, 'partition ' || "partition" || ': ' || listed(replicas) || ' after a review' as seen,
   'filled by one of ' || listed(others(usable, replicas)) as expected
