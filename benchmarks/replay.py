@@ -93,7 +93,7 @@ def check_export(runner: Runner | None, folder: Path, events: int) -> None:
     """Check every invariant on an export, without a runner in this process; there must be no violation."""
     source = partial(exported, folder, {0: events})
     checked = check_here(source, limit=1) if runner is None else check_in_buckets(runner, source, limit=1)
-    assert not checked.found, f"violations in a generated log: {checked.found}"
+    assert not checked.rows, f"violations in a generated log: {checked.rows}"
 
 
 def replayed(runner: Runner, folder: Path, events: int, topics: int, skewed: bool) -> list[Figure]:

@@ -152,9 +152,8 @@ def _of_invariants(parser: _Parser) -> None:
 
 
 def _of_compare(parser: _Parser) -> None:
-    live = parser.add_argument_group("the live state to compare a log in Kafka with")
-    live.add_argument("--data", metavar="DIR", help="the data folder of a gateway or worker")
-    live.add_argument("--http", metavar="HOST:PORT", help="a running gateway")
+    what = "for a log in Kafka: the data folder of a gateway or worker, to compare it with"
+    parser.add_argument("--data", metavar="DIR", help=what)
     _from_scratch(parser)
 
 
@@ -186,6 +185,10 @@ def _of_export(parser: _Parser) -> None:
     )
 
 
+def _of_views(parser: _Parser) -> None:
+    parser.add_argument("--output", metavar="DIR", required=True, help="new folder, with a folder for each view")
+
+
 def _of_report(parser: _Parser) -> None:
     parser.add_argument("--output", metavar="FILE", help="page to write; default topicwright-report.html")
 
@@ -215,6 +218,8 @@ COMMANDS: dict[str, _Command] = {
         "rebuild.explaining", "show the chain of events behind a topic or a request", _of_explain, spark=False
     ),
     "sql": _Command("checks.sql", "run an SQL query on the history", _of_sql, spark=False),
+    "shell": _Command("checks.sql", "run SQL queries as you type them", spark=False, formats=("table",)),
+    "views": _Command("checks.sql", "write the views as Parquet, for Spark, notebooks and other engines", _of_views),
     "export": _Command("export.export", "write the events to Parquet, or add the new ones", _of_export),
     "report": _Command("report.report", "write an HTML page about the history", _of_report, spark=False),
 }

@@ -6,7 +6,10 @@ runs. So `--local` is the same job without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -14,6 +17,7 @@ import pyarrow as pa
 from projections.replay.log.columns import arrow_schema
 from projections.replay.log.log_ref import Ends, Range, Ref, log_of, ranges_of
 from projections.replay.log.reading import RANGE_EVENTS, read_range
+from projections.replay.outcome import Options, ReplayError
 
 Batches = Iterator[pa.RecordBatch]
 Function = Callable[[Batches], Batches]
@@ -92,3 +96,30 @@ def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
 def whole(batches: Batches) -> Batches:
     """The function that changes nothing."""
     return batches
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder for files that tasks write; it is removed if they fail."""
+    folder.mkdir(parents=True)
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def check_new(options: Options) -> None:
+    """Raise ReplayError if the output folder exists already."""
+    if options.output is not None and Path(options.output).exists():
+        raise ReplayError(f"{options.output} already exists: name a new folder")
+
+
+def check_written(folder: Path, files: Collection[str], pattern: str) -> None:
+    """Remove the files in a folder that are not among `files` (paths in it), because their task ran twice. Raises
+    ReplayError if one is missing, because the workers write to a folder that this process does not see."""
+    for file in folder.glob(pattern):
+        if str(file.relative_to(folder)) not in files:
+            file.unlink()
+    if not all((folder / file).is_file() for file in files):
+        raise ReplayError(f"the workers wrote to another {folder}: name a folder that they share with this machine")

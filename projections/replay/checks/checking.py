@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from projections.replay.checks import rules
+from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete, untouched
 from projections.replay.checks.history import OF_THE_LOG, TABLES, create_views, database, load
-from projections.replay.checks.rules import Found, Invariant, invariants
+from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Runner, Source
 
@@ -43,20 +45,19 @@ from stored_events
 where type in ('BrokerRegistered', 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered',
                'LogDirsChanged', 'SettingsChanged')
 """
-_RUNS = pa.schema(
-    [("log_partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64()), ("events", pa.int64()),
-     ("end_ms", pa.int64()), ("reconciled_ms", pa.int64()), ("kafka_brokers", pa.bool_())]
-)  # fmt: skip
 _CLUSTER = arrow_schema(
     ("log_partition", "offset", "at_ms", "topic", "type", "cause_command", "broker_id", "broker_epoch", "cordoned",
      "settings")
 )  # fmt: skip
 """The columns of the events of which `broker_spans` and `cluster_spans` are made."""
-_SUMMARIZED = pa.unify_schemas([_RUNS, _CLUSTER])
-_FOUND = pa.schema(
-    [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("topic", pa.string()),
-     ("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()), ("times", pa.int64())]
+_SUMMARIZED = pa.unify_schemas([RUNS, _CLUSTER])
+_FOUND = pa.unify_schemas(
+    [OPEN, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()), ("times", pa.int64()),
+                      ("at_end", pa.bool_())])]
 )  # fmt: skip
+"""What a bucket returns: violations, and the partitions that exist at the end, which have no `check`."""
+_OPEN = f"""select {", ".join(f'"{name}"' for name in OPEN.names)},
+  {", ".join(f'null as "{name}"' for name in _FOUND.names[len(OPEN) :])} from open_partitions"""
 _WHOLE = re.compile(rf"\b({'|'.join(OF_THE_LOG)})\b")
 
 
@@ -64,12 +65,19 @@ Events = Callable[[Sequence[str]], Source]
 """The events of a log, with some of their columns."""
 
 
-class Checked(NamedTuple):
-    """The broken invariants, and how many events were checked in how many log partitions."""
+class Result(NamedTuple):
+    """The violations, and how many events there are in how many log partitions.
 
-    found: list[Found]
+    For a checkpoint, if one was wanted: the rows of `offset_runs` and of `open_partitions`. After one, `read` is the
+    number of events that were read.
+    """
+
+    rows: list[dict[str, Any]]
     events: int
     log_partitions: int
+    runs: Sequence[Run] = ()
+    partitions: pa.Table = OPEN.empty_table()
+    read: int | None = None
 
 
 def check(
@@ -78,23 +86,53 @@ def check(
     limit: int | None = None,
     settle_ms: int | None = SETTLE_MS,
     given: Iterable[str] = (),
-) -> Checked:
+    others: pa.Table | None = None,
+    keep: bool = False,
+) -> Result:
     """Check the events in `stored_events` of a database; of each query the first `limit` violations (all for None).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
-    exist already. Raises ReplayError.
+    exist already. `others` are open partitions of shards without events here. With `keep`, the result is one for a
+    checkpoint. Raises ReplayError.
     """
-    every = tuple(wanted) or invariants()
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
-    return Checked(rules.together(rules.violations(history, every, limit), every, limit), *_extent(history))
+    if others is not None:
+        history.register("others", others)
+        history.execute("insert into open_partitions by name from others")
+    result = Result(list(rules.violations(history, tuple(wanted) or invariants(), limit)), *_extent(history))
+    if not keep:
+        return result
+    runs, partitions = (history.sql(f"from {name}").to_arrow_table() for name in ("offset_runs", "open_partitions"))
+    return result._replace(runs=runs.to_pylist(), partitions=partitions.cast(OPEN))
 
 
-def check_here(events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None) -> Checked:
+def check_here(
+    events: Events, wanted: Iterable[Invariant] = (), limit: int | None = None, keep: bool = False
+) -> Result:
     """Check events in this process. Raises ReplayError."""
     source = events(COLUMNS)
     with database() as history:
         load(history, source.batches(), source.schema)
-        return check(history, wanted, limit)
+        return check(history, wanted, limit, keep=keep)
+
+
+def check_growth(
+    new: Events, earlier: Callable[[Shards], Batches], before: Checkpoint, last: Iterable[tuple[int, str]]
+) -> Result:
+    """Check the events after a checkpoint, in this process. Raises ReplayError.
+
+    `earlier` gives the events before it of some shards, with COLUMNS. `last` are the shards of the last of them: the
+    end of the log may have cut off a decision there.
+    """
+    source = new(COLUMNS)
+    with database() as history:
+        load(history, source.batches(), source.schema)
+        shards = complete(history, before.checked.runs, earlier, last)
+        others = untouched(before.partitions, shards)
+        result = check(history, given=("offset_runs",), others=others, keep=True)
+        ((read,),) = history.execute("select count(*) from stored_events").fetchall()
+    found = [dict(row) for row in before.checked.found if row["shard"] not in shards.get(row["log_partition"], ())]
+    return result._replace(rows=[*found, *result.rows], read=read)
 
 
 def check_in_buckets(
@@ -104,45 +142,69 @@ def check_in_buckets(
     limit: int | None = None,
     settle_ms: int | None = SETTLE_MS,
     buckets: int | None = None,
-) -> Checked:
+    keep: bool = False,
+) -> Result:
     """The same in so many buckets of the shards (default: by the number of events). This process runs the queries of
     views that a bucket does not have, such as `broker_spans`. Raises ReplayError."""
     every = tuple(wanted) or invariants()
     whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
     rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
+
+    def of_the_log(history: duckdb.DuckDBPyConnection) -> Result:
+        runs = history.sql("from offset_runs").to_arrow_table().to_pylist()
+        return Result(list(rules.violations(history, whole, limit)), *_extent(history), runs)
+
+    def checked(bucket: duckdb.DuckDBPyConnection) -> Batches:
+        yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)
+        if keep:
+            yield from bucket.sql(_OPEN).to_arrow_table().cast(_FOUND).to_batches()
+
+    result, found = in_buckets(runner, events, of_the_log, checked, _FOUND, settle_ms, buckets)
+    violated = found["check"].is_valid()
+    rows = [*result.rows, *found.filter(violated).to_pylist()]
+    return result._replace(rows=rows, partitions=found.filter(pc.invert(violated)).select(OPEN.names))
+
+
+_T = TypeVar("_T")
+
+
+def in_buckets(
+    runner: Runner,
+    events: Events,
+    of_the_log: Callable[[duckdb.DuckDBPyConnection], _T],
+    of_a_bucket: Callable[[duckdb.DuckDBPyConnection], Batches],
+    schema: pa.Schema,
+    settle_ms: int | None = SETTLE_MS,
+    buckets: int | None = None,
+) -> tuple[_T, pa.Table]:
+    """What two functions return: one of a database with the views OF_THE_LOG in this process, and one of a database
+    with the views of some of the shards, in the task of each bucket (rows with `schema`)."""
     summary = runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
     with database() as history:
         load(history, summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED)
-        history.register("offset_runs", summary.filter(summary["type"].is_null()).select(_RUNS.names))
+        history.register("offset_runs", summary.filter(summary["type"].is_null()).select(RUNS.names))
         create_views(history, settle_ms=settle_ms, tables=OF_THE_LOG[1:], given=OF_THE_LOG[:1], only=OF_THE_LOG)
         tables = {name: history.sql(f"from {name}").to_arrow_table() for name in OF_THE_LOG}
-        rows = list(rules.violations(history, whole, limit))
-        count, log_partitions = _extent(history)
+        here = of_the_log(history)
+        count, _ = _extent(history)
 
-    def checked(batches: Batches) -> Batches:
+    def in_task(batches: Batches) -> Batches:
         with database(threads=1) as bucket:
             load(bucket, batches, arrow_schema(COLUMNS))
             for name, table in tables.items():
                 bucket.register(name, table)
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
-            yield pa.RecordBatch.from_pylist(list(rules.violations(bucket, rest, limit)), schema=_FOUND)
+            yield from of_a_bucket(bucket)
 
     by, buckets = ("log_partition", "shard"), buckets or count // BUCKET_EVENTS + 1
-    found = runner.fold(events(COLUMNS), checked, _FOUND, by=by, buckets=buckets)
-    return Checked(rules.together([*rows, *found.to_pylist()], every, limit), count, log_partitions)
-
-
-def offset_runs(history: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The view of this name, of the events in `stored_events`; the database then has no views."""
-    create_views(history, only=("offset_runs",))
-    runs = history.sql("from offset_runs").to_arrow_table()
-    history.execute("drop view offset_runs")
-    return runs
+    return here, runner.fold(events(COLUMNS), in_task, schema, by=by, buckets=buckets)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:
-    extents = history.execute("select coalesce(sum(events), 0)::bigint, count(*) from log_extents").fetchone()
-    return extents or (0, 0)
+    ((events, log_partitions),) = history.execute(
+        "select coalesce(sum(events), 0)::bigint, count(*) from log_extents"
+    ).fetchall()
+    return events, log_partitions
 
 
 def _summarized(batches: Batches) -> Batches:

@@ -24,7 +24,7 @@ from projections.replay.outcome import ReplayError
 
 TABLES = frozenset(
     {"broker_spans", "cluster_spans", "offset_runs", "log_extents", "cluster_blocks", "log_ends", "topic_events",
-     "topic_lives", "ready_topics", "requests", "partition_steps"}
+     "topic_lives", "ready_topics", "requests", "partition_steps", "open_partitions"}
 )  # fmt: skip
 """The views that are computed once if all invariants are checked, because several queries read them."""
 OF_THE_LOG = ("offset_runs", "broker_spans", "cluster_spans", "log_extents", "cluster_blocks", "log_ends")

@@ -12,21 +12,24 @@ Non-goals: whether a decision was the right one (`redecide` does that), and whet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from projections.replay.checks.checking import Checked, check_here, check_in_buckets
-from projections.replay.checks.rules import Found, Invariant, invariants, read_invariants
+from projections.replay.checks.checking import COLUMNS, Events, Result, check_growth, check_here, check_in_buckets
+from projections.replay.checks.growth import Shards, read_checkpoint, rules_hash, write_checkpoint
+from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
 from projections.replay.export.export import check_export, export_all, exported
-from projections.replay.log.log_ref import Ref, ends_of
-from projections.replay.outcome import Options, Outcome, Table
-from projections.replay.runner import InProcess, Runner, events_of
+from projections.replay.log.log_ref import Ends, Ref, ends_of
+from projections.replay.outcome import Options, Outcome, ReplayError, Table
+from projections.replay.runner import Batches, InProcess, Runner, events_of
 from projections.text.wording import many
 
 CHECKS: Mapping[str, str] = {one.name: one.demand for one in invariants()}
 """The invariants by name, with the requirement of each."""
+CHECKPOINT = "_checked.parquet"
+"""The file in an export that says how far it was checked."""
 
 
 def check_invariants(ref: Ref, options: Options) -> None:
@@ -40,23 +43,65 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay invariants`: check the log up to a point in time. Violations are rows, and are found.
     Raises ReplayError.
 
-    With `options.output` the checks run on the export in that folder, which is updated first: faster from the second
-    time on. `options.more` may have `checks`, a file of more invariants.
+    With `options.output` the checks run on the export in that folder, which is updated first. From the second time on
+    only topics with new events are checked. `options.more` may have `checks`, a file of more invariants: then all are.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
+    if not isinstance(runner, InProcess):
+        _check_each_topic_alone(wanted[len(CHECKS) :])
     ends = ends_of(ref, options.at)
-    events = partial(events_of, ref, ends)
-    if options.output is not None:
-        export_all(runner, ref, Path(options.output), options.at)
-        events = partial(exported, Path(options.output), ends)
-    if isinstance(runner, InProcess):
-        checked = check_here(events, wanted, limit)
+    if options.output is None:
+        checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
     else:
-        checked = check_in_buckets(runner, events, wanted, limit)
-    rows = [row for one in checked.found for row in one.violations]
-    about = {"events": checked.events, "violations": {one.check: one.times for one in checked.found}}
-    lines = list(_lines(checked, len(wanted)))
-    return Outcome(rows, bool(checked.found), lines, about, _table(checked.found, wanted))
+        folder = Path(options.output)
+        notes = export_all(runner, ref, folder, options.at).values()
+        if "checks" in options.more:
+            checked = _checked(runner, partial(exported, folder, ends), wanted, limit)
+        else:
+            checked = _checked_again(runner, folder, ends, rules_hash(",".join(note.cluster_id for _, note in notes)))
+    found = together(checked.rows, wanted, limit)
+    about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
+    lines = list(_lines(found, checked, len(wanted)))
+    return Outcome([row for one in found for row in one.violations], bool(found), lines, about, _table(found, wanted))
+
+
+def _check_each_topic_alone(own: Iterable[Invariant]) -> None:
+    """Raise ReplayError for a user's check that needs the whole log: a task of Spark has only some of the topics."""
+    for one in own:
+        for query in one.queries:
+            across = across_topics(query)
+            if across:
+                raise ReplayError(
+                    f"{one.name} has {across}, but with Spark each task has only some of the topics: "
+                    "run it with --local, or as `topicwright replay sql`"
+                )
+
+
+def _checked(
+    runner: Runner, events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, keep: bool = False
+) -> Result:
+    if isinstance(runner, InProcess):
+        return check_here(events, wanted, limit, keep=keep)
+    return check_in_buckets(runner, events, wanted, limit, keep=keep)
+
+
+def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Result:
+    """Check what an export has grown by since the last check of it; if there was none, all of it."""
+    file = folder / CHECKPOINT
+    before = read_checkpoint(file, rules)
+    if before is not None and all(end <= ends.get(partition, 0) for partition, end in before.checked.ends.items()):
+        starts = before.checked.ends
+
+        def earlier(shards: Shards) -> Batches:
+            return exported(folder, starts, COLUMNS, shards=shards).batches()
+
+        ending = exported(folder, starts, ("log_partition", "shard"), {one: end - 1 for one, end in starts.items()})
+        last = [(row["log_partition"], row["shard"]) for batch in ending.batches() for row in batch.to_pylist()]
+        checked = check_growth(partial(exported, folder, ends, starts=starts), earlier, before, last)
+    else:
+        checked = _checked(runner, partial(exported, folder, ends), keep=True)
+    write_checkpoint(file, rules, checked.runs, checked.rows, checked.partitions)
+    return checked
 
 
 def _rules(options: Options) -> tuple[Invariant, ...]:
@@ -70,8 +115,7 @@ def _table(found: Sequence[Found], wanted: Sequence[Invariant]) -> Table:
     return Table(("CHECK", "FOUND", "REQUIREMENT"), rows)
 
 
-def _lines(checked: Checked, count: int) -> Iterator[str]:
-    found = checked.found
+def _lines(found: Sequence[Found], checked: Result, count: int) -> Iterator[str]:
     for one in found:
         yield f"{one.check}: {many(one.times, 'violation')}" + (
             "" if len(one.violations) == one.times else f", the first {len(one.violations)}"
@@ -79,7 +123,9 @@ def _lines(checked: Checked, count: int) -> Iterator[str]:
         yield from (f"  {violation_line(row, checked.log_partitions > 1)}" for row in one.violations)
         yield ""
     broken = f"{len(found)} of {count} invariants are broken" if found else f"all {count} invariants hold"
-    yield f"{broken}, on {many(checked.events, 'event')}"
+    again = f", of which {many(checked.read, 'event')} were read again or new" if checked.read is not None else ""
+    yield f"{broken}, on {many(checked.events, 'event')}{again}"
+    yield "`topicwright verify` finds changed bytes that change no meaning"
 
 
 def violation_line(row: Mapping[str, Any], several: bool = False) -> str:

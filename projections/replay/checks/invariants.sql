@@ -128,7 +128,7 @@ where (type = 'TopicCreated' or (type = 'PartitionsAdded' and not external))
 
 -- epochs-never-go-back: each change raises the partition epoch by one, and the leader epoch if the leader changes
 -- With KRaft brokers the leader epoch may also rise under the same leader. A partition that this controller created
--- begins with both epochs 0. So a lost change shows too.
+-- begins with both epochs 0. A change names the partition before it. So a lost change shows too.
 select *, 'partition ' || "partition" || ': epochs ' || leader_epoch || ', ' || partition_epoch as seen,
   'epochs 0, 0 when it is new' as expected
 from partition_steps
@@ -140,6 +140,15 @@ from (select *, leader_epoch_before + (leader <> leader_before)::int as leader_e
       from partition_steps where changed)
 where partition_epoch <> partition_epoch_before + 1
   or not (leader_epoch = leader_epoch_due or (kraft and leader_epoch = leader_epoch_before + 1));
+
+select *, 'partition ' || "partition" || ': changed from ' || before as seen,
+  'from replicas ' || listed(replicas_before) || ', in sync ' || listed(isr_before) || ', leader ' || leader_before
+    || ', epochs ' || leader_epoch_before || ', ' || partition_epoch_before as expected
+from partition_steps
+where changed and type = 'PartitionChanged'
+  and (before.leader <> leader_before or before.leader_epoch <> leader_epoch_before
+       or before.partition_epoch <> partition_epoch_before or before.isr <> isr_before
+       or before.replicas <> replicas_before);
 
 -- partitions-never-fall: partitions are appended after the last one
 select *, len(partitions) || ' partitions added from ' || "first" as seen,

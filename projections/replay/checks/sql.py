@@ -1,17 +1,24 @@
-"""Answers a query in SQL about a log: of `events`, one row each, and of the views in views.sql. Spark is not needed."""
+"""Answers queries in SQL about a log, of `events` (one row each) and the views in views.sql; writes views as files."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from secrets import token_hex  # noqa: TID251 - for the names of files
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from projections.replay.checks.checking import SETTLE_MS
-from projections.replay.checks.history import create_views, database, load
+from projections.replay.checks.checking import SETTLE_MS, in_buckets
+from projections.replay.checks.history import OF_THE_LOG, create_views, database, load, views
 from projections.replay.log.columns import COLUMNS
-from projections.replay.log.log_ref import Ref, ends_of
+from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
-from projections.replay.runner import events_of
+from projections.replay.runner import Batches, Runner, check_new, check_written, events_of, new_folder
 from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
@@ -24,13 +31,41 @@ def check_sql(_: Ref, options: Options) -> None:
         raise ReplayError(f"--output {options.output} must end in {', '.join(FILES)}")
 
 
-def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
-    for a query that fails, with the position that DuckDB names."""
-    source = events_of(ref, ends_of(ref, options.at), tuple(COLUMNS))
+@contextmanager
+def opened(ref: Ref, at: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
+    source = events_of(ref, ends_of(ref, at), tuple(COLUMNS))
     with database() as history:
         load(history, source.batches(), source.schema)
         create_views(history, settle_ms=SETTLE_MS)
+        yield history
+
+
+def run_shell(_: object, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay shell`: print the rows of each query on standard input; a query ends with a semicolon."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        import readline  # noqa: F401 - `input` then edits lines and remembers them
+    with opened(ref, options.at) as history:
+        text = ""
+        while True:
+            try:
+                text += input(("sql> " if not text.strip() else "...> ") if is_terminal else "") + "\n"
+            except EOFError:
+                return Outcome([], False, [])
+            if text.rstrip().endswith(";"):
+                try:
+                    found = history.sql(text)
+                    print("" if found is None else found)
+                except duckdb.Error as error:
+                    print(error)
+                text = ""
+
+
+def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay sql`: the rows of the query `options.subject`, or the written file. Raises ReplayError
+    for a query that fails, with the position that DuckDB names."""
+    with opened(ref, options.at) as history:
         try:
             if options.output is not None:
                 rows: Any = history.execute(f"copy ({options.subject}) to ?", [options.output]).fetchall()
@@ -50,3 +85,40 @@ def run_sql(_: object, ref: Ref, options: Options) -> Outcome:
 
 def _text(one: object) -> str:
     return "-" if one is None else str(one)
+
+
+# --- the views as files
+
+_WRITTEN = pa.schema([("file", pa.string())])
+
+
+def check_views(_: Ref, options: Options) -> None:
+    """Check, before Spark starts, that the output folder does not exist yet. Raises ReplayError."""
+    check_new(options)
+
+
+def run_views(runner: Runner, ref: Ref, options: Options) -> Outcome:
+    """Run `topicwright replay views`: write all views up to a point in time to `options.output`, as Parquet in a folder
+    for each. A task writes the views of its bucket, this process those of the whole log. Raises ReplayError."""
+    ends, folder = ends_of(ref, options.at), Path(options.output or "").absolute()
+    names = [view.name for view in views() if view.name not in (None, "causes")]
+    with new_folder(folder):
+        for name in names:
+            (folder / name).mkdir()
+        of_the_log = partial(_write, folder, OF_THE_LOG)
+        of_a_bucket = partial(_write_bucket, folder, [name for name in names if name not in OF_THE_LOG])
+        here, there = in_buckets(runner, partial(events_of, ref, ends), of_the_log, of_a_bucket, _WRITTEN)
+        check_written(folder, {*here, *there["file"].to_pylist()}, "*/*")
+    row = {"output": str(folder), **offsets_row(ends), "views": names}
+    return Outcome([row], False, [f"{len(names)} views as of {as_of(ends)} are in {folder}"])
+
+
+def _write(folder: Path, names: Sequence[str], history: duckdb.DuckDBPyConnection) -> list[str]:
+    files = [f"{name}/part-{token_hex(8)}.parquet" for name in names]
+    for name, file in zip(names, files, strict=True):
+        history.execute(f"copy (from {name}) to ? (format parquet)", [str(folder / file)]).fetchall()
+    return files
+
+
+def _write_bucket(folder: Path, names: Sequence[str], bucket: duckdb.DuckDBPyConnection) -> Batches:
+    yield pa.RecordBatch.from_pydict({"file": _write(folder, names, bucket)}, schema=_WRITTEN)

@@ -285,16 +285,16 @@ left join cluster_blocks c on c.log_partition = facts.log_partition and c.block 
 -- ---- partitions
 
 -- partition_changes: a row is a partition after an event that creates it (`new`) or changes it. Of a changed partition,
--- `kraft` is true if its replicas are on Kafka brokers, and `replicas_before` are those before, as the event has them.
+-- `kraft` is true if its replicas are on Kafka brokers, and `before` is the partition before, as the event has it.
 create view partition_changes as
 select log_partition, shard, topic, "offset", type, external, reconciled, true as new, false as kraft,
-       null::int[] as replicas_before,
+       null as before,
        (coalesce("first", 0) + generate_subscripts(partitions, 1) - 1)::int as "partition",
        unnest(partitions, recursive := true)
 from shard_events where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
 union all by name
 select log_partition, shard, topic, "offset", type, external, reconciled, false as new, elr is not null as kraft,
-       before.replicas as replicas_before, "partition", replicas, isr, leader, leader_epoch, partition_epoch
+       before, "partition", replicas, isr, leader, leader_epoch, partition_epoch
 from shard_events where type = 'PartitionChanged';
 
 -- partition_creations: a row is an event that creates partitions of an existing topic, with the range of offsets in
@@ -316,6 +316,7 @@ with steps as (
          lag(isr) over one_partition as isr_before,
          lag(leader_epoch) over one_partition as leader_epoch_before,
          lag(partition_epoch) over one_partition as partition_epoch_before,
+         lag(replicas) over one_partition as replicas_before,
          last_value(case when new then "offset" end ignore nulls) over one_partition as created_at,
          lead("offset", 1, forever()) over one_partition as until
   from partition_changes
@@ -335,11 +336,16 @@ join partition_steps s on s.log_partition = r.log_partition and s.shard = r.shar
   and s.life_since = r.life_since and s."offset" < r."offset" and r."offset" < s.until
 where r.type = 'TopicReady';
 
--- last_partitions: a row is a partition that exists at the end of a log that has settled.
+-- open_partitions: a row is a partition that exists at the end of a log, since its last change.
+create view open_partitions as
+select log_partition, shard, "offset", topic, "partition", replicas, leader, isr
+from partition_steps where last_of_log;
+
+-- last_partitions: a row is a partition that exists at the end of a log that has settled, with the brokers of that time.
 create view last_partitions as
-select s.log_partition, s."offset", s.topic, s."partition", s.replicas, s.leader, s.isr, e.could_fill, e.could_lead, e.may_lead, e.elects_leaders
-from partition_steps s join log_ends e using (log_partition)
-where s.last_of_log and e.settled;
+select p.*, e.could_fill, e.could_lead, e.may_lead, e.elects_leaders
+from open_partitions p join log_ends e using (log_partition)
+where e.settled;
 
 -- causes: a row is a type of event, with the commands that can lead to it.
 create view causes as

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from hashlib import sha256
@@ -59,7 +59,7 @@ from projections.replay.log.log_ref import (
 )
 from projections.replay.log.reading import read_range
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import Batches, Runner, Source, whole
+from projections.replay.runner import Batches, Runner, Source, check_written, whole
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time
@@ -100,13 +100,7 @@ def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -
     events = {row["file"]: row["events"] for row in rows}
     for part in wanted:
         assert events[part.file] == part.wanted.end - part.wanted.start, f"{part.file} has all events of its range"
-        if not (place / part.file).is_file():
-            raise ReplayError(
-                f"the workers wrote to a folder {place} of their own: name one that they share with this machine"
-            )
-    for file in place.glob("*/*"):
-        if str(file.relative_to(place)) not in events:
-            file.unlink()  # of a task that was tried again
+    check_written(place, events, "*/*")
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
@@ -235,13 +229,23 @@ def export(
     return end - start, note
 
 
-def exported(folder: Path, ends: Ends, columns: Sequence[str]) -> Source:
-    """The events of an export before `ends`, with some of their columns. Raises ReplayError."""
-
-    before = [(dataset.field("log_partition") == one) & (dataset.field("offset") < end) for one, end in ends.items()]
+def exported(
+    folder: Path,
+    ends: Ends,
+    columns: Sequence[str],
+    starts: Ends | None = None,
+    shards: Mapping[int, Collection[str]] | None = None,
+) -> Source:
+    """The events of an export from `starts` up to `ends`, of some shards by log partition (None: of all), with some of
+    their columns. Raises ReplayError."""
+    partition, offset, shard = map(dataset.field, ("log_partition", "offset", "shard"))
+    wanted = [(partition == one) & (offset >= (starts or {}).get(one, 0)) & (offset < end) for one, end in ends.items()]
+    if shards is not None:
+        of_shards = [(partition == one) & shard.isin(list(some)) for one, some in shards.items()]
+        wanted = [reduce(or_, wanted) & reduce(or_, of_shards)]
 
     def read(file: str) -> Batches:
-        yield from dataset.dataset(file).to_batches(list(columns), filter=reduce(or_, before), batch_size=GROUP_EVENTS)
+        yield from dataset.dataset(file).to_batches(list(columns), filter=reduce(or_, wanted), batch_size=GROUP_EVENTS)
 
     return Source(exported_files(folder), read, arrow_schema(columns))
 

@@ -10,7 +10,6 @@ Non-goal: the live state; `compare` reads it.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -22,9 +21,9 @@ import pyarrow as pa
 
 from events.codec import decode_event
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, events_before, offsets_row
-from projections.replay.outcome import Options, Outcome, ReplayError, Table
+from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.rebuild.folds import REQUESTS, TOPICS, request_rows, topic_rows
-from projections.replay.runner import Batches, Runner
+from projections.replay.runner import Batches, Runner, check_new, check_written, new_folder
 from projections.replay.shards import (
     AT_FIRST,
     Beginning,
@@ -94,10 +93,9 @@ def _broker_rows(ref: Ref, ends: Ends) -> Iterator[Row]:
 # --- the sub-command
 
 
-def check_rebuild(ref: Ref, options: Options) -> None:
+def check_rebuild(_: Ref, options: Options) -> None:
     """Check, before Spark starts, that the output folder does not exist yet. Raises ReplayError."""
-    if options.output is not None and Path(options.output).exists():
-        raise ReplayError(f"{options.output} already exists: name a new folder")
+    check_new(options)
 
 
 def run_rebuild(runner: Runner, ref: Ref, options: Options) -> Outcome:
@@ -139,22 +137,14 @@ _ORDER = {
 def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Beginning) -> Outcome:
     """Write a view to a new folder; the tasks that fold it write the files. Raises ReplayError."""
     folder = Path(options.output or "").absolute()
-    folder.mkdir(parents=True)
-    try:
+    with new_folder(folder):
         if options.view in _FOLDS:
             job = _writing(*_FOLDS[options.view], folder, options.format)
             files = fold_shards(runner, ref, ends, job, _WRITTEN, begin=begin)["file"].to_pylist()
         else:
             table = rebuilt(runner, ref, options.view, ends)
             files = [_write(iter(table.to_batches()), table.schema, folder, options.format)[0]]
-        for file in folder.iterdir():
-            if file.name not in files:
-                file.unlink()  # of a task that ran twice
-        if not all((folder / file).is_file() for file in files):
-            raise ReplayError(f"the workers wrote to another {folder}: name a folder that they share with this machine")
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        check_written(folder, files, "*")
     line = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
     return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [line])
 

@@ -96,6 +96,25 @@ class Held(msgspec.Struct, frozen=True):
     brokers: tuple[BrokerLoad, ...]
 
 
+class Lane(msgspec.Struct, frozen=True):
+    """A range of time in which the status of a broker does not change."""
+
+    broker_id: int
+    since_ms: int
+    until_ms: int
+    status: str
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The highest numbers of partitions in the bar that begins at `at_ms`: all, and those with each problem."""
+
+    at_ms: int
+    partitions: int
+    leaderless: int
+    under_replicated: int
+    placeholders: int
+
+
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of an invariant: its requirement, the number of violations, and the first ones as text."""
 
@@ -119,6 +138,12 @@ class Report(msgspec.Struct, frozen=True):
     waits: Waits
     refusals: tuple[Refusals, ...]
     held: Held
+    lanes: tuple[Lane, ...]
+    health: tuple[Health, ...]
+    creators: tuple[tuple[str, int, int], ...]
+    """By principal: topics created, and requests refused; the most frequent first."""
+    changes: tuple[tuple[str, str, str, str], ...]
+    """The newest changes: time, principal, topic and what was changed."""
     checks: tuple[CheckResult, ...]
 
     @property

@@ -28,6 +28,8 @@ OUTCOME_COLOURS = {
     "change-refused": SKY,
 }
 REFUSALS_SHOWN = 15
+LANES_HIGH = 60
+"""With more brokers than this, lanes become narrower."""
 RACKS_SHOWN = 12
 """With more brokers than this, labels leave out the racks."""
 LABEL_CHARS_MAX, RACK_CHARS_MAX = 46, 12
@@ -113,6 +115,47 @@ def brokers_figure(brokers: Sequence[BrokerLoad]) -> go.Figure:
     figure.update_xaxes(type="category", title="broker")
     figure.update_yaxes(title="partitions", **_counting(max(one.replicas for one in brokers)))
     return _dressed(figure, barmode="group", showlegend=True, bargap=0.25)
+
+
+def lanes_figure(report: Report) -> go.Figure:
+    """A lane for each broker: when it was live."""
+    figure = go.Figure()
+    for status, colour in (("live", GREEN), ("down", VERMILION)):
+        found = [one for one in report.lanes if one.status == status]
+        figure.add_bar(
+            x=[one.until_ms - one.since_ms for one in found],
+            y=[str(one.broker_id) for one in found],
+            base=[_time(one.since_ms) for one in found],
+            orientation="h",
+            name=status,
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate=f"{status} from %{{base}}<extra>broker %{{y}}</extra>",
+        )
+    figure.update_xaxes(type="date", range=[_time(report.first_ms), _time(report.last_ms + report.bucket_ms)])
+    figure.update_yaxes(type="category", title="broker", autorange="reversed")
+    brokers = len({one.broker_id for one in report.lanes})
+    return _dressed(figure, barmode="overlay", showlegend=True, height=100 + min(brokers, LANES_HIGH) * ROW_HEIGHT // 2)
+
+
+def health_figure(report: Report) -> go.Figure:
+    """Partitions over time: all, and those with a problem."""
+    figure = go.Figure()
+    for name, colour in (
+        ("partitions", GREY),
+        ("under_replicated", ORANGE),
+        ("leaderless", VERMILION),
+        ("placeholders", PURPLE),
+    ):
+        figure.add_scatter(
+            x=[_time(one.at_ms) for one in report.health],
+            y=[getattr(one, name) for one in report.health],
+            name=name.replace("_", "-"),
+            mode="lines",
+            line={"color": colour, "shape": "hv", "dash": "dot" if name == "partitions" else "solid"},
+        )
+    figure.update_xaxes(type="date", range=[_time(report.first_ms), _time(report.last_ms + report.bucket_ms)])
+    figure.update_yaxes(title="partitions", **_counting(max((one.partitions for one in report.health), default=0)))
+    return _dressed(figure, showlegend=True)
 
 
 def bin_text(one: WaitBin) -> str:

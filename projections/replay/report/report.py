@@ -15,13 +15,14 @@ import duckdb
 import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from msgspec.structs import astuple
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
 from projections.replay.checks.checking import COLUMNS, check
 from projections.replay.checks.history import database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
-from projections.replay.checks.rules import Found
+from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.report import data, figures
@@ -53,6 +54,8 @@ def page(report: Report) -> str:
             (one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.held.brokers
         ],
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
+        health_rows=[(iso(one.at_ms), *astuple(one)[1:]) for one in report.health],
+        lane_rows=[(one.broker_id, one.status, iso(one.since_ms), iso(one.until_ms)) for one in report.lanes],
         brokers_beside_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
         **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many},
@@ -74,7 +77,7 @@ def _drawn(name: str, figure: go.Figure) -> Markup:
 
 EXAMPLES_MAX = 3
 """The number of violations shown for each invariant."""
-_COLUMNS = (*COLUMNS, "release", "rack")
+_COLUMNS = (*COLUMNS, "release", "rack", "principal")
 
 _OUTCOMES = """
 select at_ms // $width * $width as since_ms,
@@ -101,12 +104,12 @@ _HELD = """
 select (select count(*) from topic_lives where until = forever() and topic <> ''), count(*),
        coalesce(sum(len(list_filter(replicas, lambda id: id < 0))), 0)::bigint,
        count(*) filter (where leader < 0)
-from partition_steps where last_of_log
+from open_partitions
 """
 _BROKERS = """
 with loads as (
   select broker_id, count(*) as replicas, count(*) filter (where leader = broker_id) as leaders
-  from (select unnest(replicas) as broker_id, leader from partition_steps where last_of_log)
+  from (select unnest(replicas) as broker_id, leader from open_partitions)
   where broker_id >= 0 group by broker_id),
 brokers as (
   select broker_id,
@@ -120,6 +123,47 @@ select broker_id, coalesce(status, 'not registered'), if(status is null, null, n
 from brokers full join loads using (broker_id) left join racks using (broker_id)
 where status is not null or replicas is not null order by broker_id
 """
+_LANES = """
+select broker_id, since_ms, coalesce(lead(since_ms) over (partition by broker_id order by since), $last),
+       if(live, 'live', 'down')
+from broker_spans where registered and log_partition = (select min(log_partition) from log_extents) order by all
+"""
+_HEALTH = """
+with states as (
+  select log_partition, "offset", least(until, life_until) as until, 1 as partitions, (leader < 0)::int as leaderless,
+         (len(isr) < len(replicas))::int as under_replicated, (list_min(replicas) < 0)::int as placeholders
+  from partition_steps where life_until is not null),
+changes as (
+  select * exclude until from states
+  union all
+  select log_partition, until, -partitions, -leaderless, -under_replicated, -placeholders
+  from states where until < forever()),
+by_event as (
+  select at_ms, "offset", sum(c.partitions) as partitions, sum(leaderless) as leaderless,
+         sum(under_replicated) as under_replicated, sum(placeholders) as placeholders
+  from changes c join events using (log_partition, "offset") group by all)
+select at_ms // $width * $width as since_ms, max(partitions)::bigint, max(leaderless)::bigint,
+       max(under_replicated)::bigint, max(placeholders)::bigint
+from (select at_ms, sum(partitions) over up_to as partitions, sum(leaderless) over up_to as leaderless,
+             sum(under_replicated) over up_to as under_replicated, sum(placeholders) over up_to as placeholders
+      from by_event window up_to as (order by at_ms, "offset"))
+group by since_ms order by since_ms
+"""
+"""The highest number within each bar, so that a short outage shows."""
+_CREATORS = """
+select q.principal, count(*) filter (where r.type = 'TopicCreated'), count(*) filter (where r.type = 'CreateRejected')
+from events q join events r on r.log_partition = q.log_partition and r.request_id = q.request_id and r.topic = q.topic
+where q.type = 'CreateRequested' and r.type in ('TopicCreated', 'CreateRejected')
+group by q.principal order by count(*) desc, q.principal limit 20
+"""
+_CHANGES = """
+select at_ms, coalesce(principal, '-'), topic, case type
+    when 'TopicConfigsChanged' then 'configs are now ' || array_to_string(
+      list_transform(map_entries(configs), lambda one: one.key || '=' || one.value), ', ')
+    when 'PartitionsAdded' then len(partitions) || ' partitions added' else 'deleted' end
+from events where type in ('TopicConfigsChanged', 'PartitionsAdded', 'TopicDeleted')
+order by at_ms desc, "offset" desc limit 20
+"""
 
 
 def gather(ref: Ref, at: str | None) -> data.Report:
@@ -128,7 +172,8 @@ def gather(ref: Ref, at: str | None) -> data.Report:
     source = events_of(ref, ends, _COLUMNS)
     with database() as history:
         load(history, source.batches(), source.schema)
-        found = {one.check: one for one in check(history, limit=EXAMPLES_MAX).found}
+        rows = check(history, limit=EXAMPLES_MAX).rows
+        found = {one.check: one for one in together(rows, invariants(), EXAMPLES_MAX)}
         ((first_ms, last_ms),) = history.execute("select min(at_ms), max(at_ms) from events").fetchall()
         width = data.bucket_ms(last_ms - first_ms)
         releases = "select release from events where release is not null group by release order by min(at_ms)"
@@ -151,6 +196,10 @@ def gather(ref: Ref, at: str | None) -> data.Report:
                 ).fetchall()
             ),
             held=_held(history),
+            lanes=tuple(data.Lane(*row) for row in history.execute(_LANES, {"last": last_ms}).fetchall()),
+            health=tuple(data.Health(*row) for row in history.execute(_HEALTH, {"width": width}).fetchall()),
+            creators=tuple(history.execute(_CREATORS).fetchall()),
+            changes=tuple((iso(at_ms), *row) for at_ms, *row in history.execute(_CHANGES).fetchall()),
             checks=tuple(_result(name, demands, found.get(name), len(ends) > 1) for name, demands in CHECKS.items()),
         )
 

@@ -23,13 +23,14 @@ from typing import Any, TextIO
 
 import duckdb
 import msgspec
-import pyarrow as pa
 
 from events.codec import decode_event
-from events.names import CLUSTER_SHARD, ShardKey
-from projections.replay.checks.checking import COLUMNS, check, offset_runs
+from events.names import ShardKey
+from projections.replay.checks.checking import COLUMNS, check
+from projections.replay.checks.growth import Run, Shards, complete, ends_of_runs, joined
 from projections.replay.checks.history import database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
+from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.log.columns import Columns, arrow_schema
 from projections.replay.log.log_ref import Ref, as_of, has_partitions
 from projections.replay.outcome import Options, Outcome
@@ -80,7 +81,7 @@ class LogWatch:
         self._alerts = alerts
         self._out = out
         self._as_json = as_json
-        self._ends: dict[int, int] = {}
+        self._runs: Sequence[Run] = ()
 
     def follow(self, every_s: float, stop: threading.Event) -> None:
         """Check the existing and the new events until stopped. Raises ReplayError, LogError and EventDecodeError."""
@@ -101,32 +102,20 @@ class LogWatch:
 
     def _check(self, history: duckdb.DuckDBPyConnection, log: Followed) -> None:
         """Check the new events in a database, with the earlier ones of their topics."""
-        runs = offset_runs(history).to_pylist()
-        starts = {run["log_partition"]: self._ends.get(run["log_partition"], 0) for run in runs}
-        before = [
-            {"log_partition": partition, "first": 0, "last": start - 1, "events": start}
-            for partition, start in starts.items()
-            if start
-        ]
-        shards: dict[int, set[ShardKey]] = {partition: {CLUSTER_SHARD} for partition in starts}
-        for partition, shard in history.execute("select distinct log_partition, shard from stored_events").fetchall():
-            shards[partition].add(ShardKey(shard))
-        earlier = pa.RecordBatchReader.from_batches(arrow_schema(COLUMNS), self._earlier(log, starts, shards))
-        history.register("earlier", earlier)
-        history.execute("insert into stored_events by name from earlier")
-        history.register("offset_runs", pa.Table.from_pylist([*runs, *before]))
-        for found in check(history, settle_ms=None, given=("offset_runs",)).found:
-            for row in found.violations:
-                if self._alerts.add(row):
-                    self.say(row, f"ALERT {row['check']}: {violation_line(row, has_partitions(self._ref))}")
-        for run in runs:
-            self._ends[run["log_partition"]] = max(self._ends.get(run["log_partition"], 0), run["last"] + 1)
-        self._alerts.reached(sum(run["events"] for run in runs), self._ends)
+        events = sum(run["events"] for run in self._runs)
+        complete(history, self._runs, lambda shards: self._earlier(log, shards))
+        checked = check(history, settle_ms=None, given=("offset_runs",), keep=True)
+        for row in checked.rows:
+            if self._alerts.add(row):
+                shown = {name: row[name] for name in VIOLATION}
+                self.say(shown, f"ALERT {row['check']}: {violation_line(row, has_partitions(self._ref))}")
+        self._runs = joined(checked.runs)
+        self._alerts.reached(checked.events - events, ends_of_runs(self._runs))
 
-    def _earlier(self, log: Followed, starts: Mapping[int, int], shards: Mapping[int, set[ShardKey]]) -> Batches:
-        for partition, start in starts.items():
+    def _earlier(self, log: Followed, shards: Shards) -> Batches:
+        for partition, start in ends_of_runs(self._runs).items():
             made = Columns(COLUMNS, partition)
-            for offset, value in log.before(partition, start, sorted(shards[partition])):
+            for offset, value in log.before(partition, start, map(ShardKey, sorted(shards.get(partition, ())))):
                 made.add(decode_event(offset, value), value)
             yield made.batch()
 

@@ -154,7 +154,8 @@ class Auditor:
     def _check_settled(self, name: str, index: int, partition: catalog.Partition) -> None:
         live, replicas, leader = self._live(), partition.replicas, partition.leader
         could = [broker for broker in live if broker not in replicas]
-        self._expect("placeholders-filled", not could or min(replicas) >= 0, f"{index}: {could} could fill", name)
+        filled = not could or min(replicas, default=0) >= 0
+        self._expect("placeholders-filled", filled, f"{index}: {could} could fill", name)
         in_sync = [member for member in partition.isr if member in live]
         led = leader in live if in_sync else leader == -1 or leader in live
         self._expect("led-when-possible", led, f"partition {index}: leader {leader}, live in sync {in_sync}", name)
@@ -380,13 +381,13 @@ class Auditor:
     def _check_filled(self, index: int, known: catalog.Partition, after: catalog.Partition) -> None:
         """Only brokers replace placeholders. With KRaft brokers other commands than a reconcile reassign partitions."""
         is_reconciled = self.record.cause.command == "ReconcileTopics"
-        if after.replica_metadata is not None and not (is_reconciled and min(known.replicas) < 0):
+        if after.replica_metadata is not None and not (is_reconciled and min(known.replicas, default=0) < 0):
             return
         replicas, usable = after.replicas, self._usable()
         filled = [(place, broker) for place, broker in zip(known.replicas, replicas, strict=False) if place != broker]
         could = all(place < 0 and broker in usable for place, broker in filled)
         holds = could and len(known.replicas) == len(replicas)
-        waits = is_reconciled and min(replicas) < 0 and usable - set(replicas)
+        waits = is_reconciled and min(replicas, default=0) < 0 and usable - set(replicas)
         self._expect("placeholders-filled", holds and not waits, f"partition {index}: {known.replicas} to {replicas}")
 
     def _check_metadata(self, index: int, partition: catalog.Partition) -> None:

@@ -8,28 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from events.catalog import CreateRequested, Recorded, TopicCreated
-from events.codec import decode_event, encode_event
-from projections.replay.checks.checking import COLUMNS, Checked, check, check_in_buckets
+from events.codec import decode_event
+from projections.replay.checks.checking import COLUMNS, Result, check, check_here, check_in_buckets
+from projections.replay.checks.growth import joined
 from projections.replay.checks.history import database, load
-from projections.replay.checks.invariants import CHECKS
-from projections.replay.checks.rules import parsed, read_invariants
-from projections.replay.log.columns import Columns, arrow_schema
-from projections.replay.outcome import ReplayError
-from projections.replay.runner import Source
+from projections.replay.checks.invariants import CHECKS, run_invariants
+from projections.replay.checks.rules import COLUMNS as VIOLATION
+from projections.replay.checks.rules import (
+    Found,
+    Invariant,
+    across_topics,
+    invariants,
+    parsed,
+    read_invariants,
+    together,
+)
+from projections.replay.log.columns import arrow_schema
+from projections.replay.log.log_ref import LogRef, open_folder
+from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.runner import InProcess, Runner, Source
 from projections.replay.spark.session import OnSpark
 from tests.events import golden
 from tests.machine.audit import planted_cluster, planted_partitions, planted_topics
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.planted import clean
 from tests.machine.audit.planted_partitions import REAL_FAULTS, while_cordoned
+from tests.replay.checks.damaged import ONLY_SQL, batches_of, both, damaged, missed
+from tests.replay.written import written
 
 GOLDEN = (*golden.HISTORIES, golden.ADOPTED, golden.FOLLOWED)
 
@@ -84,36 +96,30 @@ LOGS: dict[tuple[str, str], list[Recorded]] = {
 """Every log, in one frame: each as if it were a log partition."""
 
 Row = dict[str, Any]
-Found = dict[tuple[str, str], list[Row]]
+Violations = dict[tuple[str, str], list[Row]]
 
 
-def batches_of(logs: Iterable[Sequence[Recorded]]) -> list[pa.RecordBatch]:
-    """The events of several logs, each as if it were one log partition."""
-    batches = []
-    for log_partition, log in enumerate(logs):
-        made = Columns(COLUMNS, log_partition)
-        for record in log:
-            made.add(record, encode_event(record.at_ms, record.cause, record.event))
-        batches.append(made.batch())
-    return batches
-
-
-def checked(logs: Iterable[Sequence[Recorded]], settle_ms: int | None = 0) -> Checked:
+def checked(logs: Iterable[Sequence[Recorded]], settle_ms: int | None = 0) -> Result:
     """What DuckDB finds in logs in this process."""
     with database(threads=1) as history:
         load(history, batches_of(logs), arrow_schema(COLUMNS))
         return check(history, settle_ms=settle_ms)
 
 
-def rows_of(found: Checked) -> list[Row]:
+def rows_of(result: Result) -> list[Row]:
     """All violations."""
-    return [dict(row) for one in found.found for row in one.violations]
+    return [{name: row[name] for name in VIOLATION} for row in result.rows]
+
+
+def found_in(result: Result, limit: int | None = None, more: Sequence[Invariant] = ()) -> list[Found]:
+    """The broken invariants."""
+    return together(result.rows, (*invariants(), *more), limit)
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> Violations:
     """All violations of each log."""
-    by_log: Found = {name: [] for name in LOGS}
+    by_log: Violations = {name: [] for name in LOGS}
     names = list(LOGS)
     for row in rows_of(checked(LOGS.values())):
         by_log[names[row["log_partition"]]].append(row)
@@ -125,24 +131,33 @@ def _audited(log: list[Recorded], settled: bool) -> set[str]:
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_log_passes_both(found: Found, name: str) -> None:
+def test_a_sound_log_passes_both(found: Violations, name: str) -> None:
     assert found["sound", name] == []
     assert _audited(SOUND[name], settled=name not in ("real", "cluster", golden.ADOPTED, golden.FOLLOWED)) == set()
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_a_planted_fault_is_caught_by_its_check_alone_and_by_the_auditor(found: Found, name: str) -> None:
+def test_a_planted_fault_is_caught_by_its_check_alone_and_by_the_auditor(found: Violations, name: str) -> None:
     check, log = FAULTY[name]
-    rows = found["faulty", name]
-    assert {row["check"] for row in rows} == {check, ALSO_FOUND.get(name, check)}, rows
-    assert check in _audited(log, settled=True)
+    rows, audited = found["faulty", name], _audited(log, settled=True)
+    checks, more = {row["check"] for row in rows}, {"epochs-never-go-back", "placeholders-filled"} & audited
+    assert check in checks & audited
+    assert checks - more == {check, ALSO_FOUND.get(name, check)} - more, rows  # more: of the next change
 
 
 def test_every_invariant_has_a_fault_that_both_find() -> None:
     assert {check for check, _ in FAULTY.values()} == set(CHECKS)
 
 
-def test_spark_finds_the_same_in_any_buckets(spark: SparkSession, found: Found) -> None:
+def test_in_randomly_damaged_logs_the_sql_finds_what_the_auditor_finds() -> None:
+    made = [damaged(seed) for seed in range(60)]
+    for one, (audited, found) in zip(made, both(one.log for one in made), strict=True):
+        assert missed(audited, found) == set(), one.done
+        assert {check for check, _ in found - audited} <= ONLY_SQL.keys(), one.done
+        assert bool(audited) >= bool(found), one.done
+
+
+def test_spark_finds_the_same_in_any_buckets(spark: SparkSession, found: Violations) -> None:
     batches = batches_of(LOGS.values())
     parts = [batches[:9], batches[9:]]
 
@@ -157,7 +172,7 @@ def test_the_first_violations_are_shown_and_all_are_counted() -> None:
     log = [*clean(), *clean()[1:]]
     with database(threads=1) as history:
         load(history, batches_of([log]), arrow_schema(COLUMNS))
-        first = check(history, limit=2).found[0]
+        first = found_in(check(history, limit=2), 2)[0]
     assert (first.check, len(first.violations)) == ("offsets-contiguous", 2)
     assert first.times == len(clean()) - 1
 
@@ -165,7 +180,7 @@ def test_the_first_violations_are_shown_and_all_are_counted() -> None:
 def test_a_gap_and_a_repetition_after_it_are_both_found() -> None:
     log = clean()
     with_both = [*log[:10], *log[11:13], log[12], *log[13:]]
-    (found,) = checked([with_both], settle_ms=None).found[:1]
+    (found,) = found_in(checked([with_both], settle_ms=None))[:1]
     assert found.check == "offsets-contiguous"
     assert [row["offset"] for row in found.violations] == [11, 12]
 
@@ -188,7 +203,7 @@ def test_users_write_invariants_of_their_own(tmp_path: Path) -> None:
     )
     with database(threads=1) as history:
         load(history, batches_of([clean()]), arrow_schema(COLUMNS))
-        (only,) = check(history, read_invariants(file)).found
+        (only,) = found_in(check(history, read_invariants(file)), more=read_invariants(file))
     assert (only.check, only.violations[0]["topic"]) == ("names-are-long", "a")
 
 
@@ -211,3 +226,76 @@ def test_a_query_that_fails_names_its_invariant() -> None:
         load(history, [], arrow_schema(COLUMNS))
         with pytest.raises(ReplayError, match=r"mine: Catalog Error.*no_such_views"):
             check(history, parsed("-- mine: fails\nselect * from no_such_views"))
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("select topic, 'x' as seen, 'y' as expected from topic_lives where since > 3", ""),
+        ("select topic, count(*) from topic_lives group by topic", ""),
+        ("select topic, count(*) from topic_lives group by all", ""),
+        ("select lag(since) over (partition by shard order by since) from topic_lives", ""),
+        ("select l.topic from topic_lives l join requests r on r.topic = l.topic", ""),
+        ("select count(*) from topic_lives", "an aggregate that is not grouped by topic"),
+        ("select distinct on (seen) len(topic) as seen from topic_lives limit 3", "a limit"),
+        ("select topic from topic_lives where since = (select max(since) from topic_lives)", "an aggregate"),
+        ("select lag(topic) over (order by since) from topic_lives", "a window that is not partitioned by topic"),
+        ("select a.topic from topic_lives a, topic_lives b where a.since = b.until", "a join that is not on topic"),
+    ],
+)
+def test_a_check_across_topics_is_known(query: str, why: str) -> None:
+    assert across_topics(query).startswith(why)
+    assert bool(across_topics(query)) == bool(why)
+
+
+def test_spark_refuses_a_check_across_topics(history: LogRef, tmp_path: Path) -> None:
+    file = tmp_path / "own.sql"
+    file.write_text("-- few-topics: there are few topics\nselect count(*) as seen from topic_lives having count(*) > 3")
+    options = Options(more={"checks": str(file)})
+    with pytest.raises(ReplayError, match=r"few-topics has an aggregate .* run it with --local"):
+        run_invariants(cast("Runner", None), history, options)
+    assert run_invariants(InProcess(), history, options).found
+
+
+# --- what a log has grown by
+
+
+def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
+    """Check an export of the first events of a log, which is brought up to date."""
+    if not (folder / "log").exists():
+        written(folder / "log", log)
+    options = Options(output=str(folder / "export"), at=str(events - 1), all_rows=True)
+    return run_invariants(InProcess(), open_folder(str(folder / "log")), options)
+
+
+@pytest.mark.parametrize("seed", [22, 64, 161])
+def test_a_grown_log_is_judged_as_if_it_were_checked_whole(tmp_path: Path, seed: int) -> None:
+    log = damaged(seed).log
+    for events in (len(log) // 3, len(log) - 5, len(log)):
+        grown = exported_log(tmp_path, log, events)
+        whole = run_invariants(
+            InProcess(), open_folder(str(tmp_path / "log")), Options(at=str(events - 1), all_rows=True)
+        )
+        assert list(grown.rows) == list(whole.rows)
+        assert grown.about == whole.about
+    assert "read again or new" in grown.lines[-2]
+
+
+def test_buckets_leave_the_same_checkpoint() -> None:
+    batches = batches_of([damaged(64).log])
+
+    def events(columns: Sequence[str]) -> Source:
+        return Source(batches, lambda one: iter([one.select(columns)]), arrow_schema(columns))
+
+    whole, of_buckets = check_here(events, keep=True), check_in_buckets(InProcess(), events, keep=True)
+    assert sorted(map(str, rows_of(whole))) == sorted(map(str, rows_of(of_buckets))) != []
+    assert joined(whole.runs) == joined(of_buckets.runs)
+    order = [("topic", "ascending"), ("partition", "ascending")]
+    assert whole.partitions.sort_by(order).equals(of_buckets.partitions.sort_by(order))
+
+
+def test_other_rules_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exported_log(tmp_path, clean(), 50)
+    assert "were read again or new" in exported_log(tmp_path, clean(), 60).lines[-2]
+    monkeypatch.setattr("projections.replay.checks.invariants.rules_hash", lambda _: "newer")
+    assert "read again" not in exported_log(tmp_path, clean(), 70).lines[-2]

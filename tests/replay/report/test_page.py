@@ -18,7 +18,9 @@ from projections.replay.report.data import (
     WAIT_EDGES_MS,
     BrokerLoad,
     CheckResult,
+    Health,
     Held,
+    Lane,
     Outcomes,
     Refusals,
     Report,
@@ -63,6 +65,10 @@ REPORT = Report(
             BrokerLoad(7, "not registered", None, 100, 0),
         ),
     ),
+    lanes=(Lane(1, BORN_MS, BORN_MS + 3_600_000, "live"), Lane(2, BORN_MS, BORN_MS + 60_000, "down")),
+    health=(Health(BORN_MS, 2100, 3, 40, 0), Health(BORN_MS + 600_000, 2200, 0, 12, 12)),
+    creators=(("User:<b>ann</b>", 1000, 300),),
+    changes=(("2026-07-17T10:00:00Z", "User:ann", "<i>t</i>", "deleted"),),
     checks=(
         CheckResult("offsets-contiguous", "offsets are contiguous, from 0 on", 0),
         CheckResult("leader-in-isr", "the leader is in sync", 2, ("offset 17, topic <i>t</i>: 3, expected 1",)),
@@ -158,8 +164,12 @@ def test_nothing_of_the_log_is_taken_for_markup(shown: Chrome) -> None:
 
 
 def test_each_picture_has_a_bar_for_each_number(shown: Chrome) -> None:
-    bars = {name: len(texts(shown, f"#{name} .bars .point")) for name in ("outcomes", "waits", "refusals", "brokers")}
-    assert bars == {"outcomes": 6, "waits": 4, "refusals": 2, "brokers": 6}
+    bars = {
+        name: len(texts(shown, f"#{name} .bars .point"))
+        for name in ("outcomes", "lanes", "waits", "refusals", "brokers")
+    }
+    assert bars == {"outcomes": 6, "lanes": 2, "waits": 4, "refusals": 2, "brokers": 6}
+    assert len(texts(shown, "#health .scatter .js-line")) == 4
     assert texts(shown, "#outcomes .legendtext") == ["created", "timed out", "refused"]
     assert texts(shown, "#brokers .legendtext") == ["replicas", "leaders"]
     assert texts(shown, "#waits .xtick text") == ["5 to 10 ms", "10 to 20 ms", "20 to 50 ms", "50 to 100 ms"]
@@ -175,6 +185,10 @@ def test_beneath_each_picture_stand_its_numbers(shown: Chrome) -> None:
     ]
     assert rows(shown, "waits")[0] == ["5 to 10 ms", "700"]
     assert rows(shown, "brokers")[1] == ["2", "west", "fenced", "1,500", "400"]
+    assert rows(shown, "lanes")[1][:2] == ["2", "down"]
+    assert [row[1:] for row in rows(shown, "health")] == [["2,100", "3", "40", "0"], ["2,200", "0", "12", "12"]]
+    assert rows(shown, "creators") == [["User:<b>ann</b>", "1,000", "300"]]
+    assert rows(shown, "changes") == [["2026-07-17T10:00:00Z", "User:ann", "<i>t</i>", "deleted"]]
     assert rows(shown, "types") == [["TopicCreated", "1,100"], ["CreateRejected", "300"]]
     assert "half within 8 ms, 95 % within 40 ms, 99 % within 90 ms, the longest 99 ms" in texts(shown, "#waits p")[0]
 
@@ -208,6 +222,7 @@ def test_on_a_narrow_screen_nothing_is_cut_off(browser: Chrome, tmp_path: Path) 
 def test_an_empty_log_is_shown_too(browser: Chrome, tmp_path: Path) -> None:
     held = Held(0, 0, 0, 0, ())
     report = replace(REPORT, outcomes=(), waits=Waits((), 0, 2), refusals=(), held=held, checks=REPORT.checks[:1])
+    report = replace(report, lanes=(), health=(), creators=(), changes=())
     show(browser, report, tmp_path)
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
     assert texts(browser, "#waits p") == ["No topic was complete yet; 2 wait or were deleted before."]

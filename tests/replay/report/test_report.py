@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from controller.machine.state import DictTopics, State
-from events.catalog import ChangeRejected, CreateRejected, Recorded, TopicCreated, TopicReady
+from events.catalog import (
+    ChangeRejected,
+    CreateRejected,
+    PartitionChanged,
+    PartitionsAdded,
+    Recorded,
+    TopicCreated,
+    TopicDeleted,
+    TopicReady,
+)
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
@@ -20,6 +29,8 @@ from projections.views.requests import RequestView, request_view
 from tests.machine.audit.planted import at, without
 from tests.machine.rig import fold, topics_of
 from tests.replay.written import written
+
+PARTITION_EVENTS = TopicCreated | PartitionsAdded | PartitionChanged | TopicDeleted
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +100,28 @@ def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[
         broker.broker_id: ("fenced" if broker.fenced else "live", broker.rack, replicas[number], leaders[number])
         for number, broker in state.cluster.brokers.items()
     }
+
+
+def test_partitions_and_brokers_over_time_are_what_the_events_say(report: Report, records: list[Recorded]) -> None:
+    state, highest = State(DictTopics()), Counter[int]()
+    live: dict[int, list[tuple[int, bool]]] = {}
+    for record in records:
+        state = fold([record], state)
+        partitions = [partition for topic in topics_of(state) for partition in topic.partitions]
+        under = sum(len(one.isr) < len(one.replicas) for one in partitions)
+        bar = record.at_ms // report.bucket_ms * report.bucket_ms
+        if isinstance(record.event, PARTITION_EVENTS):
+            highest[bar] = max(highest[bar], under)
+        for number, broker in state.cluster.brokers.items():
+            seen = live.setdefault(number, [])
+            if not seen or seen[-1][1] == broker.fenced:
+                seen.append((record.at_ms, not broker.fenced))
+    assert {one.at_ms: one.under_replicated for one in report.health} == highest
+    assert report.health[-1].partitions == report.held.partitions
+    lanes = {(one.broker_id, one.since_ms, one.status == "live") for one in report.lanes}
+    assert lanes >= {(number, at_ms, is_live) for number, seen in live.items() for at_ms, is_live in seen}
+    assert sum(created for _, created, _ in report.creators) == sum(isinstance(r.event, TopicCreated) for r in records)
+    assert {change for *_, change in report.changes} >= {"deleted", "2 partitions added"}
 
 
 def test_the_rest_of_the_page_is_of_the_same_events(report: Report, records: list[Recorded]) -> None:

@@ -8,24 +8,30 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
 
+from controller.store.archived import retention
 from projections.replay.log.log_ref import KafkaRef, LogRef
 from tests.conftest import SPARK_SETTINGS
+from tests.replay.history import open_log
+from tests.store.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 from tests.support.cluster import spark
+from tests.support.s3_server import ENV, S3Server
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
 
 SPARK = Path(pyspark.__file__).parent
 DONE_WITHIN_S = 1200
+EVENTS = 400
 SMALL = (
     "spark.executor.memory=512m",
     "spark.executor.cores=1",
-    "spark.cores.max=1",
+    "spark.cores.max=2",
     "spark.driver.memory=512m",
     "spark.sql.shuffle.partitions=1",
     *(f"{name}={SPARK_SETTINGS[name]}" for name in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode")),
@@ -61,10 +67,10 @@ def run(argv: list[str], folder: Path) -> Any:
 
 
 JOBS = """
-import json, sys
+import json, os, sys
+from projections.replay.checks.invariants import run_invariants
 from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import Options
-from projections.replay.rebuild.rebuild import run_rebuild
 from projections.replay.redecide.redecide import run_redecide
 from projections.replay.spark.session import OnSpark
 from projections.replay.spark.session import spark_session
@@ -72,34 +78,56 @@ from projections.replay.spark.session import spark_session
 def where(_):
     import controller.policy, events.catalog, projections.replay.log.columns
     for module in (controller.policy, events.catalog, projections.replay.log.columns):
-        yield module.__file__
+        yield os.getppid(), module.__file__
 
 master, folder, topic, *settings = sys.argv[1:]
-session = spark_session(master, settings=dict(one.split("=") for one in settings))
+session = spark_session(master, settings=dict(one.split("=", 1) for one in settings))
 runner = OnSpark(session)
-rebuilt = run_rebuild(runner, open_ref(folder), Options())
+checked = run_invariants(runner, open_ref(folder), Options())
 again = run_redecide(runner, open_ref(topic), Options())
-files = session.sparkContext.parallelize([1], 1).mapPartitions(where).collect()
-print(json.dumps({"topics": [row["topic"] for row in rebuilt.rows], "differ": again.rows, "files": files}))
+found = session.sparkContext.parallelize(range(8), 8).mapPartitions(where).collect()
+executors, files = len({parent for parent, _ in found}), sorted({file for _, file in found})
+rows = [*checked.rows, *again.rows]
+print(json.dumps({"events": checked.about["events"], "rows": rows, "executors": executors, "files": files}))
 session.stop()
 """
 """Several replays in one session: most of the time goes to starting one."""
 
 
+@pytest.fixture
+def archived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A log whose events are in an archive on an S3 server, but for its end."""
+    for key, value in ENV.items():
+        monkeypatch.setenv(key, value)
+    server, folder = S3Server(tmp_path / "s3"), tmp_path / "log"
+    write_a_day(folder, EVENTS)
+    with server.running():
+        with closing(open_log(folder)) as log:
+            manifests = archive_all(log, server.url("archive"))
+            take_snapshot(log, manifests[-1].end)
+            assert retention.drop(log, manifests, 10**15, 0, -1)
+            forget_all(log)
+        yield folder
+
+
 @pytest.mark.timeout(2400)
-def test_a_log_and_a_topic_on_the_cluster(master: str, history: LogRef, in_kafka: KafkaRef, tmp_path: Path) -> None:
-    shown = run([sys.executable, "-c", JOBS, master, history.text, in_kafka.text, *SMALL], tmp_path)
-    assert shown["topics"][:2] == ["late.one", "pay.orders"]
-    assert shown["differ"] == []
+def test_an_archive_on_s3_and_a_topic_on_two_executors(
+    master: str, archived: Path, in_kafka: KafkaRef, tmp_path: Path
+) -> None:
+    login = [f"spark.executorEnv.{key}={value}" for key, value in ENV.items()]
+    shown = run([sys.executable, "-c", JOBS, master, str(archived), in_kafka.text, *SMALL, *login], tmp_path)
+    assert shown["rows"] == []
+    assert shown["events"] >= EVENTS
+    assert shown["executors"] == 2
     files = shown["files"]
-    assert len(files) == 3
     code = re.compile(r"topicwright-code\.zip/(controller|events|projections)/")
+    assert len({found[1] for file in files if (found := code.search(file))}) == 3
     assert all(map(code.search, files)), f"executors run the code that came with the job: {files}"
 
 
 @pytest.mark.timeout(2400)
-def test_a_replay_through_spark_submit(master: str, history: LogRef, tmp_path: Path) -> None:
-    argv = [str(SPARK / "bin" / "spark-submit"), "--master", master]
+def test_a_replay_through_spark_submit(history: LogRef, tmp_path: Path) -> None:
+    argv = [str(SPARK / "bin" / "spark-submit"), "--master", "local[1]"]
     for setting in SMALL:
         argv += ["--conf", setting]
     shown = run([*argv, str(ROOT / "controller" / "cli" / "replay.py"), "compare", history.text, "--json"], tmp_path)

@@ -1,0 +1,138 @@
+"""Checks only what a log has grown by since an earlier check.
+
+The state of one topic never depends on another. So the violations of a topic without new events stay as they were
+found, and a topic with new events is checked again from its first event on. All events that concern every topic are
+read too; there are few. What else the new check needs is in a checkpoint: the ranges of offsets, the violations of
+topics, and the partitions that existed, because the end of a log is judged by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from events.files import replacing
+from projections.replay.checks.history import create_views, text_of
+from projections.replay.log.columns import INTS
+from projections.replay.runner import Batches
+
+Shards = Mapping[int, set[str]]
+"""Shard keys by log partition."""
+Run = Mapping[str, Any]
+"""A row of the view `offset_runs`."""
+OPEN = pa.schema(
+    [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("topic", pa.string()),
+     ("partition", pa.int32()), ("replicas", INTS), ("leader", pa.int32()), ("isr", INTS)]
+)  # fmt: skip
+"""The columns of the view `open_partitions`."""
+RUNS = pa.schema(
+    [("log_partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64()), ("events", pa.int64()),
+     ("end_ms", pa.int64()), ("reconciled_ms", pa.int64()), ("kafka_brokers", pa.bool_())]
+)  # fmt: skip
+"""The columns of the view `offset_runs`."""
+FOUND_MAX = 10_000
+"""The number of violations that a checkpoint can hold."""
+_ABOUT = b"topicwright"
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """How far a check went, by which rules (a hash), and the violations of topics that later events cannot mend."""
+
+    rules: str
+    runs: tuple[Run, ...]
+    found: tuple[Mapping[str, Any], ...]
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """The offset after the last checked event, by log partition."""
+        return ends_of_runs(self.runs)
+
+
+class Checkpoint(NamedTuple):
+    """What a check leaves for the next one; `partitions` are those that existed at its end."""
+
+    checked: Checked
+    partitions: pa.Table
+
+
+def rules_hash(cluster_id: str) -> str:
+    """The hash of the views, the invariants and a log's cluster id. A checkpoint with another one is of no use."""
+    return sha256("\n".join((cluster_id, text_of("views.sql"), text_of("invariants.sql"))).encode()).hexdigest()
+
+
+def write_checkpoint(
+    file: Path, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], partitions: pa.Table
+) -> None:
+    """Write the checkpoint of a check; none if it found too many violations. `rules` is their hash."""
+    found = tuple({**row, "times": 1} for row in rows if row["shard"] and not row["at_end"])
+    if len(found) > FOUND_MAX:
+        file.unlink(missing_ok=True)
+        return
+    about = msgspec.json.encode(Checked(rules, joined(runs), found))
+    with replacing(file) as new:
+        pq.write_table(partitions.replace_schema_metadata({_ABOUT: about}), new)
+
+
+def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
+    """The checkpoint in a file; None if there is none of these rules."""
+    if not file.exists():
+        return None
+    partitions = pq.read_table(file)
+    checked = msgspec.json.decode((partitions.schema.metadata or {})[_ABOUT], type=Checked)
+    return Checkpoint(checked, partitions) if checked.rules == rules else None
+
+
+def complete(
+    history: duckdb.DuckDBPyConnection,
+    before: Iterable[Run],
+    earlier: Callable[[Shards], Batches],
+    more: Iterable[tuple[int, str]] = (),
+) -> Shards:
+    """Add to the new events in `stored_events` the earlier ones of their shards and of some `more`, and create the view
+    `offset_runs` of all. Returns the shards."""
+    create_views(history, only=("offset_runs",))
+    runs = (*before, *history.sql("from offset_runs").to_arrow_table().to_pylist())
+    history.execute("drop view offset_runs")
+    shards: dict[int, set[str]] = {run["log_partition"]: {""} for run in runs}
+    new = history.execute("select distinct log_partition, shard from stored_events").fetchall()
+    for partition, shard in (*new, *more):
+        shards[partition].add(shard)
+    for batch in earlier(shards):
+        history.register("earlier", pa.Table.from_batches([batch]))
+        history.execute("insert into stored_events by name from earlier")
+    history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
+    return shards
+
+
+def ends_of_runs(runs: Iterable[Run]) -> dict[int, int]:
+    """The offset after the last event, by log partition."""
+    return {run["log_partition"]: run["last"] + 1 for run in sorted(runs, key=lambda run: run["last"])}
+
+
+def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """The runs, those that follow each other without a gap as one."""
+    made: list[dict[str, Any]] = []
+    for run in sorted(runs, key=lambda run: (run["log_partition"], run["first"], run["last"])):
+        last = made[-1] if made and made[-1]["log_partition"] == run["log_partition"] else None
+        if last is None or run["first"] != last["last"] + 1:
+            made.append(dict(run))
+            continue
+        last["last"], last["events"] = run["last"], last["events"] + run["events"]
+        last["kafka_brokers"] = last["kafka_brokers"] or run["kafka_brokers"]
+        for name in ("end_ms", "reconciled_ms"):
+            last[name] = max(last[name] or 0, run[name] or 0) or None
+    return tuple(made)
+
+
+def untouched(partitions: pa.Table, shards: Shards) -> pa.Table:
+    """The partitions of other shards than these."""
+    places = zip(partitions["log_partition"].to_pylist(), partitions["shard"].to_pylist(), strict=True)
+    others = [shard not in shards.get(partition, ()) for partition, shard in places]
+    return partitions.filter(pa.array(others, pa.bool_()))
