@@ -80,6 +80,16 @@ async def test_a_leader_without_followers_commits_nothing(tmp_path: Path) -> Non
         assert leader.quorum.high_watermark <= offset
 
 
+async def test_kraft_version_is_raised(tmp_path: Path) -> None:
+    async with quorum(tmp_path) as seats:
+        leader = await led(seats)
+        changes = leader.quorum.leading
+        assert changes is not None
+        await until(lambda: len(changes.changes._reported) == 2)
+        leader.raise_kraft_version()
+        await until(lambda: all(each.running.quorum.kraft_version == 1 for each in seats))
+
+
 async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         node = seat.running
