@@ -77,7 +77,7 @@ class QuorumFiles(SnapshotFiles):
         for pattern in _DERIVED:
             for path in partition.glob(pattern):
                 path.unlink()
-        self._state = read_quorum_state(partition / QUORUM_STATE)
+        self.state = read_quorum_state(partition / QUORUM_STATE)
         self._epochs = Epochs()
         self._control: list[int] = []
         self._flushed_file = os.open(partition / _FLUSHED, os.O_RDWR | os.O_CREAT, 0o600)
@@ -108,25 +108,13 @@ class QuorumFiles(SnapshotFiles):
         self._segments[-1].truncate(self.end)
         self._record_flushed(self.end)
         self._clean()
-        refuse_the_last_epoch(self._partition, self._state.epoch, self.last_epoch)
+        refuse_the_last_epoch(self._partition, self.state.epoch, self.last_epoch)
 
     # --- reading
 
     @property
-    def state(self) -> QuorumState:
-        return self._state
-
-    @property
-    def start(self) -> int:
-        return self._start
-
-    @property
     def end(self) -> int:
         return self._segments[-1].end
-
-    @property
-    def durable_end(self) -> int:
-        return self._durable_end
 
     @property
     def last_epoch(self) -> int:
@@ -158,6 +146,7 @@ class QuorumFiles(SnapshotFiles):
         return self._segment_of(offset).read(offset, max_bytes)
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
+        """The batches from the one with `start`, or from `self.start` if that is later."""
         offset = max(start, self.start)
         while data := self.read(offset, _READ_BYTES):
             for batch in decode_batches(data, str(self._segment_of(offset).path)):
@@ -179,9 +168,9 @@ class QuorumFiles(SnapshotFiles):
     # --- writing
 
     def remember(self, state: QuorumState) -> None:
-        if state != self._state:
+        if state != self.state:
             write_quorum_state(self._partition / QUORUM_STATE, state)
-            self._state = state
+            self.state = state
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
         where = f"the append at offset {self.end}"
@@ -209,14 +198,14 @@ class QuorumFiles(SnapshotFiles):
             self._sync(segment)
             with suppress(OSError):  # too low an offset is safe
                 self._record_flushed(end)
-            self._durable_end = end
+            self.durable_end = end
             return end
 
     def truncate(self, offset: int) -> int:
         assert self.start <= offset, f"truncated to {offset}, below the log's start {self.start}"
         with self._syncing:
             self._failed = True  # until the truncation is complete
-            self._record_flushed(min(self._durable_end, offset), durably=True)
+            self._record_flushed(min(self.durable_end, offset), durably=True)
             while len(self._segments) > 1 and self._segments[-1].base >= offset:
                 self._segments.pop().remove()
                 sync_folder(self._partition)
@@ -290,10 +279,10 @@ class QuorumFiles(SnapshotFiles):
         while surplus > 0 and len(self._segments) > 1 and self._segments[0].end <= deletable_below:
             surplus -= self._segments[0].size
             self._segments.pop(0).remove()
-        self._start = max(self._segments[0].base, deletable_below if surplus > 0 else 0)
+        self.start = max(self._segments[0].base, deletable_below if surplus > 0 else 0)
         sync_folder(self._partition)
-        self._epochs.begin(self._start)
-        self._control = [each for each in self._control if each >= self._start]
+        self._epochs.begin(self.start)
+        self._control = [each for each in self._control if each >= self.start]
 
     def _roll(self) -> None:
         """Begin a segment after flushing the current one. So only the last segment can have a torn tail."""
@@ -313,13 +302,13 @@ class QuorumFiles(SnapshotFiles):
 
     def _refuse_after_failure(self) -> None:
         if self._failed:
-            raise OSError(errno.EIO, f"a flush has failed: truncate to {self._durable_end} first", str(self._partition))
+            raise OSError(errno.EIO, f"a flush has failed: truncate to {self.durable_end} first", str(self._partition))
 
     def _record_flushed(self, end: int, *, durably: bool = False) -> None:
         os.pwrite(self._flushed_file, b"%020d\n" % end, 0)
         if durably:
             os.fdatasync(self._flushed_file)
-        self._durable_end = end
+        self.durable_end = end
 
     def _index(self, head: BatchHead) -> None:
         self._epochs.add(head.epoch, head.base_offset)

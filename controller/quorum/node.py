@@ -128,7 +128,7 @@ class QuorumNode:
 
     def set_can_lead(self, can_lead: bool) -> None:
         """Set whether this node can lead. Otherwise it only follows and votes."""
-        self._call(lambda now: self.quorum.veto(now, can_lead))
+        self._call(lambda now: self.quorum.set_can_lead(now, can_lead))
 
     def raise_kraft_version(self) -> None:
         """Raise kraft.version from 0 to 1, as the leader. Raises NotLeader and Refused."""

@@ -4,7 +4,6 @@ responses and delayed voters, and the election after the leader dies."""
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +177,10 @@ PACKAGE = "controller.quorum"
 
 
 def test_the_docstring_has_the_table_of_transitions() -> None:
-    rows = re.findall(r"(?m)^ {4}(\w+) +-> (.+)$", consensus.__doc__ or "")
-    assert {role: tuple(after.split(", ")) for role, after in rows} == {
-        before.value: tuple(each.value for each in after) for before, after in TRANSITIONS.items()
-    }
+    picture = [
+        f"    {before.value:11} -> {', '.join(role.value for role in after)}\n" for before, after in TRANSITIONS.items()
+    ]
+    assert f"\n\n{''.join(picture)}\n" in (consensus.__doc__ or "")
 
 
 def test_no_modules_of_the_quorum_import_each_other_in_a_circle() -> None:

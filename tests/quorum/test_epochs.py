@@ -86,10 +86,10 @@ def test_voters_elect_leaders_up_to_the_last_epoch() -> None:
     assert leader_of(world)
     for _ in range(4):
         if world.leader is not None:
-            world.leader.does(lambda quorum: quorum.veto(0.0, can_lead=False))
+            world.leader.does(lambda quorum: quorum.set_can_lead(0.0, can_lead=False))
             world.run_until(world.now + 0.5)
             for replica in world.replicas.values():
-                replica.does(lambda quorum: quorum.veto(0.0, can_lead=True))
+                replica.does(lambda quorum: quorum.set_can_lead(0.0, can_lead=True))
             world.run_until(world.now + 5)
     assert world.leader is None
     assert {quorum_of(each).epoch for each in world.replicas.values()} == {EPOCH_MAX}

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from controller.quorum.files import LogCorrupted, QuorumFiles
 from controller.quorum.folder import PARTITION
 from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches
-from controller.quorum.raft.log import QuorumLog
 from tests.quorum.logs import led, opened, some
 from tests.simulation.quorum.disk import Disk
 
@@ -68,7 +67,7 @@ def _step(folder: Path, segment_bytes: int, log: QuorumFiles, model: Disk, step:
     return log
 
 
-def _is_same(log: QuorumLog, model: Disk) -> None:
+def _is_same(log: QuorumFiles, model: Disk) -> None:
     assert (log.start, log.end, log.last_epoch) == (0, model.end, model.last_epoch)
     assert model.durable_end <= log.durable_end <= model.end
     assert list(log.batches()) == model.kept

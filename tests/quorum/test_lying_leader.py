@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from controller.kafka.messages import ZERO_UUID, Message, quorum
-from controller.kafka.messages.message import LeaderIdAndEpoch, Listener
+from controller.kafka.messages.message import Listener
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import (
@@ -26,7 +26,8 @@ from controller.quorum.log.batches import (
 )
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import CommittedLost, Options, Send, StartFlush, Warned
-from controller.quorum.raft.role import topics_of
+from controller.quorum.raft.replica import LeaderAndEpoch
+from controller.quorum.raft.role import leader_response, topics_of
 from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from tests.quorum.logs import opened, snapshot, some
 from tests.quorum.worlds import begin_request, end_request
@@ -117,11 +118,9 @@ class Follower:
 
 
 def response_of(part: Any, epoch: int, leader_id: int = LIAR) -> Message:
-    leads = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
-    topics = topics_of(msgspec.structs.replace(part, current_leader=leads))
-    if isinstance(part, quorum.ResponsePartitionSnapshot):
-        return quorum.FetchSnapshotResponse(topics=topics)
-    return quorum.FetchResponse(responses=topics)
+    is_snapshot = isinstance(part, quorum.ResponsePartitionSnapshot)
+    kind: type[Message] = quorum.FetchSnapshotResponse if is_snapshot else quorum.FetchResponse
+    return leader_response(kind, LeaderAndEpoch(leader_id, epoch), part)
 
 
 @pytest.fixture

@@ -80,12 +80,6 @@ async def test_a_leader_without_followers_commits_nothing(tmp_path: Path) -> Non
         assert leader.quorum.high_watermark <= offset
 
 
-async def test_one_voter_is_its_own_majority(tmp_path: Path) -> None:
-    async with quorum(tmp_path, 1) as (seat,):
-        offset = seat.running.append([(None, b"x")])
-        await asyncio.wait_for(seat.running.committed(offset), PATIENCE_S)
-
-
 async def test_kraft_version_is_raised(tmp_path: Path) -> None:
     async with quorum(tmp_path) as seats:
         leader = await led(seats)

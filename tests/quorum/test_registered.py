@@ -35,7 +35,7 @@ from controller.machine.state import Broker, Cluster
 from controller.quorum.features import METADATA_VERSION_MAX, features_at
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import decode_batches, encode_batch
-from controller.quorum.log.image import MetadataImage, snapshot_batches
+from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record, encode_record
 from controller.quorum.log.metadata_records import NoOpRecord
 from controller.quorum.raft.log import SnapshotId
@@ -225,15 +225,3 @@ async def test_a_rejected_request_writes_nothing(
         answer = await unregister(handler(seat, level), seat.id if node_id is None else node_id)
         assert (answer.error_code, answer.error_message) == (code, message)
         assert removals(seat) == []
-
-
-async def test_a_registration_in_a_snapshot_counts(tmp_path: Path) -> None:
-    async with quorum(tmp_path, 1) as (seat,):
-        await registered(seat, LEFT)
-        image = MetadataImage()
-        image.fold(seat.log.batches())
-        seat.log.flush()
-        snapshot = SnapshotId(seat.log.end, seat.log.last_epoch)
-        seat.log.write_snapshot(snapshot, snapshot_batches(image, snapshot.epoch))
-        assert seat.log.keep_snapshot(snapshot)
-        assert LEFT in await RegisteredControllers(seat.log).all()

@@ -6,7 +6,7 @@
                                               settled: 10 seconds later
     run SECONDS                               roles that change, with epoch and leader; truncated logs, snapshots
     logs                                      each replica's log end and high watermark
-    append NODE | hand-over NODE SECONDS | veto NODE | allow NODE | full NODE | room NODE
+    append NODE | hand-over NODE SECONDS | cannot-lead NODE | can-lead NODE | full NODE | room NODE
     kill NODE | boot NODE | pause NODE | resume NODE | cut NODE NODE | heal
     vote NODE candidate NODE epoch E log END@EPOCH [pre-vote]
     fetch NODE epoch E offset N last E        by a replica that does not vote
@@ -109,11 +109,11 @@ class Trace:
     def _hand_over(self, node_id: str, seconds: str) -> None:
         self._replica(node_id).does(lambda quorum: quorum.hand_over(self._world.now, float(seconds)))
 
-    def _veto(self, node_id: str) -> None:
-        self._replica(node_id).does(lambda quorum: quorum.veto(self._replica(node_id).now(), can_lead=False))
+    def _cannot_lead(self, node_id: str) -> None:
+        self._replica(node_id).does(lambda quorum: quorum.set_can_lead(self._replica(node_id).now(), can_lead=False))
 
-    def _allow(self, node_id: str) -> None:
-        self._replica(node_id).does(lambda quorum: quorum.veto(self._replica(node_id).now(), can_lead=True))
+    def _can_lead(self, node_id: str) -> None:
+        self._replica(node_id).does(lambda quorum: quorum.set_can_lead(self._replica(node_id).now(), can_lead=True))
 
     def _full(self, node_id: str) -> None:
         self._replica(node_id).disk.is_full = True

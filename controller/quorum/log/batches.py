@@ -48,6 +48,7 @@ HEADER_BYTES: Final = _FRONT.size + _BACK.size
 LENGTH_END: Final = 12
 """The four bytes before this one are the length of the rest of the batch."""
 _FRONT_LENGTH = struct.Struct(">qi")
+_OFFSET_MAX: Final = (1 << 63) - 1
 
 Pair = tuple[bytes | None, bytes]
 """A record's key and value."""
@@ -121,23 +122,13 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
         )
 
 
-def whole_batches(data: bytes) -> bytes:
-    """`data` without an incomplete batch at the end. Kafka reads its log by bytes and leaves that to the fetcher."""
-    at = 0
-    while len(data) - at >= LENGTH_END:
-        _, length = _FRONT_LENGTH.unpack_from(data, at)
-        if length < 0 or at + LENGTH_END + length > len(data):
-            break
-        at += LENGTH_END + length
-    return data[:at]
-
-
-def below(data: bytes, offset: int) -> bytes:
-    """The batches in `data` before the one that contains `offset`."""
+def whole_batches(data: bytes, end: int = _OFFSET_MAX) -> bytes:
+    """`data` without an incomplete batch at the end, and without the batches from offset `end` on. Kafka reads its log
+    by bytes and leaves that to the fetcher."""
     at = 0
     while len(data) - at >= LENGTH_END:
         base, length = _FRONT_LENGTH.unpack_from(data, at)
-        if base >= offset:
+        if base >= end or length < 0 or at + LENGTH_END + length > len(data):
             break
         at += LENGTH_END + length
     return data[:at]

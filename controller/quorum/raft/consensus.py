@@ -127,7 +127,7 @@ class Consensus(Replica):
         if isinstance(self._role, Follower):
             self._role.priority_changed(now)
 
-    def veto(self, now: float, can_lead: bool) -> None:
+    def set_can_lead(self, now: float, can_lead: bool) -> None:
         """Set whether this node can lead. Otherwise it only follows and votes."""
         self.can_lead = can_lead
         if not can_lead:
@@ -175,7 +175,7 @@ class Consensus(Replica):
             before, entered = self._role, self._role_after(now, transition)
             self._check(before.kind, entered.kind, transition)
             self._change_epoch(transition, entered.kind)
-            before.leave(now)
+            before.exit(now)
             self._role = entered
             self.flush_soon()
             transition = entered.enter(now)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.kafka.messages import quorum
+from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
-from controller.quorum.log.batches import Pair, below
+from controller.quorum.log.batches import Pair, whole_batches
 from controller.quorum.raft.effects import BEGIN, Fetched, Role
 from controller.quorum.raft.follower import FETCH_BYTES_MAX
 from controller.quorum.raft.log import EpochEnd, SnapshotId
@@ -23,8 +23,8 @@ from controller.quorum.raft.role import (
     ToUnattached,
     Transition,
     discovered_by_response,
-    fetch_response,
-    snapshot_response,
+    fetch_error,
+    leader_response,
     topics_of,
 )
 from controller.quorum.raft.voter_changes import VoterChanges
@@ -91,16 +91,15 @@ class Leader(RoleState):
             return ToUnattached(replica.epoch)
         return self.tick(now)
 
-    def leave(self, now: float) -> None:
+    def exit(self, now: float) -> None:
         """Answer delayed fetches with the new leader. Uncommitted records are neither confirmed nor denied."""
         replica = self._replica
         for each in self._delayed.values():
             is_fenced = replica.epoch > each.part.current_leader_epoch
             code = int(ErrorCode.FENCED_LEADER_EPOCH) if is_fenced else NOT_LEADER
-            error = quorum.FetchPartitionData(error_code=code, high_watermark=-1)
-            replica.respond(each.token, fetch_response(replica.leader_and_epoch, error))
+            replica.respond(each.token, fetch_error(replica, code))
         self._delayed = {}
-        self.changes.leave()
+        self.changes.cancel()
         replica.transfer_ended(now, now - self._began)
 
     # --- time
@@ -211,7 +210,7 @@ class Leader(RoleState):
                 return self._fetch(now, token, request, part)
             case quorum.FetchSnapshotRequest():
                 answer = self._snapshot_part(now, request, part)
-                self._replica.respond(token, snapshot_response(self._replica.leader_and_epoch, answer))
+                self._respond(token, quorum.FetchSnapshotResponse, answer)
                 return None
             case quorum.DescribeQuorumRequest():
                 self._replica.respond(token, self.describe(now))
@@ -276,10 +275,11 @@ class Leader(RoleState):
         """The answer to a fetch from an offset that this log never had, or no longer has."""
         match self._replica.log.mismatch(part.fetch_offset, part.last_fetched_epoch):
             case EpochEnd(epoch, offset):
-                return quorum.FetchPartitionData(diverging_epoch=quorum.EpochEndOffset(epoch=epoch, end_offset=offset))
+                end = quorum.EpochEndOffset(epoch=epoch, end_offset=offset)
+                return quorum.FetchPartitionData(diverging_epoch=end, records=b"")
             case SnapshotId(end_offset, epoch):
                 needed = quorum.FetchSnapshotId(end_offset=end_offset, epoch=epoch)
-                return quorum.FetchPartitionData(snapshot_id=needed)
+                return quorum.FetchPartitionData(snapshot_id=needed, records=b"")
             case _:
                 return None
 
@@ -290,9 +290,12 @@ class Leader(RoleState):
         answer = self._mismatch(delayed.part)
         if answer is None:
             records = replica.log.read(delayed.part.fetch_offset, delayed.max_bytes)
-            answer = quorum.FetchPartitionData(records=below(records, self._end_for(delayed)))
+            answer = quorum.FetchPartitionData(records=whole_batches(records, self._end_for(delayed)))
         answer = msgspec.structs.replace(answer, high_watermark=self.watermark, log_start_offset=replica.log.start)
-        replica.respond(delayed.token, fetch_response(replica.leader_and_epoch, answer))
+        self._respond(delayed.token, quorum.FetchResponse, answer)
+
+    def _respond(self, token: Hashable, kind: type[Message], part: Message) -> None:
+        self._replica.respond(token, leader_response(kind, self._replica.leader_and_epoch, part))
 
     def _snapshot_part(
         self, now: float, request: quorum.FetchSnapshotRequest, part: quorum.RequestPartitionSnapshot

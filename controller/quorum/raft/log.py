@@ -109,9 +109,6 @@ class QuorumLog(Protocol):
         """Durably remove all batches that reach beyond `offset`; returns the new end. Callers must not truncate below
         the high watermark."""
 
-    def batches(self, start: int = 0) -> Iterator[RecordBatch]:
-        """The batches from the one with `start`, or from `self.start` if that is later."""
-
     def control_batches(self) -> Iterator[RecordBatch]:
         """The batches of control records in the log; other batches are not read."""
 

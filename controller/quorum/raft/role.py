@@ -155,7 +155,7 @@ class RoleState:
         """Called when the role begins."""
         return None
 
-    def leave(self, now: float) -> None:
+    def exit(self, now: float) -> None:
         """Called after the replica took its next epoch, before the next role begins."""
 
     def tick(self, now: float) -> Transition | None:
@@ -205,13 +205,13 @@ class RoleState:
             case quorum.VoteRequest():
                 code = _vote_error(replica, part) or _voter_error(replica, request, part)
                 granted = not code and self._grants(now, part)
-                replica.respond(token, election_response(request, replica.leader_and_epoch, code, vote_granted=granted))
+                self._answer_election(token, request, code, vote_granted=granted)
             case quorum.BeginQuorumEpochRequest():
                 code = _leader_error(replica, part) or _voter_error(replica, request, part)
-                replica.respond(token, election_response(request, replica.leader_and_epoch, code))
+                self._answer_election(token, request, code)
             case quorum.EndQuorumEpochRequest():
                 code = _leader_error(replica, part)
-                replica.respond(token, election_response(request, replica.leader_and_epoch, code))
+                self._answer_election(token, request, code)
                 if not code:
                     order = [each.candidate_id for each in part.preferred_candidates] or part.preferred_successors
                     return self.resigned(now, part.leader_id, order)
@@ -222,6 +222,11 @@ class RoleState:
                     return self.serve(now, token, request, part)
                 replica.respond(token, error_response(replica, request, code))
         return None
+
+    def _answer_election(self, token: Hashable, request: Message, code: int, *, vote_granted: bool = False) -> None:
+        part = quorum.QuorumPartitionResult(error_code=code, vote_granted=vote_granted)
+        replica = self._replica
+        replica.respond(token, leader_response(_RESPONSES[type(request)], replica.leader_and_epoch, part))
 
     def _grants(self, now: float, part: quorum.VotePartition) -> bool:
         """Vote for a candidate whose log is at least as long: once an epoch. A pre-vote is granted without a leader."""
@@ -255,22 +260,17 @@ _RESPONSES: Final[dict[type[Message], Any]] = {
 
 _TOPIC: Final[dict[str, Any]] = {"topic": METADATA_TOPIC, "topic_id": METADATA_TOPIC_ID}
 _TOPICS: Final[dict[type[Message], Callable[..., Any]]] = {
-    quorum.VotePartition: partial(quorum.VoteTopic, topic_name=METADATA_TOPIC),
-    quorum.BeginEpochPartition: partial(quorum.BeginEpochTopic, topic_name=METADATA_TOPIC),
-    quorum.EndEpochPartition: partial(quorum.EndEpochTopic, topic_name=METADATA_TOPIC),
-    quorum.QuorumPartitionResult: partial(quorum.QuorumTopicResult, topic_name=METADATA_TOPIC),
     quorum.FetchPartition: partial(quorum.FetchTopic, **_TOPIC),
     quorum.FetchPartitionData: partial(quorum.FetchableTopicResponse, **_TOPIC),
     quorum.RequestPartitionSnapshot: partial(quorum.RequestTopicSnapshot, name=METADATA_TOPIC),
     quorum.ResponsePartitionSnapshot: partial(quorum.ResponseTopicSnapshot, name=METADATA_TOPIC),
-    quorum.DescribeQuorumPartition: partial(quorum.DescribeQuorumTopic, topic_name=METADATA_TOPIC),
-    quorum.DescribeQuorumPartitionResult: partial(quorum.DescribeQuorumTopicResult, topic_name=METADATA_TOPIC),
 }
+_TOPIC_OF_OTHERS: Final = partial(quorum.QuorumTopic, topic_name=METADATA_TOPIC)
 
 
 def topics_of(part: Message) -> tuple[Any, ...]:
     """The topics of a request or response about the metadata log, with its one partition."""
-    return (_TOPICS[type(part)](partitions=(part,)),)
+    return (_TOPICS.get(type(part), _TOPIC_OF_OTHERS)(partitions=(part,)),)
 
 
 def the_partition(topics: tuple[Any, ...]) -> Any | None:
@@ -327,25 +327,26 @@ def _epoch_error(replica: Replica, epoch: int) -> int:
     return int(ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
-def election_response(request: Message, leader: LeaderAndEpoch, code: int, *, vote_granted: bool = False) -> Message:
-    """The response to Vote, BeginQuorumEpoch or EndQuorumEpoch."""
-    part = quorum.QuorumPartitionResult(
-        error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch, vote_granted=vote_granted
-    )
-    response: Message = _RESPONSES[type(request)](topics=topics_of(part), node_endpoints=_endpoints(leader))
+def leader_response(kind: type[Message], leader: LeaderAndEpoch, part: Message) -> Message:
+    """A response with this partition, which also names the leader, its epoch and its address."""
+    names: dict[str, Any] = {"leader_id": leader.leader_id, "leader_epoch": leader.epoch}
+    if "current_leader" in part.__struct_fields__:
+        names = {"current_leader": LeaderIdAndEpoch(**names)}
+    topics = {
+        "responses" if kind is quorum.FetchResponse else "topics": topics_of(msgspec.structs.replace(part, **names))
+    }
+    nodes: tuple[NodeEndpoint, ...] = ()
+    if leader.leader_id >= 0 and leader.address is not None:
+        host, port = leader.address
+        nodes = (NodeEndpoint(node_id=leader.leader_id, host=host, port=port),)
+    response: Message = kind(**topics, node_endpoints=nodes)
     return response
 
 
-def fetch_response(leader: LeaderAndEpoch, part: quorum.FetchPartitionData) -> quorum.FetchResponse:
-    current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
-    part = msgspec.structs.replace(part, records=part.records or b"", current_leader=current)
-    return quorum.FetchResponse(responses=topics_of(part), node_endpoints=_endpoints(leader))
-
-
-def snapshot_response(leader: LeaderAndEpoch, part: quorum.ResponsePartitionSnapshot) -> quorum.FetchSnapshotResponse:
-    current = LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
-    part = msgspec.structs.replace(part, current_leader=current)
-    return quorum.FetchSnapshotResponse(topics=topics_of(part), node_endpoints=_endpoints(leader))
+def fetch_error(replica: Replica, code: int) -> Message:
+    """The response to a fetch of the metadata log that failed."""
+    part = quorum.FetchPartitionData(error_code=code, high_watermark=-1, records=b"")
+    return leader_response(quorum.FetchResponse, replica.leader_and_epoch, part)
 
 
 def error_response(replica: Replica, request: Message, code: int) -> Message:
@@ -353,14 +354,15 @@ def error_response(replica: Replica, request: Message, code: int) -> Message:
     leader = replica.leader_and_epoch
     match request:
         case quorum.FetchRequest():
-            return fetch_response(leader, quorum.FetchPartitionData(error_code=code, high_watermark=-1))
+            return fetch_error(replica, code)
         case quorum.FetchSnapshotRequest():
-            return snapshot_response(leader, quorum.ResponsePartitionSnapshot(error_code=code))
+            part = quorum.ResponsePartitionSnapshot(error_code=code)
+            return leader_response(quorum.FetchSnapshotResponse, leader, part)
         case quorum.DescribeQuorumRequest():
-            part = quorum.DescribeQuorumPartitionResult(
+            failed = quorum.DescribeQuorumPartitionResult(
                 error_code=code, leader_id=leader.leader_id, leader_epoch=leader.epoch
             )
-            return quorum.DescribeQuorumResponse(topics=topics_of(part))
+            return quorum.DescribeQuorumResponse(topics=topics_of(failed))
         case _:
             assert isinstance(request, Change)
             return change_response(replica, request, code)
@@ -375,10 +377,3 @@ def change_response(replica: Replica, request: Change, code: int, message: str |
     host, port = replica.leader_address or ("", 0)
     leader = quorum.CurrentLeader(leader_id=replica.leader_id, leader_epoch=replica.epoch, host=host, port=port)
     return quorum.UpdateRaftVoterResponse(error_code=code, current_leader=leader)
-
-
-def _endpoints(leader: LeaderAndEpoch) -> tuple[NodeEndpoint, ...]:
-    if leader.leader_id < 0 or leader.address is None:
-        return ()
-    host, port = leader.address
-    return (NodeEndpoint(node_id=leader.leader_id, host=host, port=port),)

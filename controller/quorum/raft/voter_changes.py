@@ -28,7 +28,7 @@ CAUGHT_UP_S: Final = 3600.0
 """A new voter must have been caught up within this time (`AddVoterHandler`)."""
 
 
-class Leading(Protocol):
+class LeaderState(Protocol):
     """The part of the leader that a voter change uses."""
 
     progress: Progress
@@ -54,7 +54,7 @@ class _Pending(msgspec.Struct):
 class VoterChanges:
     """The changes of one leader in its epoch."""
 
-    def __init__(self, replica: Replica, leader: Leading) -> None:
+    def __init__(self, replica: Replica, leader: LeaderState) -> None:
         self._replica, self._leader = replica, leader
         self._pending: _Pending | None = None
         self._reported: dict[int, Voter] = {}  # by UpdateRaftVoter, while kraft.version is 0
@@ -69,8 +69,8 @@ class VoterChanges:
         if now >= self.wake:
             self._end(int(ErrorCode.REQUEST_TIMED_OUT), "it was not committed in time")
 
-    def leave(self) -> None:
-        """The epoch of the leader is over."""
+    def cancel(self) -> None:
+        """The epoch of the leader is over: answer the pending change."""
         self._end(int(ErrorCode.NOT_LEADER_OR_FOLLOWER), None)
         self._pending = None
 

@@ -145,12 +145,6 @@ class VoterHistory:
         """The feature level of kraft.version."""
         return self._versions[-1][1] if self._versions else 0
 
-    def at(self, end: int) -> tuple[int, VoterSet]:
-        """kraft.version and voter set as of all records below `end`."""
-        versions = [version for offset, version in self._versions if offset < end]
-        sets = [voters for offset, voters in self._sets if offset < end]
-        return versions[-1] if versions else 0, sets[-1] if sets else self._static
-
 
 def decode_voters(value: bytes) -> VoterSet:
     """The voter set in a control record."""

@@ -17,7 +17,8 @@ from controller.quorum.raft.replica import Replica
 from controller.quorum.raft.role import RoleState, ToLeader, Transition
 from controller.quorum.raft.voters import Voter, VoterSet
 from tests.simulation.planting import Bugs
-from tests.simulation.quorum.disk import Disk
+from tests.simulation.quorum.disk import Disk, request_of, voters_at
+from tests.simulation.quorum.world import Replica as SimulatedReplica
 
 
 def _commit_before_flush(replica: Replica, offset: int) -> None:
@@ -83,7 +84,7 @@ def _no_leader_change(leader: Leader, now: float) -> Transition | None:
 
 
 def _committed_voters(replica: Replica) -> VoterSet:
-    return replica.history.at(replica.high_watermark)[1]
+    return voters_at(replica.history, replica.high_watermark)[1]
 
 
 def _leads_again(consensus: Consensus, now: float, wall_ms: int) -> None:
@@ -107,6 +108,25 @@ def _half_of_the_votes(candidate: Candidate, now: float, context: int, response:
 
 
 _replied = Candidate.replied
+
+
+def _describe_without_a_commit(replica: SimulatedReplica, value: bytes) -> None:
+    if request_of(value) != "describe":
+        _append(replica, value)
+    elif replica.quorum is not None and replica.quorum.role is out.Role.LEADER:
+        witness, now = replica.world.witness, replica.world.now
+        witness.begins(value, now)
+        witness.answers(value, now, replica.disk.topic_at(replica.watermark))
+
+
+def _answer_before_the_commit(replica: SimulatedReplica, value: bytes) -> None:
+    _append(replica, value)
+    for offset, _, each in replica._waiting:
+        replica.world.witness.answers(each, replica.world.now, replica.disk.topic_at(offset))
+    replica._waiting.clear()
+
+
+_append = SimulatedReplica.append
 
 BUGS: Final[Bugs] = {
     "a follower fetches again before it has flushed": [(Replica, "is_durable", property(lambda replica: True))],
@@ -134,4 +154,8 @@ BUGS: Final[Bugs] = {
         (Consensus, "start", _leads_again),
         (Consensus, "_check", _unchecked),
     ],
+    "a leader describes a topic although another one may lead": [
+        (SimulatedReplica, "append", _describe_without_a_commit)
+    ],
+    "a create is answered before it is committed": [(SimulatedReplica, "append", _answer_before_the_commit)],
 }

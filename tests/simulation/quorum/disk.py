@@ -9,9 +9,31 @@ from collections.abc import Callable, Iterator, Sequence
 
 from controller.quorum.log.batches import BrokenBatch, RecordBatch, decode_batches, encode_batch
 from controller.quorum.raft.log import EpochEnd, QuorumState, SnapshotId
-from controller.quorum.raft.voters import VoterSet, kraft_version_record, voters_record
+from controller.quorum.raft.voters import VoterHistory, VoterSet, kraft_version_record, voters_record
 
 Vote = tuple[int, bytes]
+
+
+def voters_at(history: VoterHistory, end: int) -> tuple[int, VoterSet]:
+    """kraft.version and the voter set after all records below `end`."""
+    versions = [version for offset, version in history._versions if offset < end]
+    sets = [voters for offset, voters in history._sets if offset < end]
+    return versions[-1] if versions else 0, sets[-1] if sets else history._static
+
+
+def request_of(value: bytes) -> str:
+    """The request that a record is of."""
+    return ("create", "delete", "describe")[int.from_bytes(value, "big") % 3]
+
+
+def topic_after(topic: bytes, value: bytes) -> bytes:
+    """The clients' topic after a record."""
+    match request_of(value):
+        case "create":
+            return topic or value
+        case "delete":
+            return b""
+    return topic
 
 
 class Disk:
@@ -38,10 +60,10 @@ class Disk:
         self.durable_end = self.end
 
     def clean(self, end: int, epoch: int, kraft_version: int, voters: VoterSet, kept: int = 1, beyond: int = 0) -> None:
-        """A snapshot of all below `end`, in which only the voters matter. So many are kept; the log before the oldest
+        """A snapshot of all below `end`: the voters and the clients' topic. So many are kept; the log before the oldest
         of them is cleaned away, but for so many batches."""
         records = [kraft_version_record(kraft_version), voters_record(voters)] if kraft_version else []
-        noop = encode_batch(len(records), epoch, 0, [(None, end.to_bytes(8, "big"))])
+        noop = encode_batch(len(records), epoch, 0, [(None, end.to_bytes(8, "big") + self.topic_at(end))])
         data = encode_batch(0, epoch, 0, records, is_control=True) + noop if records else noop
         self.snapshots[SnapshotId(end, epoch)] = data
         for old in sorted(self.snapshots)[:-kept]:
@@ -68,6 +90,17 @@ class Disk:
         if index < 0 or self.kept[index].last_offset < offset:
             return None
         return self.kept[index]
+
+    def topic_at(self, end: int) -> bytes:
+        """The clients' topic after all records below `end`: the value of the record that created it; empty if there is
+        none."""
+        base = max((each for each in self.snapshots if each.end_offset <= end), default=None)
+        *_, last = decode_batches(self.snapshots[base]) if base else (None,)
+        topic = last.records[0][1][8:] if last is not None else b""
+        for batch in self.batches(base.end_offset if base else 0):
+            if not batch.is_control and batch.last_offset < end:
+                topic = topic_after(topic, batch.records[0][1])
+        return topic
 
     # --- as a QuorumLog
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.quorum.raft.effects import Refused, Role
 from controller.quorum.raft.voters import VoterSet
 from tests.simulation.plan import FAULTS, Plan
+from tests.simulation.quorum.disk import voters_at
 from tests.simulation.quorum.world import Replica, World
 
 VOTERS_MAX = 5
@@ -22,7 +23,7 @@ class Faults:
         self._think_s = world.rng.choice((0.02, 0.1, 0.4))
         self._lost: set[int] = set()  # whose disk was replaced, and is not a voter again
         kinds = [self._kill, self._kill, self._pause, self._part, self._cut_one_way, self._slow, self._clean]
-        kinds += [self._hand_over, self._lose, self._slow_disk, self._veto, self._fill]
+        kinds += [self._hand_over, self._lose, self._slow_disk, self._set_can_lead, self._fill]
         if not world.is_dynamic:
             kinds += [self._raise_kraft_version]
         else:
@@ -46,7 +47,7 @@ class Faults:
                 replica.resume()
             if replica.quorum is None:
                 replica.boot()
-            replica.does(lambda quorum: quorum.veto(0.0, True))
+            replica.does(lambda quorum: quorum.set_can_lead(0.0, True))
 
     def _again(self) -> None:
         if not self._is_calm:
@@ -151,10 +152,10 @@ class Faults:
             at_most_s = self._world.rng.choice((0.0, 0.5))
             leader.does(lambda quorum: quorum.hand_over(leader.now(), at_most_s))
 
-    def _veto(self) -> None:
+    def _set_can_lead(self) -> None:
         replica, can_lead = self._any(), self._world.rng.random() < 0.5
         if replica.quorum is not None and replica.paused is None:
-            replica.does(lambda quorum: quorum.veto(replica.now(), can_lead))
+            replica.does(lambda quorum: quorum.set_can_lead(replica.now(), can_lead))
 
     def _raise_kraft_version(self) -> None:
         leader = self._world.leader
@@ -176,7 +177,9 @@ class Faults:
         end = world.rng.choice(ends)
         epoch = disk.epoch_at(end - 1)
         assert epoch is not None
-        disk.clean(end, epoch, *quorum.history.at(end), kept=world.rng.choice((1, 2)), beyond=world.rng.choice((0, 5)))
+        disk.clean(
+            end, epoch, *voters_at(quorum.history, end), kept=world.rng.choice((1, 2)), beyond=world.rng.choice((0, 5))
+        )
         world.counts["clean"] += 1
 
     def _lose_disk(self) -> None:

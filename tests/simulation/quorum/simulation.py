@@ -25,6 +25,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
             world.run_until(LIFE_S)
             faults.calm()
             _recover(world, faults)
+            world.witness.check_history()
         except BaseException as error:
             error.add_note(f"step {world.steps}, {world.now:.3f} s")
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from controller.quorum.log.batches import KRAFT_VOTERS, LEADER_CHANGE, RecordBatch, control_type
 from controller.quorum.raft.log import QuorumState
 from controller.quorum.raft.voters import VoterSet, decode_voters
-from tests.simulation.quorum.disk import Disk, Vote
+from tests.simulation.quorum.disk import Disk, Vote, request_of, topic_after
+from tests.support.linearizability import ABSENT, PRESENT, Operation, unexplained
 
 
 class Broken(AssertionError):
@@ -26,6 +28,7 @@ class Witness:
         self._votes: dict[tuple[bytes, int], Vote] = {}
         self._epochs: dict[bytes, int] = {}
         self.answered = 0
+        self._history: dict[bytes, Operation] = {}
 
     def remembers(self, directory: bytes, state: QuorumState) -> None:
         """A disk gets an epoch and a vote: never back, never another vote in the same epoch."""
@@ -123,7 +126,26 @@ class Witness:
         batch = self.committed.get(base)
         if batch is None or batch.is_control or batch.records[offset - base][1] != value:
             raise Broken(f"answered, but not committed at {offset}")
+
+    def begins(self, value: bytes, now: float) -> None:
+        """A client's request about the topic was appended."""
+        request, topic = request_of(value), value.hex()
+        before, after = {"create": (ABSENT, topic), "delete": (PRESENT, ABSENT)}.get(request, (ABSENT, None))
+        self._history[value] = Operation(request, now, math.inf, before, after)
+
+    def answers(self, value: bytes, now: float, topic: bytes) -> None:
+        """It is answered; the topic was so before."""
         self.answered += 1
+        asked, after = self._history[value], topic_after(topic, value)
+        before = PRESENT if topic and asked.request != "describe" else topic.hex()
+        changed = None if after == topic else after.hex()
+        self._history[value] = Operation(asked.request, asked.began, now, before, changed)
+
+    def check_history(self) -> None:
+        """The answers are those of one topic, whichever voter led."""
+        found = unexplained(list(self._history.values()))
+        if found:
+            raise Broken(f"no order explains the answers to clients: {found}")
 
 
 def _voters_in(batches: Iterable[RecordBatch]) -> VoterSet | None:

@@ -209,12 +209,15 @@ class Replica:
             return
 
     def _appended(self, quorum: Consensus, value: bytes) -> int:
-        return quorum.append(self.now(), 0, [(None, value)], for_observers=sum(value) % 2 == 0)
+        offset = quorum.append(self.now(), 0, [(None, value)], for_observers=sum(value) % 2 == 0)
+        self.world.witness.begins(value, self.world.now)
+        return offset
 
     def _answer_clients(self) -> None:
         while self._waiting and self._waiting[0][0] < self.watermark:
             offset, _, value = self._waiting.pop(0)
             self.world.witness.acknowledges(offset, value)
+            self.world.witness.answers(value, self.world.now, self.disk.topic_at(offset))
 
 
 class World:

@@ -1,0 +1,241 @@
+"""Clients create, delete and describe one topic while the leaders of three Topicwright voters are killed: their answers
+must be those of one topic. A broker that only sends heartbeats makes creates possible.
+
+`python -m tests.quorum.test_real_linearizability KILLS` does it for longer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from controller.kafka.codec import codec
+from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages.cluster import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from controller.kafka.messages.message import Feature, Listener
+from controller.machine.errors import ErrorCode
+from tests.support.linearizability import ABSENT, PRESENT, Operation, unexplained
+from tests.support.ports import free_ports
+from tests.support.processes import Node, Process
+from tests.support.real_brokers import until
+from tests.support.topicwright import COMMAND
+from tests.support.wire import Wire
+
+TOPIC: Final = "orders"
+CONFIG: Final = "retention.ms"
+"""Its value is the topic's id for `Operation`: unlike Kafka's id, the client knows it without an answer."""
+CLUSTER: Final = "MkU3OEVBNTcwNTJENDM2Qg"
+CLIENTS: Final = 3
+REPLY_S: Final = 5.0
+
+
+class Voter(Node):
+    """A voter on ports and in a folder of its own; the first one is started alone, and the others join it."""
+
+    def __init__(self, node_id: int, folder: Path, kafka_port: int, http_port: int, first: str | None) -> None:
+        self.kafka, self.http = f"127.0.0.1:{kafka_port}", f"127.0.0.1:{http_port}"
+        self._argv: list[str | Path] = [COMMAND, "serve", "--brokers", "kraft", "--kafka", self.kafka]
+        if first is not None:
+            self._argv = [COMMAND, "join", "--bootstrap-controller", first, "--listen", self.kafka]
+        self._argv += ["--http", self.http, "--data", folder / str(node_id), "--set", f"node.id={node_id}"]
+        if first is None:
+            self._argv += ["--set", f"cluster.id={CLUSTER}", "--set", "kraft.version=1"]
+        self._folder = folder
+        self.process: Process | None = None
+
+    def start(self, ending: ExitStack) -> None:
+        """Start it, until the block ends at the latest."""
+        self.process = ending.enter_context(Process(self._argv, cwd=self._folder))
+        self.process.wait_for_line("^ready ", within_s=240)
+
+
+class Quorum:
+    """Three voters, and the history of the clients' requests."""
+
+    def __init__(self, voters: list[Voter]) -> None:
+        self.voters = voters
+        self.history: list[Operation] = []
+        self.is_over = threading.Event()
+        self._numbers = itertools.count(1_000_000)
+
+    def described_leader(self) -> Voter | None:
+        """The leader, as some voter names it."""
+        for each in self.voters:
+            with suppress(OSError), urllib.request.urlopen(f"http://{each.http}/v1/quorum", timeout=REPLY_S) as answer:
+                shown = json.load(answer)
+                if shown["role"] == "leader" and len(shown["voters"]) == len(self.voters):
+                    return each
+        return None
+
+    def wait_for_leader(self) -> Voter:
+        leader = until(self.described_leader, 240, "one of three voters leads")
+        assert leader is not None
+        return leader
+
+    def run(self, turn: Callable[[Voter, Wire], bool], pause_s: float) -> None:
+        """Take turns at the leader; after one that failed, ask for the leader again."""
+        while not self.is_over.wait(pause_s):
+            leader = self.described_leader()
+            if leader is not None:
+                with suppress(OSError), Wire(leader.kafka, timeout_s=REPLY_S) as wire:
+                    while turn(leader, wire) and not self.is_over.wait(pause_s):
+                        pass
+
+    # --- requests
+
+    def client(self, leader: Voter, wire: Wire) -> bool:
+        return random.choice((self._create, self._delete, self._describe))(leader, wire)
+
+    def _create(self, leader: Voter, wire: Wire) -> bool:
+        """Create the topic, with a config value that no other create has."""
+        topic_id = str(next(self._numbers))
+        topic = {
+            "name": TOPIC,
+            "num_partitions": 1,
+            "replication_factor": 1,
+            "assignments": [],
+            "configs": [{"name": CONFIG, "value": topic_id}],
+        }
+        request = Operation("create", time.monotonic(), math.inf, ABSENT, topic_id)
+        unchanged = ErrorCode.TOPIC_ALREADY_EXISTS, PRESENT
+        return self._change(request, unchanged, wire, "CreateTopics", 7, topics=[topic], validate_only=False)
+
+    def _delete(self, leader: Voter, wire: Wire) -> bool:
+        request = Operation("delete", time.monotonic(), math.inf, PRESENT, ABSENT)
+        unchanged = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ABSENT
+        return self._change(request, unchanged, wire, "DeleteTopics", 5, topic_names=[TOPIC])
+
+    def _change(
+        self, request: Operation, unchanged: tuple[int, str], wire: Wire, api: str, version: int, **body: Any
+    ) -> bool:
+        """A change, or the error by which it changes nothing. Others, such as NOT_CONTROLLER and REQUEST_TIMED_OUT, do
+        not show if the leader decided it."""
+        code = ErrorCode.REQUEST_TIMED_OUT
+        try:
+            answer = wire.call(api, version, timeout_ms=2000, **body)
+            code = answer["topics" if api == "CreateTopics" else "responses"][0]["error_code"]
+        finally:
+            if not code:
+                request = replace(request, ended=time.monotonic())
+            elif code == unchanged[0]:
+                request = replace(request, ended=time.monotonic(), before=unchanged[1], after=None)
+            self.history.append(request)
+        return request.ended < math.inf
+
+    def _describe(self, leader: Voter, wire: Wire) -> bool:
+        """Read the topic over HTTP. The answer counts if the voter still leads after it, as a commit shows."""
+        began = time.monotonic()
+        try:
+            with urllib.request.urlopen(f"http://{leader.http}/v1/topics/{TOPIC}", timeout=REPLY_S) as answer:
+                topic = json.load(answer)["configs"][CONFIG]
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                return False
+            topic = ABSENT
+        ended = time.monotonic()
+        code = wire.call("DeleteTopics", 5, topic_names=["missing"], timeout_ms=2000)["responses"][0]["error_code"]
+        if code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        self.history.append(Operation("describe", began, ended, topic))
+        return True
+
+    # --- the broker
+
+    def broker(self, leader: Voter, wire: Wire) -> bool:
+        """A heartbeat of a broker that has always applied everything; it registers where it is unknown."""
+        beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=self._broker_epoch, current_metadata_offset=1 << 40)
+        response = _call(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
+        if response.error_code not in (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH):
+            return not response.error_code
+        request = BrokerRegistrationRequest(
+            broker_id=1,
+            cluster_id=CLUSTER,
+            incarnation_id=b"1" * 16,
+            listeners=(Listener(name="SSL", host="127.0.0.1", port=9),),
+            features=(Feature(name="metadata.version", min_supported_version=1, max_supported_version=19),),
+            log_dirs=(b"d" * 16,),
+        )
+        response = _call(wire, ApiKey.BROKER_REGISTRATION, 4, request)
+        self._broker_epoch = response.broker_epoch
+        return not response.error_code
+
+    _broker_epoch = 0
+
+
+def _call(wire: Wire, key: ApiKey, version: int, request: Message) -> Any:
+    wire.send_frame(codec.encode_request(key, version, 1, None, request)[4:])
+    return codec.decode_response(key, version, wire.receive_frame())[1]
+
+
+def history_of(folder: Path, kills: int) -> list[Operation]:
+    """What clients were answered while that many leaders were killed."""
+    with ExitStack() as ending:
+        voters: list[Voter] = []
+        ports = list(free_ports(6))
+        for node_id in (1, 2, 3):
+            first = voters[0].kafka if voters else None
+            voters.append(Voter(node_id, folder, ports.pop(), ports.pop(), first))
+            voters[-1].start(ending)
+        quorum = Quorum(voters)
+        quorum.wait_for_leader()
+        turns = [(quorum.broker, 0.1), *[(quorum.client, 0.02)] * CLIENTS]
+        threads = [threading.Thread(target=quorum.run, args=each) for each in turns]
+        for each in threads:
+            each.start()
+        try:
+            for _ in range(kills):
+                _answers(quorum, 20)
+                leader = quorum.wait_for_leader()
+                leader.kill()
+                _answers(quorum, 20)
+                leader.start(ending)
+            _answers(quorum, 20)
+        finally:
+            quorum.is_over.set()
+            for each in threads:
+                each.join(60)
+    return quorum.history
+
+
+def _answers(quorum: Quorum, more: int) -> None:
+    """Wait for that many answers, of each request one at least."""
+    begun = len(quorum.history)
+
+    def enough() -> bool:
+        answered = [each for each in quorum.history[begun:] if each.ended < math.inf]
+        return len(answered) >= more and len({each.request for each in answered}) == 3
+
+    until(enough, 240, f"{more} answers")
+
+
+def test_answers_across_failovers_are_linearizable(tmp_path: Path) -> None:
+    history = history_of(tmp_path, kills=2)
+    assert unexplained(history) == []
+    describes = sorted((each for each in history if each.request == "describe"), key=lambda each: each.began)
+    first = next(each.before for each in describes if each.before != ABSENT)
+    stale = replace(describes[-1], before=first)
+    assert stale != describes[-1]
+    assert unexplained([stale if each is describes[-1] else each for each in history]), "a stale describe at the end"
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory(prefix="topicwright-linearizability-") as place:
+        found = history_of(Path(place), int(sys.argv[1]))
+    answered = Counter(each.request for each in found if each.ended < math.inf)
+    print(f"{sys.argv[1]} leaders killed, {dict(answered)} answered, {len(found) - answered.total()} not")
+    print(unexplained(found) or "linearizable")
