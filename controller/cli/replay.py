@@ -152,8 +152,9 @@ def _of_invariants(parser: _Parser) -> None:
 
 
 def _of_compare(parser: _Parser) -> None:
-    what = "for a log in Kafka: the data folder of a gateway or worker, to compare it with"
-    parser.add_argument("--data", metavar="DIR", help=what)
+    live = parser.add_argument_group("the live state to compare a log in Kafka with")
+    live.add_argument("--data", metavar="DIR", help="the data folder of a gateway or worker")
+    live.add_argument("--http", metavar="HOST:PORT", help="a running gateway")
     _from_scratch(parser)
 
 
@@ -183,10 +184,6 @@ def _of_export(parser: _Parser) -> None:
     parser.add_argument(
         "--output", metavar="DIR", required=True, help="folder to export to; an export there is brought up to date"
     )
-
-
-def _of_views(parser: _Parser) -> None:
-    parser.add_argument("--output", metavar="DIR", required=True, help="new folder, with a folder for each view")
 
 
 def _of_report(parser: _Parser) -> None:

@@ -117,7 +117,7 @@ def test_it_is_quiet_and_leaves_nothing(history: LogRef, tmp_path: Path) -> None
 
 
 def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> None:
-    ended = command("rebuild", history.text, "--spark-log", "--master", "local[1]", cwd=tmp_path)
+    ended = command("rebuild", history.text, "--spark-log", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "log4j" in ended.err
     assert " WARN " in ended.err
@@ -125,10 +125,18 @@ def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> 
     assert "\n7 topics as of offset " in ended.out
 
 
-def test_java_that_is_not_there(history: LogRef) -> None:
-    ended = command("compare", history.text, env={"JAVA_HOME": "", "PATH": "/nowhere"})
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({"JAVA_HOME": "/nowhere"}, "topicwright: JAVA_HOME=/nowhere is wrong: /nowhere/bin/java cannot be run"),
+        ({"JAVA_HOME": "", "PATH": "/nowhere"}, "topicwright: no Java found: Spark needs Java 17 or later"),
+    ],
+    ids=["wrong JAVA_HOME", "no Java"],
+)
+def test_java_that_is_not_there(history: LogRef, env: dict[str, str], says: str) -> None:
+    ended = command("compare", history.text, env=env)
     assert (ended.code, ended.out) == (2, "")
-    assert ended.said.startswith("topicwright: no Java found: Spark needs Java 17 or later")
+    assert ended.said.startswith(says)
 
 
 def test_serving_does_not_load_spark() -> None:
@@ -208,7 +216,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("rebuild", "folder"), "/folder holds no log"),
         (("rebuild", "empty"), "topicwright: empty holds no events yet: there is nothing to replay"),
         (("compare", "kafka://localhost/events"), "is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC"),
-        (("compare", "LOG", "--data", "folder"), "--data is for a log in Kafka"),
+        (("compare", "LOG", "--http", "localhost:8080"), "--data and --http are for a log in Kafka"),
         (("rebuild", "LOG", "--kafka-properties", "file"), "--kafka-properties is for a log in Kafka, which "),
         (("rebuild", "kafka://localhost:1/events", "--kafka-properties", "nothing"), "nothing cannot be read"),
         (("rebuild", "LOG", "--at", "100000"), "topicwright: offset 100000 is not reached yet: the newest event is at"),

@@ -10,6 +10,7 @@ begin at the newest snapshot, if there is one: this proves what came after it, a
 
 A log in Kafka has no state. `--data DIR` is then the data folder of a gateway or worker, live or a copy: a log for each
 partition, in `partition-00000` and so on. A worker has the partitions that it owned; missing ones are not compared.
+`--http` is a running gateway (see `compare_gateway`).
 
 Non-goal: points in time in the past. The live side is the current one.
 """
@@ -28,6 +29,7 @@ from events.names import ShardKey
 from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.rebuild.compare_gateway import with_gateway
 from projections.replay.rebuild.differences import (
     NOT_SEARCHED,
     SEARCHED_MAX,
@@ -48,24 +50,30 @@ from projections.replay.shards import AT_FIRST, Beginning, cluster_events, fold_
 
 def check_compare(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that both sides are named. Raises ReplayError."""
-    if isinstance(ref, KafkaRef) != ("data" in options.more):
-        raise ReplayError(
-            "the events topic holds no state to compare with: name --data DIR of a gateway or worker"
-            if isinstance(ref, KafkaRef)
-            else "--data is for a log in Kafka: a data directory has its own live state"
-        )
+    named = options.more.keys() & {"data", "http"}
+    if isinstance(ref, KafkaRef):
+        if len(named) != 1:
+            raise ReplayError(
+                "the events topic holds no state to compare with: name --data DIR of a gateway or worker, or --http "
+                "HOST:PORT of a gateway"
+            )
+    elif named:
+        raise ReplayError("--data and --http are for a log in Kafka: a data directory has its own live state")
 
 
 def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """The sub-command: both sides of every topic; differences are found.
 
-    Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker. Raises ReplayError.
+    Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker, or `http`, the
+    address of a gateway. Raises ReplayError.
     """
     if isinstance(ref, LogRef):
         with open_frozen(ref) as log:
             end: Ends = {ref.partition: log.next_offset}
             begin = beginning(ref, end, options)
             return begun_at(_with_logs(runner, ref, {ref.partition: log}, end, begin, options), begin, end)
+    if "http" in options.more:
+        return with_gateway(runner, ref, str(options.more["http"]), options)
     data = Path(options.more["data"])
     with ExitStack() as opened:
         logs = _logs_in(data, ref, opened)

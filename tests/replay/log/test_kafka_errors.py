@@ -175,6 +175,10 @@ def test_a_moment_that_it_does_not_have(kafka44: ReferenceKafka, run_without_spa
 
 def test_comparing_needs_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     log = url(kafka44, make_topic(kafka44.bootstrap, [records()]))
-    ended = run_without_spark("compare", log)
-    assert (ended.code, ended.out) == (2, "")
-    assert "no state to compare with: name --data DIR of a gateway or worker" in ended.err
+    for more in ((), ("--data", "here", "--http", "127.0.0.1:8080")):
+        ended = run_without_spark("compare", log, *more)
+        assert (ended.code, ended.out) == (2, "")
+        assert (
+            "no state to compare with: name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway"
+            in ended.err
+        )

@@ -1,8 +1,10 @@
-"""A log in Kafka against what its gateways and workers make of it: their folders."""
+"""A log in Kafka against what its gateways and workers make of it: their folders, and what a gateway shows."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,14 +17,19 @@ from controller.store.stored_topics import TOPIC
 from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
-from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, open_frozen
+from projections.replay.log.kafka_ref import kafka_topic
+from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, open_frozen, scanned
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
+from projections.replay.rebuild.compare_gateway import GatewayTopics
 from projections.replay.runner import InProcess
 from tests.replay.damage import put_view
 from tests.replay.history import open_log
-from tests.replay.kafka_history import in_partitions
+from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.written import records_of
+from tests.support.ports import free_ports
+from tests.support.reference_kafka import ReferenceKafka
+from tests.support.topicwright import Topicwright, topicwright
 
 
 def cached(folder: Path, records: Sequence[Recorded]) -> None:
@@ -100,3 +107,49 @@ def test_folders_that_are_none_of_it(in_kafka: KafkaRef, history: LogRef, data: 
     cached(tmp_path / "longer" / "partition-00001", records)
     with pytest.raises(ReplayError, match=f"has {len(records)} events of partition 1, which kafka://"):
         run_compare(InProcess(), in_kafka, against(tmp_path / "longer"))
+
+
+# --- with what is shown over HTTP
+
+
+def send(http: str, method: str, path: str, **body: object) -> None:
+    """Change something."""
+    content = json.dumps(body).encode() if body else None
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://{http}{path}", content, headers, method=method)
+    with urllib.request.urlopen(request, timeout=60):
+        pass
+
+
+def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
+    """What a server has decided, as a topic of one partition."""
+    topic = make_topic(kafka.bootstrap, [as_records(records_of(open_folder(str(server.data))))])
+    return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
+
+
+def test_what_a_gateway_shows_is_what_the_topic_comes_to(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+    with topicwright(tmp_path) as server:
+        for number in range(5):
+            body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
+            send(server.http, "POST", "/v1/topics", **body)
+        send(server.http, "DELETE", "/v1/topics/a.topic-3")
+        ref = in_topic(kafka44, server)
+        shown = Options(more={"http": server.http})
+        same = run_compare(InProcess(), ref, shown)
+        assert not same.found, "\n".join(same.lines)
+        assert same.lines[0].startswith("The live state of 4 topics matches the events")
+        send(server.http, "DELETE", "/v1/topics/a.topic-1")
+        send(server.http, "POST", "/v1/topics", name="b", num_partitions=1)
+        other = run_compare(InProcess(), ref, shown)
+    assert {(row["topic"], row["rebuilt_hash"] is None, row["live_hash"] is None) for row in other.rows} == {
+        ("a.topic-1", False, True),
+        ("b", True, False),
+    }
+
+
+def test_a_gateway_that_does_not_answer() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(ReplayError, match=f"the gateway at 127.0.0.1:{port} does not answer"):
+        list(GatewayTopics(f"127.0.0.1:{port}").all())
+    with pytest.raises(ReplayError, match="--http nonsense is not HOST:PORT"):
+        GatewayTopics("nonsense")

@@ -1,0 +1,199 @@
+"""Compares an events topic with the topics that a gateway shows over HTTP.
+
+A gateway shows only a part of a topic's state (not the waiting requests, nor the brokers that have applied a creation),
+so only that part is compared. Each answer names the newest event that it reflects. A topic that seems to differ is
+requested again and compared as of that event, so topics may change meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from controller.machine.state import Topic
+from controller.store.stored_topics import encode_topic
+from events.catalog import Partition
+from events.logs.events_topic import partition_of
+from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
+from projections.replay.log.log_ref import KafkaRef, scanned
+from projections.replay.outcome import Options, Outcome, ReplayError
+from projections.replay.rebuild.differences import (
+    NOT_SEARCHED,
+    SEARCHED_MAX,
+    Difference,
+    History,
+    excerpts,
+    first_difference,
+    outcome,
+)
+from projections.replay.rebuild.folds import state_hash
+from projections.replay.rebuild.rebuild import rebuilt
+from projections.replay.runner import Runner
+from projections.text.names import topic_id_bytes
+
+ROUNDS = 3
+"""How often a topic that seems to differ is requested."""
+_ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]+):(\d{1,5})/?")
+_WITHIN_S = 30.0
+_PAGE = 1000
+_NOT_FOUND, _DONE = 404, 200
+
+
+class GatewayTopic(msgspec.Struct, frozen=True):
+    """A topic as a gateway shows it, and the offset, in its log partition, of the newest event that it reflects."""
+
+    topic: Topic
+    as_of: int
+
+
+class GatewayTopics:
+    """The topics of a running gateway. Every method raises ReplayError if the server does not answer as a gateway."""
+
+    def __init__(self, address: str) -> None:
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not 0 < int(found[2]) < 1 << 16:
+            raise ReplayError(f"--http {address} is not HOST:PORT")
+        self._address = f"{found[1]}:{found[2]}"
+        self._connection = HTTPConnection(found[1].strip("[]"), int(found[2]), timeout=_WITHIN_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def all(self) -> Iterator[GatewayTopic]:
+        """All topics; one that is created or deleted meanwhile may be missing or included."""
+        cursor: str | None = None
+        while True:
+            query = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
+            page = self._get(f"/v1/topics?{urlencode(query)}")
+            if page is None:
+                raise self._unexpected("it has no list of topics")
+            for summary in page["topics"]:
+                shown = self.one(summary["name"])
+                if shown is not None:
+                    yield shown
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def one(self, name: str) -> GatewayTopic | None:
+        """One topic; None if it does not exist."""
+        found = self._get(f"/v1/topics/{quote(name, safe='')}")
+        try:
+            return None if found is None else GatewayTopic(_topic(found["name"], found), found["as_of"]["offset"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._unexpected(f"topic {name} is shown without {error}") from None
+
+    def _get(self, path: str) -> Any:
+        try:
+            self._connection.request("GET", path)
+            answer = self._connection.getresponse()
+            body = answer.read()
+        except (OSError, HTTPException) as error:
+            self._connection.close()
+            raise ReplayError(f"the gateway at {self._address} does not answer: {error}") from None
+        if answer.status == _NOT_FOUND:
+            return None
+        try:
+            reply = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            raise self._unexpected(f"it answers {path} with {answer.status}, and no JSON") from None
+        if answer.status != _DONE:
+            raise self._unexpected(f"it answers {path} with {answer.status}: {reply}")
+        return reply
+
+    def _unexpected(self, why: str) -> ReplayError:
+        return ReplayError(f"{self._address} does not answer as a gateway does: {why}")
+
+
+def _topic(name: str, shown: Mapping[str, Any]) -> Topic:
+    """A topic as a gateway shows it, from what it shows or from a row of the rebuilt topics."""
+    return Topic(
+        TopicName(name),
+        TopicId(topic_id_bytes(shown["topic_id"])),
+        tuple(map(_partition, shown["partitions"])),
+        tuple(sorted(shown["configs"].items())),
+        shown["created_at_ms"],
+        Offset(shown["created_offset"]),
+        shown["ready_at_ms"],
+    )
+
+
+def _partition(shown: Mapping[str, Any]) -> Partition:
+    replicas, isr = (tuple(map(BrokerId, shown[name])) for name in ("replicas", "isr"))
+    return Partition(replicas, isr, BrokerId(shown["leader"]), shown["leader_epoch"], shown["partition_epoch"])
+
+
+def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) -> Outcome:
+    """Compare the topics of an events topic with a running gateway. Raises ReplayError."""
+    with GatewayTopics(address) as gateway:
+        return _compared(runner, ref, gateway, options)
+
+
+def _compared(runner: Runner, ref: KafkaRef, gateway: GatewayTopics, options: Options) -> Outcome:
+    live: dict[str, Topic] = {shard_key(one.topic.name): one.topic for one in gateway.all()}
+    ref = scanned(ref.topic)
+    ends = {one.partition: one.end for one in ref.scan.partitions}
+    rows = rebuilt(runner, ref, "topics", ends).to_pylist(maps_as_pydicts="strict")
+    topics = {row["shard"]: _topic(row["topic"], row) for row in rows}
+    shards = [shard for shard in sorted({*live, *topics}) if topics.get(shard) != live.get(shard)]
+    differences: list[Difference] = []
+    for _ in range(ROUNDS):
+        if not shards:
+            break
+        names = {shard: (live.get(shard) or topics[shard]).name for shard in shards}
+        answers = {shard: gateway.one(names[shard]) for shard in shards[:SEARCHED_MAX]}
+        ref = scanned(ref.topic)
+        differences = list(_remaining(runner, ref, shards, answers))
+        shards = [one.shard for one in differences]
+    return outcome(differences, len(live), ends, options)
+
+
+def _remaining(
+    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, GatewayTopic | None]
+) -> Iterator[Difference]:
+    """The shards that still differ from the rebuilt topic as of the gateway's newest event."""
+    count = len(ref.scan.partitions)
+    places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
+    ends = {one.partition: one.end for one in ref.scan.partitions}
+    events = excerpts(runner, ref, ends, [(places[shard], shard) for shard in answers])
+    for shard in shards:
+        partition = places[shard]
+        if shard not in answers:
+            yield Difference(shard, None, None, None, None, NOT_SEARCHED, partition)
+            continue
+        history, shown = _ShownHistory(events[partition, shard], shard), answers[shard]
+        if shown is not None:
+            history.offsets = [offset for offset in history.offsets if offset <= shown.as_of]
+        topic, live = history.after(len(history.offsets)), None if shown is None else shown.topic
+        if topic != live:
+            yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
+
+
+class _ShownHistory(History):
+    """A history of what a gateway shows."""
+
+    def after(self, count: int) -> Topic | None:
+        return _plain(super().after(count))
+
+
+def _hash(topic: Topic | None) -> str | None:
+    return None if topic is None else state_hash(encode_topic(topic))
+
+
+def _plain(topic: Topic | None) -> Topic | None:
+    """A topic as a gateway shows it."""
+    if topic is None:
+        return None
+    configs = tuple(sorted(topic.configs))
+    return msgspec.structs.replace(topic, configs=configs, propagated=(), pending_create=None)
