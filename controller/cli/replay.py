@@ -186,6 +186,10 @@ def _of_export(parser: _Parser) -> None:
     )
 
 
+def _of_views(parser: _Parser) -> None:
+    parser.add_argument("--output", metavar="DIR", required=True, help="new folder, with a folder for each view")
+
+
 def _of_report(parser: _Parser) -> None:
     parser.add_argument("--output", metavar="FILE", help="page to write; default topicwright-report.html")
 

@@ -260,17 +260,22 @@ _RESPONSES: Final[dict[type[Message], Any]] = {
 
 _TOPIC: Final[dict[str, Any]] = {"topic": METADATA_TOPIC, "topic_id": METADATA_TOPIC_ID}
 _TOPICS: Final[dict[type[Message], Callable[..., Any]]] = {
+    quorum.VotePartition: partial(quorum.VoteTopic, topic_name=METADATA_TOPIC),
+    quorum.BeginEpochPartition: partial(quorum.BeginEpochTopic, topic_name=METADATA_TOPIC),
+    quorum.EndEpochPartition: partial(quorum.EndEpochTopic, topic_name=METADATA_TOPIC),
+    quorum.QuorumPartitionResult: partial(quorum.QuorumTopicResult, topic_name=METADATA_TOPIC),
     quorum.FetchPartition: partial(quorum.FetchTopic, **_TOPIC),
     quorum.FetchPartitionData: partial(quorum.FetchableTopicResponse, **_TOPIC),
     quorum.RequestPartitionSnapshot: partial(quorum.RequestTopicSnapshot, name=METADATA_TOPIC),
     quorum.ResponsePartitionSnapshot: partial(quorum.ResponseTopicSnapshot, name=METADATA_TOPIC),
+    quorum.DescribeQuorumPartition: partial(quorum.DescribeQuorumTopic, topic_name=METADATA_TOPIC),
+    quorum.DescribeQuorumPartitionResult: partial(quorum.DescribeQuorumTopicResult, topic_name=METADATA_TOPIC),
 }
-_TOPIC_OF_OTHERS: Final = partial(quorum.QuorumTopic, topic_name=METADATA_TOPIC)
 
 
 def topics_of(part: Message) -> tuple[Any, ...]:
     """The topics of a request or response about the metadata log, with its one partition."""
-    return (_TOPICS.get(type(part), _TOPIC_OF_OTHERS)(partitions=(part,)),)
+    return (_TOPICS[type(part)](partitions=(part,)),)
 
 
 def the_partition(topics: tuple[Any, ...]) -> Any | None:
