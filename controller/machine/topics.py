@@ -277,9 +277,6 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     return Reconciliation(cluster).reconcile(altered, "configs changed")[1]
 
 
-# Shared by all changes.
-
-
 def _needs_dry_run(command: TopicCommand, cluster: Cluster) -> bool:
     return cluster.settings.has_target_cluster and command.dry_run is None
 
