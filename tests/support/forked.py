@@ -76,7 +76,8 @@ class Forked:
     def send_signal(self, number: int) -> None:
         """Send a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, which is not reported yet
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """SIGTERM."""
