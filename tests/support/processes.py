@@ -140,7 +140,8 @@ def _started(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subproce
     whole = {**os.environ, **env}
     ours = str(Path(sys.executable).with_name("topicwright"))
     is_measured = "PYTEST_VERSION" not in os.environ  # by a benchmark or a soak, which have whole starts
-    if argv[0] == ours and argv[1] in COMMANDS and env.keys() <= {"PYTHONPATH"} and not is_measured:
+    is_own = argv[0] == ours and argv[1] in COMMANDS and env.keys() <= {"PYTHONPATH"}
+    if is_own and not is_measured and not (cwd / "sitecustomize.py").exists():
         return Forked(argv, cwd, whole)
     return subprocess.Popen(
         argv,

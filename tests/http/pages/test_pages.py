@@ -104,7 +104,7 @@ async def test_pages_show_what_the_json_shows() -> None:
             await page(one, f"/diff?from={request['requested_offset'] + 6}")
         )
         policies = text_of(await page(one, "/policies"))
-        for word in ("owner enforced", "size observed", "names need an owner", "User:ANONYMOUS : 1"):
+        for word in ("retention enforce", "size observe", "Version 1", "kept for the auditors", "User:ANONYMOUS : 1"):
             assert word in policies, word
 
 
