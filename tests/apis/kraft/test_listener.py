@@ -211,8 +211,8 @@ class Raising(Granting):
 
     controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
 
-    def denial_of_create(self, context: RequestContext, topic: str) -> int:
-        return 0
+    def allows(self, context: RequestContext, operation: str) -> bool:
+        return True
 
     async def submit(self, commands: Sequence[CreateTopic], timeout_ms: int) -> None:
         raise Submitted([one.timeout_ms for one in commands], timeout_ms)
