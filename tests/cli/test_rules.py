@@ -1,0 +1,125 @@
+"""`topicwright rules` with a running service: test, apply, show, history, diff, and the file of the settings."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Run, columns
+from tests.support.topicwright import Topicwright, topicwright
+
+SMALL = """
+[[rule]]
+name = "small"
+partitions = { max = 3 }
+
+[[rule.exception]]
+topics = "big.*"
+reason = "migration"
+until = 2020-01-01
+
+[[default]]
+name = "two"
+partitions = 2
+
+[[example]]
+topic = "a"
+after = { partitions = 4 }
+violates = ["small"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "settings.toml").write_text("[[rule]]\nname = 'first'\npartitions = 1\n")
+    (folder / "small.toml").write_text(SMALL)
+    (folder / "wrong.toml").write_text(SMALL.replace('violates = ["small"]', "violates = []"))
+    (folder / "bad.toml").write_text("[[rule]]\nname = 'r'\n\npartitons = 4\n")
+    return folder
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Topicwright]:
+    with topicwright(folder, {"topic.rules.file": str(folder / "settings.toml")}) as served:
+        yield served
+
+
+def test_a_file_is_checked_without_a_server(run: Run, folder: Path) -> None:
+    assert run("rules", "test", folder / "small.toml") == (0, "1 rules, 1 defaults; 1 of 1 examples hold\n", "")
+    wrong = run("rules", "test", folder / "wrong.toml")
+    assert wrong.code == 1
+    assert wrong.out.startswith("line 15: create a should violate no rule, but rule 'small': partitions is 4, allowed")
+    bad = run("rules", "test", folder / "bad.toml")
+    assert (bad.code, bad.out) == (2, "")
+    assert "bad.toml: line 4: rule 'r': partitons = 4: unknown key; allowed: name, mode" in bad.err
+    assert "none.toml: cannot be read: No such file" in run("rules", "test", folder / "none.toml").err
+
+
+def test_rules_are_applied_shown_and_compared(run: Run, server: Topicwright, folder: Path) -> None:
+    at = ("--http", server.http)
+    first = run("rules", "show", *at)
+    assert first.out.startswith("Version 1, applied 20")
+    assert "by User:topicwright" in first.out
+    different = run("rules", "diff", folder / "small.toml", *at)
+    assert different.code == 1
+    assert "-name = 'first'" in different.out.splitlines()
+    assert run("rules", "apply", folder / "small.toml", "--after", 7, *at).err == (
+        "topicwright: Version 1 of the rules was applied meanwhile, after version 7. (INVALID_UPDATE_VERSION)\n"
+    )
+    assert run("rules", "apply", folder / "small.toml", "--after", 1, *at).out == "version 2 of the rules is in force\n"
+    again = run("rules", "apply", folder / "small.toml", *at)
+    assert again.out == "version 2 of the rules is in force already\n"
+    shown = columns(run("rules", "show", *at).out)
+    assert ["small", "enforce", "create,grow,alter,reassign,defaults,discovered", "partitions=max:", "3"] in shown
+    assert ["two", "default", "create", "partitions=2"] in shown
+    assert ["small", "topics:", "big.*", "2020-01-01", "migration"] in shown
+    assert run("rules", "show", "--text", *at).out.strip() == SMALL.strip()
+    assert run("rules", "diff", folder / "small.toml", *at).code == 0
+    assert "+++ version 2" in run("rules", "diff", 1, *at).out.splitlines()
+    assert run("rules", "diff", 9, *at).err.endswith("there is no version 9; `topicwright rules history` lists them\n")
+    assert [row[0] for row in columns(run("rules", "history", *at).out)] == ["VERSION", "2", "1"]
+    assert run("rules", "apply", folder / "bad.toml", *at).code == 2
+    assert json.loads(run("rules", "show", "--json", *at).out)["version"]["number"] == 2
+
+
+def test_a_create_is_filled_refused_and_explained(run: Run, server: Topicwright, folder: Path) -> None:
+    at = ("--http", server.http)
+    run("rules", "apply", folder / "small.toml", *at)
+    refused = run("topic", "create", "four", "--partitions", 4, *at)
+    assert "rule 'small': partitions is 4, allowed is at most 3 (POLICY_VIOLATION" in refused.out
+    assert run("topic", "create", "filled", *at).code == 0
+    assert "partitions = 2 filled by policy:rules/two" in run("explain", "filled", *at).out
+    assert run("topic", "grow", "filled", "--partitions", 4, *at).code != 0
+    by_rule = run("requests", "--rule", "policy:rules/small", "--json", *at).out
+    assert len(json.loads(by_rule)["requests"]) == 2
+
+
+def test_the_file_of_the_settings_is_applied_again_where_it_changed(
+    run: Run, server: Topicwright, folder: Path
+) -> None:
+    def version() -> int:
+        with urllib.request.urlopen(f"http://{server.http}/v1/policies", timeout=60) as answer:
+            number: int = json.load(answer)["version"]["number"]
+        return number
+
+    run("rules", "apply", folder / "small.toml", "--http", server.http)
+    before = version()
+    server.process.popen.send_signal(signal.SIGHUP)
+    (folder / "settings.toml").write_text("[[rule]]\nname = 'broken'\n")
+    server.process.popen.send_signal(signal.SIGHUP)
+    server.process.wait_for_line("rules not reloaded", within_s=240)
+    assert version() == before, "neither the unchanged nor the broken file"
+    (folder / "settings.toml").write_text("[[rule]]\nname = 'changed'\npartitions = 1\n")
+    server.process.popen.send_signal(signal.SIGHUP)
+    deadline = time.monotonic() + 240
+    while version() != before + 1:
+        assert time.monotonic() < deadline, "the changed file was not applied"
+        time.sleep(0.05)
