@@ -148,7 +148,7 @@ def _diff(options: argparse.Namespace, backend: Backend) -> int:
         sides.insert(0 if not options.first.isdigit() else 1, _side(backend, None))
     (old, before), (new, after) = sides
     lines = list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))
-    for line in lines:
+    for line in lines or ["no difference."]:
         print(line)
     return NEGATIVE if lines else DONE
 
