@@ -87,7 +87,10 @@ def test_rules_are_applied_shown_and_compared(run: Run, server: Topicwright, fol
     assert run("rules", "diff", 9, *at).err.endswith("there is no version 9; `topicwright rules history` lists them\n")
     assert [row[0] for row in columns(run("rules", "history", *at).out)] == ["VERSION", "2", "1"]
     assert run("rules", "apply", folder / "bad.toml", *at).code == 2
-    assert json.loads(run("rules", "show", "--json", *at).out)["version"]["number"] == 2
+    assert run("rules", "remove", *at).out == "version 3 of the rules is in force\n"
+    assert run("rules", "show", *at).out.endswith("It has no rules.\n")
+    assert run("rules", "apply", folder / "small.toml", *at).out == "version 4 of the rules is in force\n"
+    assert json.loads(run("rules", "show", "--json", *at).out)["version"]["number"] == 4
 
 
 def test_a_create_is_filled_refused_and_explained(run: Run, server: Topicwright, folder: Path) -> None:
