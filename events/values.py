@@ -160,6 +160,8 @@ class RequestedConfigs(Fact, frozen=True, tag="configs"):
 
     ops: tuple[ConfigOp, ...]
     incremental: bool
+    verdict: Verdict | None = None
+    """The verdict of the policies; None without a policy."""
 
 
 class RequestedChange(Fact, frozen=True):

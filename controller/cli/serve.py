@@ -240,7 +240,8 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         overrides.append(f"topic.rules.file={options.rules}")
     settings = load_settings(options.config, overrides)
     rules_of_file(settings)
-    chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
+    names, of_configs = settings.create_topic_policy_class_name, settings.alter_config_policy_class_name
+    chain = load_policies(names, settings.as_mapping(), of_configs)
     local = Address("127.0.0.1", 0)
     clients = ClientListeners(settings, local, local, Metrics(), Cluster)
     clients.users.close()

@@ -45,8 +45,8 @@ from controller.machine.commands.commands import (
 from controller.machine.decide import decide
 from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Settings, State
-from controller.policy.chain import request_metadata
+from controller.machine.state import State
+from controller.policy.chain import JudgedCommand, request_of
 from controller.policy.runner import PolicyJudge
 from events.catalog import Event, PartitionsAdded, Recorded, TopicCreated, TopicDiscovered
 from events.logs.log import LogError
@@ -197,17 +197,15 @@ async def with_verdicts(
 ) -> list[TopicCommand]:
     """The commands with policy verdicts and dry-run results, ready to resubmit. The cluster dry-runs only commands that
     the policies allow. Raises PolicyRunnerClosed."""
-    judged = await _judged(commands, state.cluster.settings, policies)
+    judged = await _judged(commands, state, policies)
     return judged if cluster is None else await _dry_run(judged, state, cluster)
 
 
-async def _judged(
-    commands: Sequence[TopicCommand], settings: Settings, policies: PolicyJudge | None
-) -> list[TopicCommand]:
-    unjudged = [command for command in commands if isinstance(command, CreateTopic) and command.verdict is None]
+async def _judged(commands: Sequence[TopicCommand], state: State, policies: PolicyJudge | None) -> list[TopicCommand]:
+    unjudged = [command for command in commands if isinstance(command, JudgedCommand) and command.verdict is None]
     if policies is None or not unjudged:
         return list(commands)
-    verdicts = await policies.judge([request_metadata(command, settings) for command in unjudged])
+    verdicts = await policies.judge([request_of(command, state) for command in unjudged])
     judged = {one.topic: replace(one, verdict=verdict) for one, verdict in zip(unjudged, verdicts, strict=True)}
     return [judged.get(command.topic, command) for command in commands]
 

@@ -144,6 +144,7 @@ class Settings(msgspec.Struct, frozen=True):
     auto_create_topics_enable: bool = True
     delete_topic_enable: bool = True
     create_topic_policy_class_name: str = ""
+    alter_config_policy_class_name: str = ""
     enable_under_replicated_topic_creation: bool = False
     has_target_cluster: bool = False
     topic_defaults: Configs = ()

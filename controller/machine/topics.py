@@ -38,8 +38,6 @@ from events.catalog import (
 from events.names import BrokerId, Offset, shard_key
 from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
 
-POLICY_FAILED = "The create-topic policy failed; the controller's log has the cause."
-
 TopicChange = CreatePartitions | DeleteTopic | AlterTopicConfigs
 """Commands that change an existing topic."""
 _NOT_LOGGED = Offset(-1)
@@ -52,14 +50,11 @@ def create_topic(state: State, command: CreateTopic) -> Decision:
     rejection = _check_create(state, command)
     if rejection is not None:
         return _reject_create(command, rejection)
-    verdict = command.verdict
-    if verdict is None:
-        if cluster.settings.create_topic_policy_class_name:
-            return NEEDS_APPROVAL
-    elif verdict.outcome == "refused":
-        return _reject_create(command, Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule))
-    elif verdict.outcome == "failed":
-        return _reject_create(command, Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule))
+    refused = validation.refused_by_policies(command.verdict)
+    if refused is not None:
+        return _reject_create(command, refused)
+    if command.verdict is None and cluster.settings.create_topic_policy_class_name:
+        return NEEDS_APPROVAL
     refused = validation.dry_run_rejection(command)
     if refused is not None:
         return _reject_create(command, refused)
@@ -253,10 +248,11 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
         return _rejected(command, configs)
     if topic is None:
         return _rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
-    refused = validation.dry_run_rejection(command)
+    refused = validation.refused_by_policies(command.verdict) or validation.dry_run_rejection(command)
     if refused is not None:
         return _rejected(command, refused)
-    if configs != topic.configs and _needs_dry_run(command, state.cluster):
+    is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
+    if configs != topic.configs and (is_unjudged or _needs_dry_run(command, state.cluster)):
         return NEEDS_APPROVAL
     altered = replace(topic, configs=configs)
     answer = Answer(command.request_id, topic.name, 0, topic=altered)
@@ -294,7 +290,7 @@ def _details(command: TopicChange) -> RequestedChange:
         case DeleteTopic():
             change = RequestedDeletion(command.topic_id)
         case AlterTopicConfigs():
-            change = RequestedConfigs(command.ops, command.incremental)
+            change = RequestedConfigs(command.ops, command.incremental, command.verdict)
     return RequestedChange(command.api, command.api_version, change, command.duplicate, command.denied, command.host)
 
 

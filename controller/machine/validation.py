@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.errors import ErrorCode, Rejection, external_error
 from controller.machine.state import Cluster, Settings, Topic
-from events.catalog import Assignment
+from events.catalog import Assignment, Verdict
 from events.names import BrokerId
 
 NAME_LENGTH_MAX = 249
@@ -61,6 +61,18 @@ def dry_run_rejection(command: TopicCommand) -> Rejection | None:
     if dry_run is None or not dry_run.error_code:
         return None
     return Rejection(external_error(dry_run.error_code), dry_run.message, BY_CLUSTER)
+
+
+POLICY_FAILED = "The policy failed; the controller's log has the cause."
+
+
+def refused_by_policies(verdict: Verdict | None) -> Rejection | None:
+    """The rejection if a policy refused the command, or failed."""
+    if verdict is None or verdict.outcome == "allowed":
+        return None
+    if verdict.outcome == "refused":
+        return Rejection(ErrorCode.POLICY_VIOLATION, verdict.message, verdict.rule)
+    return Rejection(ErrorCode.UNKNOWN_SERVER_ERROR, POLICY_FAILED, verdict.rule)
 
 
 def duplicate(command: TopicCommand) -> Rejection | None:

@@ -1,4 +1,4 @@
-"""Create-topic policies (KIP-108): code of the operator that accepts or refuses new topics.
+"""Policies: code of the operator that accepts or refuses new topics (KIP-108) and changes of configs (KIP-133).
 
     from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadata
 
@@ -11,7 +11,20 @@
 runs them outside the event loop. Rules in a file need no code: see `controller.machine.rules`.
 """
 
-from controller.policy.interface import CreateTopicPolicy, PolicyViolation, RequestMetadata
+from controller.policy.interface import (
+    AlterConfigMetadata,
+    AlterConfigPolicy,
+    CreateTopicPolicy,
+    PolicyViolation,
+    RequestMetadata,
+)
 from events.catalog import Observation
 
-__all__ = ["CreateTopicPolicy", "Observation", "PolicyViolation", "RequestMetadata"]
+__all__ = [
+    "AlterConfigMetadata",
+    "AlterConfigPolicy",
+    "CreateTopicPolicy",
+    "Observation",
+    "PolicyViolation",
+    "RequestMetadata",
+]

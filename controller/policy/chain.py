@@ -15,9 +15,12 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from controller.machine import validation
-from controller.machine.commands.commands import CreateTopic
-from controller.machine.state import Settings
-from controller.policy.interface import PolicyViolation, RequestMetadata
+from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs, CreateTopic
+from controller.machine.configs.changes import OpType, altered, altered_topic_configs
+from controller.machine.decision import topic_named
+from controller.machine.errors import Rejection
+from controller.machine.state import Settings, State
+from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Request, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict
 
 ALLOWED = Verdict(outcome="allowed")
@@ -31,7 +34,7 @@ MESSAGE_CHARS_MAX = 4096
 class Policy(Protocol):
     """The interface of a loaded policy, whatever its class."""
 
-    def validate(self, request: RequestMetadata, /) -> object:
+    def validate(self, request: Any, /) -> object:
         """See `CreateTopicPolicy.validate`."""
 
 
@@ -60,24 +63,27 @@ SILENT = PolicyProbe()
 
 
 class PolicyChain:
-    """Configured policies in the order of the settings. An empty chain allows everything."""
+    """Configured policies in the order of the settings: for new topics, and for changes of configs. Without policies it
+    allows everything."""
 
-    def __init__(self, policies: Sequence[LoadedPolicy] = ()) -> None:
-        self._policies = tuple(policies)
+    def __init__(self, policies: Sequence[LoadedPolicy] = (), of_configs: Sequence[LoadedPolicy] = ()) -> None:
+        self._policies, self._of_configs = tuple(policies), tuple(of_configs)
         self._closed = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The class names of the policies, in order."""
-        return tuple(loaded.name for loaded in self._policies)
+        return tuple(loaded.name for loaded in (*self._policies, *self._of_configs))
 
-    def validate(self, request: RequestMetadata, probe: PolicyProbe = SILENT) -> Verdict:
-        """Calls the policies until one refuses or fails. Raises nothing except KeyboardInterrupt."""
-        if not self._policies:
+    def validate(self, request: Request, probe: PolicyProbe = SILENT) -> Verdict:
+        """Calls the policies for this kind of request until one refuses or fails. Raises nothing except
+        KeyboardInterrupt."""
+        policies = self._policies if isinstance(request, RequestMetadata) else self._of_configs
+        if not policies:
             return ALLOWED
         sealed = _read_only(request)
         observed: tuple[Observation, ...] = ()
-        for loaded in self._policies:
+        for loaded in policies:
             verdict = _judge(loaded, sealed, probe)
             observed += verdict.observed
             if verdict.outcome != "allowed":
@@ -89,7 +95,7 @@ class PolicyChain:
         if self._closed:
             return ()
         self._closed = True
-        return close_all(self._policies)
+        return close_all((*self._policies, *self._of_configs))
 
 
 def close_all(policies: Sequence[LoadedPolicy]) -> tuple[str, ...]:
@@ -121,7 +127,7 @@ def error_text(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _judge(loaded: LoadedPolicy, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
+def _judge(loaded: LoadedPolicy, request: Request, probe: PolicyProbe) -> Verdict:
     began = probe.clock()
     try:
         verdict = _returned(loaded.name, loaded.policy.validate(request))
@@ -192,14 +198,40 @@ def _encodable(text: str) -> str:
     return text if len(text) <= MESSAGE_CHARS_MAX else text[: MESSAGE_CHARS_MAX - 1] + "…"
 
 
-def _read_only(request: RequestMetadata) -> RequestMetadata:
+def _read_only(request: Request) -> Request:
     """Returns the request with mappings that a policy cannot change for the next one."""
+    configs = MappingProxyType(dict(request.configs))
+    if isinstance(request, AlterConfigMetadata):
+        return msgspec.structs.replace(request, configs=configs)
     assignments = request.replicas_assignments
     return msgspec.structs.replace(
         request,
-        configs=MappingProxyType(dict(request.configs)),
+        configs=configs,
         replicas_assignments=None if assignments is None else MappingProxyType(dict(assignments)),
     )
+
+
+JudgedCommand = CreateTopic | AlterTopicConfigs | AlterResourceConfigs
+"""The commands that policies judge."""
+
+
+def request_of(command: JudgedCommand, state: State) -> Request:
+    """Returns the request as policies see it, before the command is decided on this state."""
+    if isinstance(command, CreateTopic):
+        return request_metadata(command, state.cluster.settings)
+    who = {"principal": command.principal, "client_id": command.client_id}
+    if isinstance(command, AlterTopicConfigs):
+        topic, defaults = topic_named(state, command.topic), state.cluster.settings.defaults_in_force
+        current = () if topic is None else topic.configs
+        after = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
+        kind, name = "TOPIC", str(command.topic)
+    else:
+        before = state.cluster.configs_of(command.kind, command.name)
+        after = altered(before, command.ops, command.incremental)
+        kind, name = "BROKER", command.name
+    texts = {} if isinstance(after, Rejection) else dict(after)
+    configs = {op.name: texts[op.name] for op in command.ops if op.op != OpType.DELETE and op.name in texts}
+    return AlterConfigMetadata(resource_type=kind, name=name, configs=configs, **who)  # type: ignore[arg-type]
 
 
 def request_metadata(command: CreateTopic, settings: Settings) -> RequestMetadata:

@@ -1,7 +1,7 @@
-"""The interface for authors of policies: the base class, the request, and the exception that refuses it.
+"""The interfaces for authors of policies: base classes, requests, and the exception that refuses a request.
 
-It follows Kafka's `org.apache.kafka.server.policy.CreateTopicPolicy` (KIP-108). Deriving from `CreateTopicPolicy` is
-optional: any class with a method `validate(request)` is a policy.
+They follow `CreateTopicPolicy` (KIP-108) and `AlterConfigPolicy` (KIP-133) of Kafka's `org.apache.kafka.server.policy`.
+Deriving from a base class is optional: any class with a method `validate(request)` is a policy.
 """
 
 from __future__ import annotations
@@ -48,8 +48,28 @@ class RequestMetadata(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
+class AlterConfigMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """Configs that a client wants to change, after the built-in checks have passed.
+
+    `configs` are the new values, as in Kafka: those that the request sets or extends, without those that it deletes; or
+    all, if the request replaces them. `resource_type` is `TOPIC` or `BROKER`, and `name` the topic or the id of the
+    broker, empty for the defaults of all brokers. Beyond KIP-133, `principal` and `client_id` are the requester's.
+    """
+
+    resource_type: str
+    name: str
+    configs: Mapping[str, str] = {}
+    principal: str = "User:ANONYMOUS"
+    client_id: str | None = None
+
+    @property
+    def topic(self) -> str:
+        """The name of the resource."""
+        return self.name
+
+
 class PolicyViolation(Exception):
-    """Raised by `validate` to refuse a topic: the client gets POLICY_VIOLATION (44) with `message`.
+    """Raised by `validate` to refuse a request: the client gets POLICY_VIOLATION (44) with `message`.
 
     `rule` may name the broken rule. The log has it as `policy:<rule>`, or without it `policy:<class>`. `observed` are
     broken rules that are only recorded; `validate` may also return them.
@@ -82,3 +102,20 @@ class CreateTopicPolicy(ABC):
 
     def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
         """Releases resources. Exceptions are logged."""
+
+
+class AlterConfigPolicy(ABC):
+    """A policy for changes of configs (KIP-133), with the life of a CreateTopicPolicy."""
+
+    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a policy without settings leaves it out
+        """Receives the settings, by name. An exception stops the start with its message."""
+
+    @abstractmethod
+    def validate(self, request: AlterConfigMetadata) -> Sequence[Observation] | None:
+        """Like `CreateTopicPolicy.validate`."""
+
+    def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
+        """Releases resources. Exceptions are logged."""
+
+
+Request = RequestMetadata | AlterConfigMetadata

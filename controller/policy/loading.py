@@ -1,4 +1,4 @@
-"""Loads the policies that `create.topic.policy.class.name` names, as a chain.
+"""Loads the policies that `create.topic.policy.class.name` and `alter.config.policy.class.name` name, as a chain.
 
 A name is `module.Class`; several are separated by commas and called in this order. Modules are imported from Python's
 path (including PYTHONPATH), then from the working folder; it comes last so that a file there cannot replace a module of
@@ -19,6 +19,7 @@ from controller.policy.chain import LoadedPolicy, Policy, PolicyChain, close_all
 from events.errors import UserError
 
 SETTING = "create.topic.policy.class.name"
+ALTER_SETTING = "alter.config.policy.class.name"
 
 
 class PolicyLoadError(UserError):
@@ -26,7 +27,7 @@ class PolicyLoadError(UserError):
 
     def __init__(self, class_name: str, problem: str, allowed: str = "") -> None:
         policy = f"policy '{class_name}': " if class_name else ""
-        super().__init__(f"{SETTING}: {policy}{problem}" + (f"; {allowed}" if allowed else ""))
+        super().__init__(f"{policy}{problem}" + (f"; {allowed}" if allowed else ""))
 
 
 _METHODS: Mapping[str, tuple[str, ...]] = {"configure": ("settings",), "validate": ("request",), "close": ()}
@@ -37,24 +38,34 @@ def _call(method: str) -> str:
     return f"{method}({', '.join(_METHODS[method])})"
 
 
-def load_policies(class_names: str, settings: Mapping[str, str]) -> PolicyChain:
-    """Imports, instantiates and configures each policy of a comma-separated list. An empty list makes an empty chain.
+def load_policies(class_names: str, settings: Mapping[str, str], of_configs: str = "") -> PolicyChain:
+    """Imports, instantiates and configures the policies for new topics and those `of_configs`, each a comma-separated
+    list. Empty lists make an empty chain.
 
     `configure` of each policy receives all `settings`, read-only. If a policy cannot be used, those already configured
     are closed. Raises PolicyLoadError.
     """
-    names = _split(class_names)
-    sealed = MappingProxyType(dict(settings))
+    policies = _loaded(SETTING, class_names, settings)
+    try:
+        return PolicyChain(policies, _loaded(ALTER_SETTING, of_configs, settings))
+    except BaseException:
+        close_all(policies)
+        raise
+
+
+def _loaded(setting: str, class_names: str, settings: Mapping[str, str]) -> list[LoadedPolicy]:
     loaded: list[LoadedPolicy] = []
-    with _working_folder_importable():
-        classes = [(name, _find(name)) for name in names]
-        try:
-            for name, found in classes:
-                loaded.append(_configured(name, found, sealed))
-        except BaseException:
-            close_all(loaded)
-            raise
-    return PolicyChain(loaded)
+    try:
+        names = _split(class_names)
+        with _working_folder_importable():
+            classes = [(name, _find(name)) for name in names]
+            loaded.extend(_configured(name, found, MappingProxyType(dict(settings))) for name, found in classes)
+    except BaseException as error:
+        close_all(loaded)
+        if isinstance(error, PolicyLoadError):
+            error.args = (f"{setting}: {error}",)
+        raise
+    return loaded
 
 
 def _split(class_names: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
-from controller.policy.interface import RequestMetadata
+from controller.policy.interface import Request
 from events.catalog import Verdict
 
 Verdicts = tuple[Verdict, ...]
@@ -32,7 +32,7 @@ class PolicyRunnerClosed(Exception):
 class PolicyJudge(Protocol):
     """Returns verdicts on topics before they are decided."""
 
-    async def judge(self, requests: Sequence[RequestMetadata], /) -> Verdicts:
+    async def judge(self, requests: Sequence[Request], /) -> Verdicts:
         """Returns a verdict for each request, in order. Raises PolicyRunnerClosed."""
 
     async def close(self, timeout_s: float, /) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ class PolicyJudge(Protocol):
 
 
 class _Task(msgspec.Struct, frozen=True, kw_only=True):
-    requests: tuple[RequestMetadata, ...]
+    requests: tuple[Request, ...]
     answer: Future[Verdicts]
 
 
@@ -59,7 +59,7 @@ class PolicyRunner:
         self._closed: Future[tuple[str, ...]] = Future()
         self._judging = ""
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
+    async def judge(self, requests: Sequence[Request]) -> Verdicts:
         """Returns a verdict for each request, in order. Calls are handled in order.
 
         Cancelling the call does not stop the policy. Raises PolicyRunnerClosed, also if closed meanwhile.
@@ -116,7 +116,7 @@ class PolicyRunner:
         return tuple(verdicts)
 
 
-def _judge_safely(chain: PolicyChain, request: RequestMetadata, probe: PolicyProbe) -> Verdict:
+def _judge_safely(chain: PolicyChain, request: Request, probe: PolicyProbe) -> Verdict:
     """A KeyboardInterrupt in this thread was raised by the policy, and only fails its topic."""
     try:
         return chain.validate(request, probe)

@@ -189,7 +189,8 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
     probe = PolicyProbe(clock=time.perf_counter, on_verdict=metrics.policy_judged, on_exception=failed)
-    chain = load_policies(settings.create_topic_policy_class_name, settings.as_mapping())
+    names, of_configs = settings.create_topic_policy_class_name, settings.alter_config_policy_class_name
+    chain = load_policies(names, settings.as_mapping(), of_configs)
     return PolicyRunner(chain, probe=probe) if chain.names else None
 
 

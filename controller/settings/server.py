@@ -53,6 +53,13 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         form="a comma-separated list of module.Class",
         decides=True,
     )
+    alter_config_policy_class_name: str = setting(
+        "",
+        "Python classes that accept or refuse each change of the configs of topics and brokers (KIP-133), loaded like "
+        "those for new topics.",
+        form="a comma-separated list of module.Class",
+        decides=True,
+    )
     enable_under_replicated_topic_creation: bool = setting(
         False,
         "Whether a topic may be created with fewer live brokers than its replication factor. At least "

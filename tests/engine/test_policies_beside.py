@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from controller.policy import PolicyViolation, RequestMetadata
 from controller.policy.chain import LoadedPolicy, PolicyChain
+from controller.policy.interface import Request
 from controller.policy.runner import Verdicts
 from events.access import RequestsRefused
 from events.catalog import CreateRequested, TopicCreated
@@ -85,7 +86,7 @@ class Inline:
     def __init__(self, chain: PolicyChain) -> None:
         self._chain = chain
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
+    async def judge(self, requests: Sequence[Request]) -> Verdicts:
         return tuple(map(self._chain.validate, requests))
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
@@ -172,7 +173,7 @@ async def test_a_policy_without_end_does_not_hold_up_the_end(stage: Stage) -> No
 class Breaking:
     """A judge with a bug of ours in it."""
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
+    async def judge(self, requests: Sequence[Request]) -> Verdicts:
         raise RuntimeError("a bug")
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:

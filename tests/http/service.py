@@ -19,6 +19,7 @@ from controller.http.gate import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
 from controller.policy import RequestMetadata
+from controller.policy.interface import Request
 from events.catalog import Endpoint, Observation, Verdict
 from events.logs.log import EventLog
 from events.logs.memory_log import InMemoryLog
@@ -28,7 +29,7 @@ from tests.apis.rig import Unheard
 SETTINGS = {"default.replication.factor": "3", "num.partitions": "2"}
 POLICY = {"create.topic.policy.class.name": "tests.Owned"}
 REACHED_WITHIN_S = 240.0
-Judgement = Callable[[RequestMetadata], Verdict]
+Judgement = Callable[[Any], Verdict]
 
 
 class Judge:
@@ -39,7 +40,7 @@ class Judge:
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
+    async def judge(self, requests: Sequence[Request]) -> tuple[Verdict, ...]:
         await self.may_answer.wait()
         return tuple(map(self._judge, requests))
 

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it exports these unsaid
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports these unsaid
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from tests.policy.requests import rows
 from tests.support.topicwright import Topicwright, topicwright
@@ -39,6 +45,16 @@ POLICY = """
                 raise PolicyViolation(f"{request.principal} asks for {request.num_partitions} of {request.topic}")
         def close(self):
             Path("closed").touch()
+"""
+ALTER_POLICY = """
+    from controller.policy import AlterConfigMetadata, AlterConfigPolicy, PolicyViolation
+
+    class Short(AlterConfigPolicy):
+        def validate(self, request: AlterConfigMetadata) -> None:
+            if request.configs.get("retention.ms") == "13":
+                raise ValueError("thirteen")
+            if int(request.configs.get("retention.ms", 1)) > 100 or "log.retention.ms" in request.configs:
+                raise PolicyViolation(f"{request.resource_type} '{request.name}' {dict(request.configs)}", rule="short")
 """
 RULES = """
     [[rule]]
@@ -71,9 +87,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Topicwright]:
     (folder / "odd_policy.py").write_text(dedent(POLICY))
+    (folder / "alter_policy.py").write_text(dedent(ALTER_POLICY))
     (folder / "rules.toml").write_text(dedent(RULES))
     settings = {
         "create.topic.policy.class.name": "odd_policy.Odd",
+        "alter.config.policy.class.name": "alter_policy.Short",
         "policy.gate": str(folder / "gate"),
         "topic.rules.file": "rules.toml",
         "num.partitions": "2",
@@ -101,10 +119,14 @@ def _answer(future: Future[None]) -> tuple[int, str]:
     return 0, ""
 
 
-def _fields(server: Topicwright, topic: str, event: str) -> dict[str, Any]:
+def _events(server: Topicwright, topic: str) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"http://{server.http}/v1/topics/{topic}/events", timeout=240) as answer:
-        page = json.load(answer)
-    (found,) = [one for one in page["events"] if one["type"] == event]
+        events: list[dict[str, Any]] = json.load(answer)["events"]
+    return events
+
+
+def _fields(server: Topicwright, topic: str, event: str) -> dict[str, Any]:
+    (found,) = [one for one in _events(server, topic) if one["type"] == event]
     fields: dict[str, Any] = found["fields"]
     return fields
 
@@ -132,6 +154,43 @@ def test_the_log_keeps_the_verdict(server: Topicwright) -> None:
     assert _fields(server, "log.wide", "RulesObserved")["observed"] == noted
     failed = _fields(server, "boom.log", "CreateRejected")["verdict"]
     assert failed["message"] == "policy odd_policy.Odd raised ValueError: a secret of the policy's"
+
+
+# The configs to set for a topic, Kafka's error code, and what its message contains.
+ALTERATIONS = """
+retention.ms=100                      | 0  |
+retention.ms=101                      | 44 | TOPIC 'altered' {'retention.ms': '101'}
+retention.ms=101;flush.ms=5           | 44 | TOPIC 'altered' {'retention.ms': '101', 'flush.ms': '5'}
+retention.ms=13                       | -1 | policy failed
+flush.ms=5                            | 0  |
+retention.ms=x                        | 40 | Invalid value x
+"""
+
+
+def test_changes_of_configs_are_judged(server: Topicwright) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.create_topics([NewTopic("altered", 1, 1)])["altered"].result(30)
+    for configs, code, message in rows(ALTERATIONS):
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, _, value in (one.partition("=") for one in configs.split(";"))
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "altered", incremental_configs=entries)
+        for dry in (True, False):
+            (future,) = admin.incremental_alter_configs([resource], validate_only=dry).values()
+            found, text = _answer(future)
+            assert found == int(code), (configs, text)
+            assert message in text
+    refused = [one for one in _events(server, "altered") if one["type"] == "ChangeRejected"]
+    assert [one["fields"]["rule"] for one in refused] == [
+        "policy:short",
+        "policy:short",
+        "policy:alter_policy.Short",
+        "validation:configs",
+    ]
+    assert refused[0]["fields"]["request"]["change"]["verdict"]["policy"] == "alter_policy.Short"
+    changed = [one for one in _events(server, "altered") if one["type"] == "TopicConfigsChanged"]
+    assert changed[0]["fields"]["request"]["change"]["verdict"]["outcome"] == "allowed"
 
 
 def test_others_are_served_while_a_policy_is_slow(server: Topicwright, folder: Path) -> None:

@@ -16,6 +16,7 @@ from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands import access, commands
 from controller.policy import RequestMetadata
+from controller.policy.interface import Request
 from controller.store.tree import head_of
 from events import catalog
 from events.access import Acl, RequestsRefused
@@ -53,8 +54,8 @@ class Quiet:
 class Owned:
     """A policy, as the controller calls it: names need an owner."""
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
-        return tuple(map(owned, requests))
+    async def judge(self, requests: Sequence[Request]) -> tuple[Verdict, ...]:
+        return tuple(owned(request) for request in requests if isinstance(request, RequestMetadata))
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
         return ()

@@ -303,6 +303,7 @@ def test_defaults_of_topics_that_contradict_each_other_are_refused() -> None:
 def test_decision_settings_are_sorted_complete_and_canonical() -> None:
     plain = load_settings().decision_settings()
     assert plain == (
+        ("alter.config.policy.class.name", ""),
         ("auto.create.topics.enable", "true"),
         ("create.topic.policy.class.name", ""),
         ("default.replication.factor", "1"),

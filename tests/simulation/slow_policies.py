@@ -6,8 +6,8 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from controller.policy import RequestMetadata
 from controller.policy.chain import ALLOWED
+from controller.policy.interface import Request
 from controller.policy.runner import PolicyRunnerClosed, Verdicts
 from events.catalog import Verdict
 
@@ -29,7 +29,7 @@ class SlowPolicies:
         self._turn = asyncio.Lock()
         self._closed = False
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> Verdicts:
+    async def judge(self, requests: Sequence[Request]) -> Verdicts:
         async with self._turn:
             verdicts = []
             for request in requests:

@@ -81,10 +81,12 @@ class DeleteTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
 
 
 class AlterTopicConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
-    """Change the explicit configs of a topic, incrementally (KIP-339) or by replacing all."""
+    """Change the explicit configs of a topic, incrementally (KIP-339) or by replacing all. `verdict` is None until the
+    policies have been asked."""
 
     ops: tuple[ConfigOp, ...]
     incremental: bool = True
+    verdict: Verdict | None = None
 
 
 class MembershipCommand(Command, frozen=True, kw_only=True, gc=False):
@@ -261,6 +263,7 @@ class AlterResourceConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     name: str
     ops: tuple[ConfigOp, ...]
     incremental: bool = True
+    verdict: Verdict | None = None
 
 
 class CopyClusterState(Command, frozen=True, kw_only=True, gc=False):

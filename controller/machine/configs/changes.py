@@ -36,9 +36,10 @@ from controller.machine.configs.topic_configs import (
     validate_topic_configs,
 )
 from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
-from controller.machine.decision import Answer, Decision
+from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
+from controller.machine.validation import refused_by_policies
 from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged, RulesApplied
 from events.names import RequestId
 
@@ -191,8 +192,12 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
     after = _refused(command, state.cluster) or altered(before, command.ops, command.incremental)
     if not isinstance(after, Rejection):
         after = _invalid(command, after, state.cluster) or _unsafe(command, before, after, state.cluster) or after
+        after = refused_by_policies(command.verdict) or after
     if isinstance(after, Rejection):
         return Decision((), (Answer(command.request_id, command.topic, int(after.code), after.message, after.rule),))
+    is_judged = command.kind == BROKERS and state.cluster.settings.alter_config_policy_class_name
+    if is_judged and command.verdict is None and after != before:
+        return NEEDS_APPROVAL
     answer = Answer(command.request_id, command.topic, 0)
     if command.validate_only or after == before:
         return Decision((), (answer,))

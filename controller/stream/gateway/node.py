@@ -47,7 +47,6 @@ from controller.machine.commands.commands import (
     AnyCommand,
     ClientCommand,
     CopyClusterState,
-    CreateTopic,
     DryRunResult,
     TopicCommand,
 )
@@ -56,7 +55,7 @@ from controller.machine.decision import Answer, Decision
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster, State
 from controller.machine.truncation import is_short
-from controller.policy.chain import ALLOWED
+from controller.policy.chain import ALLOWED, JudgedCommand
 from controller.store.partitioned_store import PartitionedStore
 from controller.stream.gateway.kafka import CommandProducer, FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import Members
@@ -125,7 +124,7 @@ def _expected(state: State, command: AnyCommand) -> Decision:
     try:
         decision = decide(state, command)
         if decision.needs_approval:
-            agreed = {"verdict": ALLOWED} if isinstance(command, CreateTopic) else {}
+            agreed = {"verdict": ALLOWED} if isinstance(command, JudgedCommand) else {}
             decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
     except Exception:
         return Decision()

@@ -22,7 +22,7 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.decide import decide as decide_really
 from controller.machine.state import Topic
-from controller.policy.interface import RequestMetadata
+from controller.policy.interface import Request
 from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
@@ -163,7 +163,7 @@ class Judge:
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
 
-    async def judge(self, requests: Sequence[RequestMetadata]) -> tuple[Verdict, ...]:
+    async def judge(self, requests: Sequence[Request]) -> tuple[Verdict, ...]:
         self.batches.append([request.topic for request in requests])
         return tuple(
             Verdict("refused", "p", "policy:p", "no") if request.topic.startswith("no") else Verdict("allowed")
