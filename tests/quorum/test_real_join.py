@@ -160,6 +160,12 @@ def _is_caught_up(quorum: KafkaQuorum) -> bool:
     return any(row[2] == "voter" and int(row[4]) <= 1 and float(row[5]) < 2 for row in rows if row[:1] == [f"{VOTER}"])
 
 
+def _all_fetch(quorum: KafkaQuorum) -> bool:
+    """Whether both followers fetched just now: a controller that has just started may not have yet."""
+    rows = (line.split() for line in shown(quorum.bootstrap).splitlines())
+    return sum(len(row) > 5 and row[2] == "voter" and float(row[5]) < 2 for row in rows) == 2
+
+
 def _elects(quorum: KafkaQuorum, ours: Voter) -> None:
     """Of three voters two are left, and it takes two to elect one."""
     leader, left = others(quorum)
@@ -199,6 +205,7 @@ def _leaves_no_quorum_whose_other_voters_are_silent(quorum: KafkaQuorum) -> None
 
 
 def _leaves(quorum: KafkaQuorum, ours: Voter) -> None:
+    until(lambda: _all_fetch(quorum), 240, "both others follow, or one leads")
     leave = ("leave", "--bootstrap-controller", quorum.bootstrap)
     gone = command(*leave, "--data", ours.folder)
     assert (gone.returncode, gone.stderr) == (0, "")
