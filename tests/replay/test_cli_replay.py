@@ -239,7 +239,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("backtest", "LOG", "--set", "nonsense"), "argument --set: 'nonsense' is not KEY=VALUE"),
         (("watch", "LOG", "--every", "0"), "argument --every: '0' is not a number of seconds, above 0 and below"),
         (("watch", "LOG", "--every", "soon"), "argument --every: 'soon' is not a number of seconds"),
-        (("backtest", "LOG"), "topicwright: nothing to test: give --policy CLASS, --set KEY=VALUE, or both"),
+        (("backtest", "LOG"), "topicwright: nothing to test: give --rules FILE, --policy CLASS or --set KEY=VALUE"),
         (("backtest", "LOG", "--set", "num.partitons=3"), "no decision depends on it: did you mean num.partitions?"),
         (("backtest", "LOG", "--set", "num.partitions=0"), "--set num.partitions=0 is not allowed; allowed: "),
         (("backtest", "LOG", "--policy", "no.such.Policy"), "no.such.Policy"),

@@ -4,7 +4,9 @@ brokers. A path of a simulated broker answers at once with the broker's new sett
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import starmap
 from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
@@ -24,6 +26,8 @@ from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading_values import RulesError
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView
@@ -209,6 +213,8 @@ async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
     reader.need(request, operation="Alter")
     body, caller, controller = await read_body(request, RulesBody), caller_of(request), reader.api.controller
+    with suppress(RulesError):  # in a thread, because it may take seconds; deciding finds the result in the cache
+        await asyncio.to_thread(read_rules, body.text)
     command = ApplyRules(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),

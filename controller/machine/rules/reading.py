@@ -35,6 +35,8 @@ from controller.machine.rules.rule import MODES, Kind, Rule, TopicDefaults
 BYTES_MAX = 256 * 1024
 """The text is one event, which must fit in a record of a Kafka topic."""
 RULES_MAX = 1000
+EXPRESSIONS_CHARS_MAX = 50_000
+"""Compiling them takes half a second at most."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +91,9 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
         raise RulesError("there are no rules", "one [[rule]] table for each rule, at least one")
     if sum(map(len, tables.values())) > RULES_MAX:
         raise RulesError("there are too many rules", f"at most {RULES_MAX} tables")
+    written = sum(len(str(table.get(key, ""))) for table in tables["rule"] for key in ("check", "message"))
+    if written > EXPRESSIONS_CHARS_MAX:
+        raise RulesError("the expressions and messages are too long", f"{EXPRESSIONS_CHARS_MAX} characters together")
     mode = mode_of(Place(text=text, key="mode"), document.get("mode", "enforce"))
     taken: set[str] = set()
     read: dict[str, list[Any]] = {}

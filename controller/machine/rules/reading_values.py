@@ -31,6 +31,7 @@ from controller.machine.rules.rule import (
 from controller.patterns import ALLOWED, Pattern, PatternError
 from events.errors import UserError
 
+PATTERNS_MAX = 100
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
@@ -124,6 +125,8 @@ def _globs(place: Place, value: object) -> re.Pattern[str]:
     patterns = [value] if isinstance(value, str) else value
     if not isinstance(patterns, list) or not patterns or not all(isinstance(one, str) and one for one in patterns):
         place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
+    if len(patterns) > PATTERNS_MAX:
+        place.fail(f"{len(patterns)} patterns", "are too many", f"at most {PATTERNS_MAX}")
     # Python's own engine is quick with these: a part that was found is never looked for again.
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
@@ -167,7 +170,7 @@ def _some_names(place: Place, value: object) -> tuple[str, ...]:
 def _requirements(place: Place, value: object) -> tuple[ConfigRequirement, ...]:
     if not isinstance(value, dict) or not value:
         place.fail(value, "is not a table of topic configs", 'a table as in { "retention.ms" = { max = 604800000 } }')
-    return tuple(_requirement(place.at(_quoted(name)), name, allowed) for name, allowed in value.items())
+    return tuple(_requirement(place.at(_quoted(name)), name, allowed) for name, allowed in sorted(value.items()))
 
 
 def _requirement(place: Place, name: str, allowed: object) -> ConfigRequirement:

@@ -9,7 +9,7 @@ table of topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -37,6 +37,15 @@ class TopicFacts(msgspec.Struct, frozen=True):
     configs: Mapping[str, str]
     defaults: tuple[tuple[str, str], ...] = ()
     """The broker-level settings that are defaults of topics."""
+    parsed: dict[str, Value | Bad] = msgspec.field(default_factory=dict)
+    """Explicit values that rules have parsed."""
+
+    def value(self, name: str) -> Value | Bad:
+        """The parsed value of an explicit config."""
+        if name not in self.parsed:
+            row = BY_NAME[name]
+            self.parsed[name] = read_value(name, row.kind, row.allowed, self.configs[name])
+        return self.parsed[name]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,13 +101,13 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
     name: str
     allowed: Range | Choice
 
-    def violation(self, text: str) -> str | None:
-        """Returns the error for a value, or None."""
-        row = BY_NAME[self.name]
-        value = read_value(row.name, row.kind, row.allowed, text)
+    def violation(self, topic: TopicFacts) -> str | None:
+        """Returns the error for the value of a topic that sets it, or None."""
+        value = topic.value(self.name)
         if isinstance(value, Bad):
             return value.message
-        return None if self._allows(value) else f"{self.name} is '{text.strip()}', allowed is {self.allowed}"
+        text = topic.configs[self.name].strip()
+        return None if self._allows(value) else f"{self.name} is '{text}', allowed is {self.allowed}"
 
     def _allows(self, value: Value) -> bool:
         if isinstance(self.allowed, Choice):
@@ -170,28 +179,36 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if change.kind != "defaults" and change.topic not in self.topics:
             return None
-        if any(exemption.covers(change) for exemption in self.exceptions):
+        if self.exceptions and any(exemption.covers(change) for exemption in self.exceptions):
             return None
-        found = list(self._violations(change, variables, unchanged))
+        found = self._requirements(change)
+        if self.check is not None and change.kind != "defaults":
+            found += self._check(self.check, change, variables, unchanged)
         if not found:
             return None
         text = ", ".join(found) if self.message is None else self.message.text(variables)
         return f"rule '{self.name}': {text}" + (f" ({self.hint})" if self.hint else "")
 
-    def _violations(self, change: Change, variables: Variables, unchanged: Variables | None) -> Iterator[str]:
-        if change.kind == "defaults":  # a topic's name and counts say nothing about what other topics inherit
-            assert change.after is not None, "defaults remain"
-            yield from self._config_violations(change.after.configs, is_whole=False)
-        elif self.refuse:
-            yield self.refuse
-        elif change.after is not None:
-            already = frozenset() if change.before is None else frozenset(self._topic_violations(change, change.before))
-            yield from (one for one in self._topic_violations(change, change.after) if one not in already)
-        if self.check is not None and change.kind != "defaults":
-            violation = self._check_violation(self.check, variables)
-            was_so = change.after is not None and unchanged is not None and self.check.is_of_topic
-            if violation and not (was_so and self._check_violation(self.check, unchanged)):  # type: ignore[arg-type]
-                yield violation
+    def _requirements(self, change: Change) -> list[str]:
+        topic, before = change.after, change.before
+        if change.kind != "defaults" and self.refuse:
+            return [self.refuse]
+        if topic is None:
+            return []
+        found = self._topic_violations(change, topic)
+        if found and before is not None:
+            already = self._topic_violations(change, before)
+            found = [one for one in found if one not in already]
+        return found
+
+    def _check(self, check: Expression, change: Change, variables: Variables, unchanged: Variables | None) -> list[str]:
+        violation = self._check_violation(check, variables)
+        if violation is None:
+            return []
+        may_have_been = change.after is not None and unchanged is not None and check.is_of_topic
+        if may_have_been and self._check_violation(check, unchanged):  # type: ignore[arg-type]
+            return []
+        return [violation]
 
     def _check_violation(self, check: Expression, variables: Variables) -> str | None:
         try:
@@ -199,29 +216,32 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         except ExpressionFailed as error:
             return None if self.is_open else f"`{check.text}` failed: {error}"
 
-    def _topic_violations(self, change: Change, topic: TopicFacts) -> Iterator[str]:
-        if self.name_pattern is not None and not self.name_pattern.is_found_in(change.topic):
-            yield f"topic name '{change.topic}' does not match '{self.name_pattern.text}'"
-        yield from _outside("partitions", self.partitions, topic.partitions)
-        yield from _outside("replication_factor", self.replication_factor, *topic.factors)
-        yield from self._config_violations(topic.configs, is_whole=True)
+    def _topic_violations(self, change: Change, topic: TopicFacts) -> list[str]:
+        found: list[str] = []
+        configs = topic.configs
+        if change.kind != "defaults":  # a topic's name and counts say nothing about what other topics inherit
+            if self.name_pattern is not None and not self.name_pattern.is_found_in(change.topic):
+                found.append(f"topic name '{change.topic}' does not match '{self.name_pattern.text}'")
+            if self.partitions is not None and topic.partitions not in self.partitions:
+                found.append(f"partitions is {topic.partitions}, allowed is {self.partitions}")
+            if self.replication_factor is not None:
+                wrong = (each for each in topic.factors if each not in self.replication_factor)
+                found += [f"replication_factor is {each}, allowed is {self.replication_factor}" for each in wrong]
+            found += [self._missing(name) for name in self.required_configs if name not in configs]
+            if self.allowed_configs is not None:
+                settable = self._settable
+                allowed = f"may not be set, allowed are {', '.join(settable) or 'no configs'}"
+                found += [f"{name} {allowed}" for name in sorted(configs) if name not in settable]
+        for requirement in self.configs:
+            violation = requirement.violation(topic) if requirement.name in configs else None
+            if violation is not None:
+                found.append(violation)
+        found += [f"{name} may not be set" for name in self.forbidden_configs if name in configs]
+        return found
 
-    def _config_violations(self, configs: Mapping[str, str], *, is_whole: bool) -> Iterator[str]:
-        """Without `is_whole`, `configs` are defaults: nothing is required of them."""
-        named = {requirement.name: requirement for requirement in self.configs}
-        for name in self.required_configs if is_whole else ():
-            if name not in configs:
-                value = f" to {named[name].allowed}" if name in named else ""
-                yield f"{name} must be set{value}"
-        for name, text in sorted(configs.items()):
-            if name in self.forbidden_configs:
-                yield f"{name} may not be set"
-            elif name in named:
-                violation = named[name].violation(text)
-                if violation is not None:
-                    yield violation
-            elif is_whole and self.allowed_configs is not None and name not in self._settable:
-                yield f"{name} may not be set, allowed are {', '.join(self._settable) or 'no configs'}"
+    def _missing(self, name: str) -> str:
+        value = next((f" to {one.allowed}" for one in self.configs if one.name == name), "")
+        return f"{name} must be set{value}"
 
     @property
     def _settable(self) -> tuple[str, ...]:
@@ -243,9 +263,3 @@ class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 def _unordered(value: Value) -> Value | frozenset[str]:
     return frozenset(value) if isinstance(value, tuple) else value
-
-
-def _outside(what: str, allowed: Range | None, *numbers: int) -> Iterator[str]:
-    for number in numbers:
-        if allowed is not None and number not in allowed:
-            yield f"{what} is {number}, allowed is {allowed}"

@@ -196,6 +196,10 @@ def test_too_many_rules_and_too_long_a_text() -> None:
         read_rules("".join(f"[[rule]]\nname = 'r{n}'\nrefuse = 'no'\n" for n in range(1001)))
     with pytest.raises(RulesError, match="the rules are too long; allowed: at most 262144 bytes"):
         read_rules(f"# {'x' * 262144}")
+    with pytest.raises(RulesError, match="101 patterns': are too many; allowed: at most 100"):
+        read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\ntopics = {['a'] * 101}")
+    with pytest.raises(RulesError, match="the expressions and messages are too long; allowed: 50000 characters"):
+        read_rules("".join(f"[[rule]]\nname = 'r{n}'\ncheck = '{'1' * 900}'\n" for n in range(60)))
     with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):
         read_rules(f"[[rule]]\nname = 'r'\ncheck = '{'1' * 1001}'")
 
