@@ -32,19 +32,19 @@ from tests.support.tools import ROOT
 AT_ONCE = 4
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
-    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
-    "all else": (ALL,),
-    "simulators": (ALL / "simulation",),
-    "workers and gateways": (ALL / "stream",),
-    "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "real brokers": (ALL / "brokers/kraft", ALL / "quorum"),
     "Spark and Kafka": (
         *(ALL / "replay" / each for each in ("log", "spark", "watch")),
         ALL / "brokers/cluster/test_spark.py",
     ),
-    "soak": (ALL / "soak",),
     "Spark": (ALL / "replay",),
+    "workers and gateways": (ALL / "stream",),
+    "all else": (ALL,),
     "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),
+    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
+    "Kafka's answers": (ALL / "reference", ALL / "clients"),
+    "simulators": (ALL / "simulation",),
+    "soak": (ALL / "soak",),
 }
 """Folders of tests by group, longest first. A folder inside another's is left to the group that names it; so "all else"
 has also what nobody thought of here."""

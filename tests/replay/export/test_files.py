@@ -109,7 +109,7 @@ class Elsewhere(InProcess):
 
 
 def test_a_folder_that_workers_do_not_share_is_reported(history: LogRef, tmp_path: Path) -> None:
-    with pytest.raises(ReplayError, match="name one that they share"):
+    with pytest.raises(ReplayError, match="name a folder that they share"):
         write_parts(Elsewhere(), history, tmp_path, parts(history, [0], 20, ["s"]))
 
 
