@@ -125,7 +125,7 @@ def _refuse_decisions(overrides: list[str]) -> None:
 
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if key in BY_KEY and BY_KEY[key].decides:
+        if key in BY_KEY and (BY_KEY[key].decides or key == "topic.rules.file"):
             raise SettingsError(f"--set {key}: decisions depend on it, so give it to `topicwright worker`")
 
 
