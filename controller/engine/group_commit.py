@@ -50,7 +50,7 @@ from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
 from controller.store.store import TopicStore
-from events.catalog import Configs, Recorded
+from events.catalog import Configs, Recorded, RulesApplied
 from events.logs.log import EventLog, LogError
 from events.names import Offset
 
@@ -144,6 +144,13 @@ class Controller:
         if text is not None:
             stamps: Any = {"request_id": self.new_request_id("rules"), "at_ms": self.now_ms()}
             self.submit_internal(ApplyRules(**stamps, text=text, is_file=True, principal=BY_CONTROLLER))
+
+    def _compare_rules_file(self, records: Sequence[Recorded]) -> None:
+        """Report that the leader applied another rules file than that of this process."""
+        for record in records:
+            event = record.event
+            if isinstance(event, RulesApplied) and event.is_file and self._rules_file not in (None, event.text):
+                self.reports.log.warning("the leader applied another rules file than ours", version=event.number)
 
     async def until_deciding(self) -> None:
         """Wait until this process decides, or has failed."""
@@ -279,6 +286,7 @@ class Controller:
                 self._storage.load()
                 while (records := await self._storage.follow(self._inbox.closed)) is not None:
                     self._storage.publish()
+                    self._compare_rules_file(records)
                     publish(records, self.brokers)
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again from the end of the log

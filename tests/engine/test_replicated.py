@@ -40,7 +40,7 @@ class Process:
         self.replication = QuorumReplication(self.node, seat.log, self.log, projector, FIRST)
         self.node.on_role = self.replication.on_role_changed
         self.settings = (("num.partitions", str(seat.id)),)
-        heard = Heard()
+        self.heard = heard = Heard()
         self.controller = Controller(
             self.log,
             SimulatedBrokers(1),
@@ -55,7 +55,7 @@ class Process:
     async def _flush(self) -> int:
         return self.log.flush()
 
-    def create(self, name: str) -> asyncio.Future[Reply]:
+    def create(self, name: str, partitions: int = 1) -> asyncio.Future[Reply]:
         controller = self.controller
         request_id = controller.new_request_id("test")
         command = CreateTopic(
@@ -64,7 +64,7 @@ class Process:
             topic=TopicName(name),
             topic_id=topic_id(request_id, name),
             timeout_ms=60_000,
-            num_partitions=1,
+            num_partitions=partitions,
             replication_factor=1,
         )
         return controller.submit([command], 60_000)
@@ -97,6 +97,24 @@ async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
             for each in processes:
                 await each.controller.stop()
         assert [each.controller.failure for each in processes] == [None] * 3
+
+
+RULES = "[[rule]]\nname = 'small'\npartitions = { max = 1 }\n"
+
+
+async def test_voters_decide_by_the_file_of_the_leader_and_report_another(tmp_path: Path) -> None:
+    async with three(tmp_path) as (leader, (same, other)):
+        await leader.has_a_broker()
+        same.controller.apply_rules_file(RULES)
+        other.controller.apply_rules_file(f"{RULES}# not the same")
+        leader.controller.apply_rules_file(RULES)
+        for each in (same, other):
+            await until(lambda each=each: each.controller.store.durable_cluster.rules is not None)  # type: ignore[misc]
+            assert each.controller.store.durable_cluster.rules == leader.controller.state.cluster.rules
+        assert codes((await leader.create("t", 2)).answers) == [ErrorCode.POLICY_VIOLATION]
+        reported = [each.heard.of("the leader applied another rules file than ours") for each in (same, other)]
+        assert [len(each) for each in reported] == [0, 1]
+        assert reported[1][0]["version"] == 1
 
 
 async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tmp_path: Path) -> None:
