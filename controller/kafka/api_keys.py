@@ -1,4 +1,4 @@
-"""The supported Kafka APIs, the family of each, and names of message classes that are not Kafka's."""
+"""The supported Kafka APIs, the family of each, and the message classes whose names differ from Kafka's."""
 
 from __future__ import annotations
 
@@ -146,4 +146,5 @@ RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
         "DescribeTopicPartitionsResponsePartition": "MetadataResponsePartition",
     },
 }
-"""Other names for the entities of a message, by kio's."""
+"""By message: each renamed entity's name in kio (PyPI, classes from Kafka's schema), and the name of its class here.
+Entities are renamed where several have one name, or share one class."""

@@ -9,8 +9,8 @@ The other voters notice a dead leader within seconds, but requests to a leader t
 loop does not tick for `HANG_S` while this process leads a quorum, the process exits. Time in which the whole process
 did not run (SIGSTOP, suspend) does not count: the quorum has another leader by then.
 
-Limits: the loop is not watched before the process is ready or while it ends. While Python holds back all threads, the
-function that runs right afterwards is named.
+Limits: the loop is not watched before the process is ready or while it ends. If a call holds the interpreter lock, the
+watching thread cannot run. It then names the function that runs when the lock is free again.
 """
 
 from __future__ import annotations
@@ -197,9 +197,9 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
 def settle() -> None:
     """Set the interpreter up for serving.
 
-    Existing objects are excluded from garbage collection, which becomes rarer: state is hundreds of thousands of
-    objects without cycles, and scanning them at Python's default rate takes 10 to 14 % of the time of deciding. Queries
-    run in threads, which hand the interpreter back soon, so that the event loop does not wait for them.
+    Garbage collection excludes existing objects and runs less often. The state has hundreds of thousands of objects
+    without cycles. At Python's default rate, scanning them takes 10 to 14 % of the time of deciding. Queries run in
+    threads. They must release the interpreter lock after `SWITCH_S`, so that the event loop hardly waits for them.
     """
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
@@ -222,7 +222,8 @@ HANG_S: Final = 2.0
 SUSPENDED_S: Final = 0.5
 """A check that is this late does not count: the process did not run."""
 BRIEF, OUTSIDE, OTHER = "brief", "outside", "other"
-"""Causes without a function: too short to see; no function of Topicwright ran; more than CAUSES_MAX causes."""
+"""Causes without a function: the block was over before the thread read the stack; no function of Topicwright ran;
+there are more than CAUSES_MAX causes."""
 CAUSES_MAX: Final = 200
 
 _PACKAGES = ("controller.", "events.", "projections.")

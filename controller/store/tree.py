@@ -8,8 +8,8 @@ Smaller subtrees are not stored: 256 events are adjacent in the log, and hashing
 So the tree takes less than a byte an event, a commit writes little more than the head, and a proof reads one key a
 level and one or two blocks of events.
 
-Nothing trusts the stored tree: `LogTree` compares its root with the newest events at each start, an audit reads all of
-it, and whoever kept a tree head elsewhere needs neither.
+The stored tree is not trusted. `LogTree` compares its root with the newest events at each start, and an audit compares
+all of it with all events. With a tree head that was saved elsewhere, events can be verified without the stored tree.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ PAGE_BYTES_MIN, PAGE_BYTES_MAX = 16 * 1024, 256 * 1024
 """Limits of a page. The first is small, because many readers want only the first pairs; the largest takes some
 milliseconds to read."""
 _NAMES_AT_ONCE = 250
-"""The same limit for names with runs."""
+"""The maximum number of keys that one call of `first_view_keys` returns."""
 _ENTRY_BYTES = 64
 """The cost of a pair besides its value: limits a page of very small values."""
 
@@ -93,8 +93,8 @@ class Database:
 
     def __init__(self, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> None:
         """Open, creating what is missing unless `read_only`. Raises what RocksDB raises."""
-        # The other kind of cache has 64 shards: the bloom filter of a file of a million views is larger than one of
-        # these, so it is never cached, and was read again for every single view, in a millisecond instead of 5 µs.
+        # RocksDB's LRU cache has 64 shards. The bloom filter of a file of a million views is larger than a shard, so it
+        # would not be cached. Each read of a view would then read the filter again: a millisecond instead of 5 µs.
         cache = Cache.new_hyper_clock_cache(cache_bytes, VIEW_BLOCK_BYTES)
         buffers = min(max(3 * cache_bytes, BUFFERS_BYTES_MIN), BUFFERS_BYTES_MAX)
         events = _options(cache, buffers, recovery, bloom=False)
@@ -277,7 +277,7 @@ class Readers:
 
     @contextmanager
     def gone(self) -> Iterator[None]:
-        """Wait until no call is reading, and keep others out meanwhile."""
+        """Wait until no call is reading, and block new ones until the `with` block ends."""
         with self._changed:
             self._changed.wait_for(lambda: not self._inside)
             yield

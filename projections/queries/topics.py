@@ -77,9 +77,9 @@ def glob(text: str) -> Pattern:
 
 
 def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -> list[Topic]:
-    """Up to `limit` candidates ordered by shard key, after that of a name. All matching topics are among them.
+    """Up to `limit` topics by shard key, from the first one after the name `after`. The caller must still filter them.
 
-    Fewer if they have many partitions; none only at the end.
+    Returns fewer if they have many partitions, and none only after the last topic.
     """
     if not which.is_unhealthy:
         return query.newest(after, limit)
@@ -89,9 +89,10 @@ def by_name(query: Queries, which: TopicFilter, after: str | None, limit: int) -
 
 
 def by_age(query: Queries, place: Place, limit: int) -> tuple[list[Topic], Place]:
-    """Up to `limit` topics that were created below the offsets of a place, the newest first, and the next place.
+    """Up to `limit` topics that were created before `place`, the newest first, and the place of the next page. A place
+    has an offset for each partition of the log.
 
-    Fewer if they have many partitions; none only at the end.
+    Returns fewer if they have many partitions, and none only after the oldest topic.
     """
     found = (
         ((number, topic) for topic in part.live().durable_newest(place[number]))
@@ -212,7 +213,7 @@ def _dynamic_defaults(part: Query, end: int) -> Configs:
 
 
 TOPICS_MAX, PARTITIONS_MAX = 1_500, 15_000
-"""A topic takes a tenth of a millisecond to count; more are not counted."""
+"""The most topics and partitions that are counted. Counting takes a tenth of a millisecond for each topic."""
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ import pytest
 
 from controller.cli.output import Style
 from controller.cli.reads import event_lines
-from controller.cli.reads.event_lines import folded, in_columns, in_format, line_of
+from controller.cli.reads.event_lines import in_columns, in_format, joined, line_of
 from projections.views import lines as in_lines
 from projections.views.events import STEPS_FIRST, CauseView, EventView, ExplanationView, StepView
 from projections.views.lines import outcome_mark
@@ -144,7 +144,7 @@ def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
     stop = event(0, "BrokerFenced", "FenceBroker", "broker 3 is fenced (stopped)", broker_id=3)
     moved = [change(n, 2 if n % 3 == 0 else 1, topic=f"t{n % 2}") for n in range(1, 101)]
     after = event(101, "BrokerUnfenced", "UnfenceBroker", "broker 3 is live (started)", broker_id=3)
-    lines = list(folded([stop, *moved, after]))
+    lines = list(joined([stop, *moved, after]))
     assert [line.place for line in lines] == ["0", "1-100", "101"]
     assert lines[1].text == (
         "100 partitions of 2 topics changed in 100 events; 33 leader changes (live brokers changed); -o wide shows each"
@@ -154,10 +154,10 @@ def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
 
 def test_few_changes_and_those_of_other_causes_stay_apart() -> None:
     few = [change(n) for n in range(3)]
-    assert list(folded(few)) == [line_of(one) for one in few]
+    assert list(joined(few)) == [line_of(one) for one in few]
     two_causes = [change(n) for n in range(5)] + [change(n, reason="reported by the leader") for n in range(5, 10)]
-    assert [line.place for line in folded(two_causes)] == ["0-4", "5-9"]
-    one_topic = next(iter(folded([change(n) for n in range(5)])))
+    assert [line.place for line in joined(two_causes)] == ["0-4", "5-9"]
+    one_topic = next(iter(joined([change(n) for n in range(5)])))
     assert (one_topic.topic, one_topic.text.startswith("5 partitions of t changed in 5 events (")) == ("t", True)
 
 
@@ -176,13 +176,13 @@ def refusal(offset: int, kind: str, **fields: Any) -> EventView:
 
 def test_a_refusal_is_said_once() -> None:
     rejected, answered = refusal(1, "CreateRejected", rule="x"), refusal(2, "CreateAnswered", waited_ms=7)
-    (line,) = folded([rejected, answered])
+    (line,) = joined([rejected, answered])
     assert (line.place, line.text) == ("1", "t is refused: it is there (answered after 7 ms)")
     assert line.request == "r"
     other = refusal(2, "CreateAnswered", waited_ms=7, request_id="s")
-    assert list(folded([rejected, other])) == [line_of(rejected), line_of(other)]
-    assert list(folded([rejected])) == [line_of(rejected)]
-    assert list(folded([rejected, rejected])) == [line_of(rejected)] * 2
+    assert list(joined([rejected, other])) == [line_of(rejected), line_of(other)]
+    assert list(joined([rejected])) == [line_of(rejected)]
+    assert list(joined([rejected, rejected])) == [line_of(rejected)] * 2
 
 
 def test_lines_fit_a_terminal_and_are_whole_elsewhere() -> None:

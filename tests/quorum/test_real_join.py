@@ -162,8 +162,8 @@ def _is_caught_up(quorum: KafkaQuorum) -> bool:
 
 def _all_fetch(quorum: KafkaQuorum) -> bool:
     """Whether both followers fetched just now: a controller that has just started may not have yet."""
-    rows = (line.split() for line in shown(quorum.bootstrap).splitlines())
-    return sum(len(row) > 5 and row[2] == "voter" and float(row[5]) < 2 for row in rows) == 2
+    ages_s = re.findall(r"^\d+ .* voter .* ([0-9.]+) s ago\b", shown(quorum.bootstrap), re.MULTILINE)
+    return len(ages_s) == 2 and all(float(each) < 2 for each in ages_s)
 
 
 def _elects(quorum: KafkaQuorum, ours: Voter) -> None:

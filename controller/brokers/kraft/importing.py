@@ -2,13 +2,13 @@
 the difference to a snapshot.
 
 Invariant: after the events, the machine's state, projected to records, equals the state before with the records
-applied. So a controller that followed can lead on from where the other one stopped.
+applied. So a voter that followed another leader can become the leader and continue from that state.
 
 Method. The part of the state that a batch touches is projected to records, into an image to which the batch's records
 are applied. Changes of brokers and partitions, producer ids and deletions become events one by one. Where several
 records belong together (a topic with its configs and partitions, the configs of a resource, the quotas of an entity,
-ACLs, features), the image is compared with the state at the end of the batch, or before the topic is deleted in it. A
-snapshot is the image of everything, and everything is compared.
+ACLs, features), the image is compared with the state when the batch ends. If the batch deletes a topic, that topic is
+compared before its deletion. A snapshot is an image of the whole cluster, so all of the state is compared.
 
 A PartitionChangeRecord becomes one `PartitionChanged`, because both raise the epochs the same way. If records were
 missed, one `PartitionChanged` may not explain a difference. Then a `TopicDiscovered` replaces the whole topic.
@@ -50,7 +50,8 @@ def import_batch(
 ) -> Iterator[Imported]:
     """The decisions in a batch's records, given with their offsets, as events, in slices of some milliseconds each.
 
-    `name_of` returns the name of a topic by its id. `every_topic` is called only if a record concerns all topics. The
+    `ids_before` are the broker epochs and ACL ids before the batch. `name_of` returns the name of a topic by its id.
+    `every_topic` is called only if a record concerns all topics. The
     caller may apply a slice to `state` before it takes the next one, or all of them at the end; nothing else may change
     it meanwhile.
     """

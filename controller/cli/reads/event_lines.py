@@ -1,8 +1,8 @@
 """Print events as lines: each names its topic and its request, and related events share a line.
 
-A change of a broker causes an event per partition; a run of these becomes one line with counts. A refusal is recorded
+A change of a broker causes an event per partition. Consecutive ones become one line with counts. A refusal is recorded
 by two events with the same message, the decision and the answer; they become one line too. `wide` prints every event.
-While events are followed, those that may be joined are held back until no more come for a moment.
+While events are followed, an event that may be joined is delayed until no other event arrives for `QUIET_S`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from projections.text.wording import many
 from projections.views.events import EventView
 from projections.views.lines import place
 
-FOLDED_AT_LEAST = 4
+JOINED_AT_LEAST = 4
 """The shortest run of partition changes that becomes one line."""
 AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
@@ -56,7 +56,7 @@ def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Itera
             return (place(event.partition, event.offset) for event in events)
         case _:
             style = style_of(options)
-            together = chain.from_iterable(map(folded, bursts(events, _may_join))) if options.follow else folded(events)
+            together = chain.from_iterable(map(joined, bursts(events, _may_join))) if options.follow else joined(events)
             each = map(line_of, events) if style.wide else together
             return (harmless(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD))
 
@@ -71,7 +71,7 @@ def line_of(event: EventView) -> Line:
     return Line(where, event.at, event.type, topic or "-", request or event.cause.request_id, event.text)
 
 
-def folded(events: Iterable[EventView]) -> Iterator[Line]:
+def joined(events: Iterable[EventView]) -> Iterator[Line]:
     """Lines of events, in order; related events are joined."""
     for key, run in groupby(events, _run_of):
         if key is None:
@@ -81,8 +81,8 @@ def folded(events: Iterable[EventView]) -> Iterator[Line]:
 
 
 def _changes(run: Iterator[EventView]) -> Iterator[Line]:
-    first = list(islice(run, FOLDED_AT_LEAST))
-    if len(first) < FOLDED_AT_LEAST:
+    first = list(islice(run, JOINED_AT_LEAST))
+    if len(first) < JOINED_AT_LEAST:
         yield from map(line_of, first)
     else:
         yield _counted(first, run)

@@ -1,8 +1,9 @@
 """`topicwright join`, `leave` and `quorum`: a voter among the controllers of a Kafka cluster.
 
 `join` runs until it is stopped and stays a voter until `leave`; neither needs a restart of other nodes. `quorum` shows
-the voters, and controllers that left whose registrations block upgrades; `leave` frees those. Exit codes: 0 done, 1
-refused by the quorum or not finished, 2 wrong usage or settings.
+the voters. It also lists the controllers that left but are still registered: no feature can be upgraded above the
+levels that they support. `leave` removes this limit. Exit codes: 0 done, 1 refused by the quorum or not finished, 2
+wrong usage or settings.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
 def _with_client(
     work: Callable[[argparse.Namespace, QuorumClient], Coroutine[Any, Any, None]],
 ) -> Callable[[argparse.Namespace], int]:
-    """Makes a command of `work` with a client of the quorum."""
+    """Wraps `work` as a command: it gets a client of the quorum, and a QuorumError becomes exit code 1."""
 
     async def run(options: argparse.Namespace) -> None:
         security = security_in(options.command_config, "--command-config")

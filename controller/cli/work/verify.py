@@ -173,8 +173,8 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
 
 
 def _service(options: argparse.Namespace, key: bytes | None, old: Head | None) -> int:
-    """Verify a running service. All roots are computed from one read of the events: a consistency proof by the service
-    would say nothing about these."""
+    """Verify a running service. All roots are computed from the same leaf hashes. A consistency proof by the service
+    would not cover these hashes."""
     with HttpBackend(http_address(options.what), read_access(options.command_config)) as backend:
         head = backend.get(Consistency, "/log/head", partition=options.partition).head
         findings = Findings()

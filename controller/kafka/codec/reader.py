@@ -1,4 +1,4 @@
-"""Compiles a layout into a straight-line reader: one function without calls for what is common.
+"""Compiles the layout of a message version (`Layout`) into a reader: one function, without calls for common fields.
 
 Method: Python source is generated and executed once. Neighbouring fields of fixed size are unpacked together; nested
 entities are inlined as loops; a string takes one slice. Lenient as a broker: unknown tagged fields are skipped, bytes

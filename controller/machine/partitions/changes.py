@@ -2,8 +2,8 @@
 
 A change is computed from the current partition, a target, and the rules of its topic. These are the rules of Kafka
 4.3's `PartitionChangeBuilder`, in its order, because brokers rely on each of them and because Kafka's controller may
-take over the log. Tests compare this module with that class. Simulated brokers, and those of a target cluster, follow
-the same rules, but their partitions have no replica metadata.
+take over the log. Tests compare this module with that class. Partitions on simulated brokers or in a target cluster
+follow the same rules. They have no `ReplicaMetadata` (directories, adding and removing replicas, ELR, recovery state).
 
 1. A reassignment is complete when all added replicas are in sync; if it removes more replicas than it adds, when all
 remaining ones are (KIP-455).
@@ -83,7 +83,8 @@ class Rules(msgspec.Struct, frozen=True):
     elr: bool = False
     """Eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
     directory: Callable[[BrokerId], bytes] | None = None
-    """Returns the directory of a new replica on a broker. None without KRaft brokers: then there is no metadata."""
+    """Returns the directory of a new replica on a broker. None without KRaft brokers: then partitions have no
+    replica metadata."""
 
 
 def rules_for(topic: Topic, cluster: Cluster, may_lead: Callable[[BrokerId, bytes], bool]) -> Rules:
@@ -219,7 +220,7 @@ def _elected(
         if replica in have_all_records and _may_lead(replica, partition, rules):
             return replica, False
     last = replica_metadata_of(partition).last_known_elr if rules.elr and not have_all_records else ()
-    # The last leader, if nobody is in sync or eligible. A cancelled reassignment may have removed it.
+    # The last leader, if no replica is in sync or eligible. A cancelled reassignment may have removed it.
     anyone = last if len(last) == 1 and last[0] in replicas else ()
     for replica in (*anyone, *(replicas if election is Election.UNCLEAN else ())):
         if _may_lead(replica, partition, rules):

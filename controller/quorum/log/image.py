@@ -1,10 +1,10 @@
 """The image of the metadata log: its records applied as every broker applies them, and snapshots of it (KIP-630).
 
-It shares no rule with the machine: a snapshot is made from the log alone, and tests compare the image with the
-machine's state. Records of any release are accepted; unknown ones are stored unchanged, in order.
+It uses no code of the machine's rules, so tests can compare the image with the machine's state. Records of any release
+are accepted; unknown ones are stored unchanged, in order.
 
-A snapshot is made from the one before and the batches since, never from the machine's state. So the state need not
-stand still, and a thread can make it.
+A snapshot is made from the previous snapshot and the batches since then, never from the machine's state. So a thread
+can make it while the state changes.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class MetadataImage:
         return cast("R | None", self._records[type(record)].get(_key(type(record), record)))
 
     def fold(self, batches: Iterable[RecordBatch], *, keep_mismatched: bool = False) -> None:
-        """Apply batches in order. Raises RecordMismatch and MalformedRecord, unless mismatched records are kept as
-        `unknown`."""
+        """Apply batches in order. Raises RecordMismatch and MalformedRecord; with `keep_mismatched` such records are
+        stored in `unknown` instead."""
         for batch in batches:
             if batch.is_control:
                 for pair in batch.records:
@@ -286,7 +286,8 @@ _CHANGED_FIELDS: Final = (
     "replicas", "isr", "removing_replicas", "adding_replicas", "directories", "eligible_leader_replicas",
     "last_known_elr",
 )  # fmt: skip
-"""Fields of PartitionRecord that a PartitionChangeRecord replaces unless it has None there; both ways."""
+"""The fields that a PartitionChangeRecord replaces in a PartitionRecord; None in the change means unchanged. `_merged`
+applies them, and `partition_change` computes them."""
 
 
 def _merged(before: PartitionRecord, change: kinds.PartitionChangeRecord) -> PartitionRecord:

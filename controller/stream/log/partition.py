@@ -3,11 +3,11 @@
 A partition is a whole log, so everything for the log of the embedded controller (the machine, its store, queries,
 explanations) works on it. The log is a cache, and Kafka holds the truth. So it is never synced; after a crash it is
 used as found, and the rest is read again. An unusable cache is replaced, and removed once its replacement is usable. A
-cache of events that Kafka may lack stays: it may be their last copy. Events, the resulting state, and the position in
-the topic are one atomic write.
+cache is never replaced if it may have events that Kafka lacks, because it may be their last copy. Events, the resulting
+state, and the position in the topic are one atomic write.
 
 A worker also writes to the topic: `record_decision` applies a decision before Kafka has it. If Kafka stores its record
-at the expected offset, `commit` keeps it; if not, the partition is closed without it and reopened at the last commit.
+at the expected offset, `commit` stores it in the log. If not, the partition is closed and reopened at the last commit.
 """
 
 from __future__ import annotations
@@ -150,11 +150,12 @@ class PartitionState:
         """Open the partition's folder in `data`. A missing one is created from the newest base in its archive, or
         empty.
 
-        `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first record in Kafka. A folder
-        that is damaged, of a newer release, or without records before `first_record` is replaced; if nothing can
-        replace it, it stays, and FirstRecordsDeleted is raised. A folder with events of another cluster or events topic
-        stays too: CacheAhead. `answers` makes accepted records include theirs. Raises LogError, LogLocked if another
-        process has the folder.
+        `cluster_id` is Kafka's, `topic_id` the events topic's, and `first_record` the first offset that the
+        Kafka partition still has. A folder is replaced if it is damaged, of a newer release, or ends before
+        `first_record`. With `answers`, `accept` returns the answers of a record.
+
+        Raises FirstRecordsDeleted if nothing can replace such a folder; CacheAhead if it has events of another cluster
+        or events topic; LogLocked if another process has it open; LogError. In the first two cases the folder stays.
         """
         folder = data / f"partition-{partition:05}"
         aside = folder.with_name(folder.name + ASIDE)

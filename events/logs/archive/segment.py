@@ -1,7 +1,8 @@
 """A segment: a Parquet file with events in offset order, and the index of its topics and requests in the footer.
 
-Events have the columns of an export, for SQL, and `canonical`: the bytes of an event where the column `value`, which
-hides secrets, differs. Row groups are small, so that reading some events decompresses one group and two columns.
+Events have the columns of an export, for SQL. The column `value` of an export hides secrets. Where it therefore differs
+from the bytes of the event, the column `canonical` has those bytes. Row groups are small, so that reading some events
+decompresses one group and two columns.
 
 The index has pairs in the format of snapshots (`events.logs.snapshots`): in key order, in blocks with checksums, so
 that one key is found without reading the others. It can be read without the events.
@@ -40,7 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
 _BATCH: Final = 512
 _BATCH_BYTES: Final = 2 << 20
-"""Size of a batch between two calls of `rest`: some milliseconds of work."""
+"""The approximate size of a batch, which takes some milliseconds. `pack_segment` calls `rest` after each batch."""
 CANONICAL, VALUE = "canonical", "value"
 Pairs = dict[bytes, bytes]
 
@@ -81,8 +82,8 @@ class IndexBuilder:
 
 
 class SegmentIndex:
-    """The index of a segment, and as `get` and `scan` the state keys in it. Any thread may read it. All methods raise
-    LogCorrupted."""
+    """The index of a segment: runs of events by name, and state keys, which `get` and `scan` read. Any thread may read
+    it. All methods raise LogCorrupted."""
 
     def __init__(self, segment: Segment, content: bytes) -> None:
         """`content` is the segment's file, or the footer of that."""

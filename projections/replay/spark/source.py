@@ -1,17 +1,17 @@
 """The data source: `spark.read.format("topicwright").load(LOG)`, one row an event.
 
-What it is for: everything that Spark asks of a log. The columns are described in `columns`.
+Spark reads a log only through it. `projections.replay.log.columns` describes the columns.
 
 Options
-    startoffset   the first offset to read; 0
-    endoffset     the offset to stop before; where the log ends
-    at            instead of endoffset: a moment (see `projections.text.moments`), its last event included
-    shards        shard keys, separated by commas, of which to read; `-` for events that concern every topic
-    columns       the columns to make, separated by commas; all. Spark does not tell Python sources what it needs, so
-                  reading is much faster when it is said
-    rangeevents   events that one task reads at most; 50,000
-    logpartition  the number that rows carry as `log_partition`, where a job reads several data directories; 0. Of a
-                  log in Kafka: read only this partition
+    startoffset   the first offset to read (default 0)
+    endoffset     the offset to stop before (default: the end of the log)
+    at            instead of endoffset: a point in time (see `projections.text.moments`); the events up to it are read
+    shards        the shard keys to read, separated by commas (default all); `-`: the events that concern every topic
+    columns       the columns to return, separated by commas (default all). Name them where speed matters: Spark does
+                  not pass the columns of a query to Python sources
+    rangeevents   the maximum number of events that one task reads (default 50,000)
+    logpartition  for data directories: the value of the column `log_partition`, in jobs that read several of them
+                  (default 0). For a log in Kafka: the only partition to read (default all)
     kafka.KEY     librdkafka's properties for a log in Kafka, such as `kafka.security.protocol`
 
 Method. One task reads one range of offsets, of a data directory through a RocksDB secondary of its own (see
@@ -19,8 +19,8 @@ Method. One task reads one range of offsets, of a data directory through a Rocks
 made of the frame sees the same events. A topic in Kafka is scanned once then (see `kafka_scan`), so that each task
 knows with which record its range begins. Its rows are those of all partitions; offsets count within one of them.
 
-A damaged log does not pass: every event in the range is decoded, whichever columns or shards are asked for, and the
-first that is missing or is not an event of this release fails the job with its offset.
+A damaged log fails the job: every event in the range is decoded, also if its columns or shard are not requested. The
+error has the offset of the first event that is missing or is not an event of this release.
 
 What it does not do: write.
 """
