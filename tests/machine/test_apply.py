@@ -161,7 +161,7 @@ MESSAGES = """
 1 | create t on=1:1 | partitions should be a consecutive 0-based integer sequence
 1 | create t 1x1 timeout=0 | The topic was created; timeout_ms 0 does not wait until it is complete.
 1 | create t 1x1 verdict=refused | no such names
-1 | create t 1x1 verdict=failed | The create-topic policy failed; the controller's log has the cause.
+1 | create t 1x1 verdict=failed | The policy failed; the controller's log has the cause.
 1 has:t | partitions t to=1 | Topic already has 1 partition(s).
 1 has:t:2x1 | partitions t to=1 | The topic t currently has 2 partition(s); 1 would not be an increase.
 1 has:t | partitions t to=3 on=1 | Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.

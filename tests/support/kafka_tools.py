@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.support.processes import Process
 SOURCES = tools.ROOT / "tests/clients/java/client"
 _EXITED = ("exited", "KafkaTools$Exited: exited")
 """Printed by a tool that catches what replaces the end of its JVM."""
+_LEFT_BEHIND = re.compile(r"^\[kafka-admin-client-thread .* could not be established")
+"""Logged by the client of an earlier tool that would have ended with its JVM, of a server that is gone."""
 
 
 class KafkaTools:
@@ -27,7 +30,8 @@ class KafkaTools:
         self._process.write_line("\t".join((tool, *arguments)))
         found = self._process.wait_for_line(r"^=== (-?\d+)$", within_s=300)
         lines = self._process.output.split("\n")
-        output = "\n".join(each for each in lines[self._seen : -1] if each not in _EXITED).strip("\n")
+        mine = (each for each in lines[self._seen : -1] if each not in _EXITED and not _LEFT_BEHIND.search(each))
+        output = "\n".join(mine).strip("\n")
         self._seen = len(lines)
         return int(found[1]), output
 
