@@ -31,7 +31,7 @@ from projections.views.overviews import QuorumView
 
 TOPIC_ID_BYTES = 16
 CHANGE_TIMEOUT_MS = 30_000
-"""Timeout of a change without its own, until a target cluster has carried it out: `request.timeout.ms`."""
+"""Default time for a target cluster to carry out a change: the default `request.timeout.ms` of Kafka clients."""
 _OF_BOTH: tuple[Operation, ...] = ("Create", "Alter", "Describe", "DescribeConfigs", "AlterConfigs")
 _TOPIC_OPERATIONS: tuple[Operation, ...] = (*_OF_BOTH, "Read", "Write", "Delete")
 _CLUSTER_OPERATIONS: tuple[Operation, ...] = (*_OF_BOTH, "ClusterAction", "IdempotentWrite")
@@ -94,7 +94,7 @@ class ControllerStatus(msgspec.Struct, frozen=True):
 
 
 class ControllerPort(Protocol):
-    """Has commands decided, and reads durable state."""
+    """Submits commands for a decision, and reads durable state."""
 
     @property
     def store(self) -> TopicReader:
@@ -112,7 +112,7 @@ class ControllerPort(Protocol):
 
     @property
     def refusals(self) -> RefusalRecords:
-        """Counts the denials that lead to no command."""
+        """Records denials of requests for which no command is submitted; similar ones are only counted."""
         ...
 
     def now_ms(self) -> int:
@@ -148,7 +148,7 @@ class ControllerApi:
     """
 
     decides_here = True
-    """True if this process has the settings that decide."""
+    """True if this process has the settings that decisions depend on; False in a gateway."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class ControllerApi:
         self.partitions_per_response_max = partitions_per_response_max
         self._applied: Callable[[], int] | None = None
         self.turns = asyncio.Lock()
-        """Held for each slice of a long response, so that the event loop runs only one slice in a round."""
+        """Held for each slice of a long response, so that one iteration of the event loop runs at most one slice."""
         self.static_configs: Mapping[str, str] = {}
         """The configured settings by Kafka's keys: a broker's static configs in DescribeConfigs."""
         self.broker_ports: Callable[[Endpoint, BrokerId], Endpoint | None] | None = None
@@ -293,7 +293,7 @@ class ControllerApi:
         return self.authorizer.allows(requester, operation, "Topic", topic)
 
     def grants(self, requester: Requester, operation: Operation, topic: str | None = None) -> bool:
-        """The same for an explicitly requested operation: a denial is logged."""
+        """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
         if topic is None:
             return self.grants_on(requester, operation, "Cluster", CLUSTER_NAME, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return self.grants_on(requester, operation, "Topic", topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -301,7 +301,7 @@ class ControllerApi:
     def grants_on(
         self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str, refusal: ErrorCode
     ) -> bool:
-        """The same for any resource; `refusal` is the error code of the denial."""
+        """Like `grants`, for any resource; `refusal` is the error code of the denial."""
         if self.authorizer.allows(requester, operation, resource_type, name):
             return True
         self.controller.refusals.record_denial(requester, operation, f"{resource_type}:{name}", int(refusal))
@@ -372,4 +372,4 @@ def new_topic_ids(count: int) -> list[TopicId]:
 
 _RANDOM_BITS: Final = bytes.fromhex("7fffffffffff0fff3fffffffffffffff")
 _UUID4_BITS: Final = bytes.fromhex("00000000000040008000000000000000")
-"""The bits of an id that are random, and those that are set."""
+"""The random bits of a topic id, and the constant bits that mark it as a UUID of version 4."""

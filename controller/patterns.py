@@ -12,12 +12,12 @@ import re2
 
 ALLOWED: Final = "RE2's syntax (https://github.com/google/re2/wiki/Syntax), so no lookaround and no backreference"
 _OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False  # it writes to standard error by itself
+_OPTIONS.log_errors = False  # otherwise RE2 writes errors to standard error
 _OPTIONS.max_mem = 1 << 20  # with the worst pattern that this has room for, the longest topic name takes some 60 ms
 
 
 class PatternError(ValueError):
-    """A text that is no pattern; the message says why."""
+    """A text is not a valid pattern; the message says why."""
 
 
 class Pattern:
@@ -32,11 +32,11 @@ class Pattern:
             raise PatternError(why.decode(errors="replace") if isinstance(why, bytes) else str(why)) from None
 
     def is_found_in(self, name: str) -> bool:
-        """Whether some part of a name matches."""
+        """True if the pattern matches some part of a name."""
         return self._compiled.search(name) is not None
 
     def groups_of(self, name: str) -> tuple[str, ...] | None:
-        """The name and the parts of it that the groups match, empty for those that match none; None if the pattern does
-        not match all of the name."""
+        """Returns the name and the text of each group, empty for a group that matches nothing; None if the pattern does
+        not match the whole name."""
         found = self._compiled.fullmatch(name)
         return None if found is None else (name, *found.groups(""))

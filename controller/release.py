@@ -1,4 +1,4 @@
-"""The release that this code is of: pyproject.toml takes the distribution's version from here."""
+"""The version of Topicwright: pyproject.toml takes the distribution's version from here."""
 
 RELEASE = "0.1.0"
-"""Recorded with the settings that decide, and shown by `topicwright --version`."""
+"""Recorded in the log with the settings that decisions depend on, and printed by `topicwright --version`."""

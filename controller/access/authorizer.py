@@ -1,7 +1,7 @@
 """Authorization: the interface (KIP-4 rule 3, KIP-11), and an authorizer with ACLs like Kafka's StandardAuthorizer.
 
-Permissions are checked before a command is made, and the result is stamped on it. So a refusal is decided, answered and
-logged like any other.
+Permissions are checked before a command is submitted, and the command carries the result (`denied`). The state machine
+then decides, answers and logs a denied command like any other rejection.
 
 Rules of the standard authorizer:
 - super users may do everything;
@@ -106,7 +106,7 @@ class StandardAuthorizer:
         self._by_principal: dict[Pattern, tuple[Entries, dict[str, list[Acl]]]] = {}
         """For each pattern with many ACLs: the ACLs by principal."""
         self._indexed = Acls()
-        """The ACLs of which that is an index."""
+        """The ACLs that `_by_principal` indexes."""
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         principal = requester.principal

@@ -4,9 +4,10 @@ As in Kafka, each user, client id or combination with a quota has a token bucket
 and holds the tokens of all windows (`controller.quota.window.num` times `controller.quota.window.size.seconds`). Each
 created or deleted partition takes a token. One command may bring the bucket below zero. While it is below zero,
 - requests of newer versions are refused with THROTTLING_QUOTA_EXCEEDED (strict);
-- older ones, whose clients do not know that error, are executed and bring it further below zero (permissive). Both
-responses have the throttle time until the bucket is at zero, and the connection is not read meanwhile. Kafka truncates
-throttle times over 32 bits to a wrong, perhaps negative number; here they are limited to WAIT_MS_MAX.
+- older ones, whose clients do not know that error, are executed and bring it further below zero (permissive).
+
+Both responses have the throttle time until the bucket is at zero, and the connection is not read meanwhile. Kafka
+truncates throttle times over 32 bits to a wrong, perhaps negative number; here they are limited to WAIT_MS_MAX.
 
 Buckets use a monotonic clock. They are not stored, and full after a restart.
 """

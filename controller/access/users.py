@@ -38,7 +38,7 @@ from controller.machine.access.credentials import ITERATIONS_MAX
 from controller.machine.state import Cluster, ScramCredential
 
 _Form = tuple[int, int]
-"""Iterations, and bytes of the salt; 0 for a salt of Kafka's own tools."""
+"""The form of a credential: iterations, and the salt's length in bytes (0 for a salt by Kafka's own tools)."""
 _KAFKA_TOOLS: Final = 0
 _KAFKA_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
 _KAFKA_SALT_BITS: Final = 130  # ScramFormatter.secureRandomString
@@ -159,7 +159,7 @@ def _lower_priority() -> None:
 
 
 def network_of(address: str) -> str:
-    """Returns the address, or for IPv6 its /64 network, because one host has all addresses of that."""
+    """Returns the address, or for IPv6 its /64 network, because one host may use all addresses of it."""
     host = normal_host(address)
     try:
         return str(IPv6Network((host, 64), strict=False))
@@ -239,8 +239,8 @@ class Users:
         return is_right
 
     def _hash_for(self, user: str) -> str | None:
-        """Returns the password hash to compare with. For a user without one it is somebody else's, always the same, so
-        that the check takes as long. None if there are no password hashes."""
+        """Returns the user's password hash, or None if the file has no hashes at all. A user without a hash gets the
+        hash of another user, always the same one, so that the check takes as long."""
         passwords = self._file.passwords
         drawn = int.from_bytes(hmac.digest(self._key, user.encode(), "sha256"), "big")
         return passwords.get(user) or (list(passwords.values())[drawn % len(passwords)] if passwords else None)

@@ -36,7 +36,7 @@ _SECURITY = frozenset(
 )  # fmt: skip
 """Configs that can only be changed for a single listener (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 _OF_ALL_LISTENERS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""Configs that can be changed for a listener of all brokers."""
+"""Configs of a listener that can be changed for all brokers at once; the others only for one broker."""
 _POOLS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
 """Thread pools, which a change may at most double or halve."""
 _FIXED = frozenset({"listeners", "listener.security.protocol.map"})
@@ -96,7 +96,7 @@ def _broker_id(known: Collection[int], name: str, or_else: str = "", what: str =
 
 
 def cluster_wide_config(api: ControllerApi, name: str) -> ConfigEntry:
-    """One config of brokers without a dynamic config of their own."""
+    """The effective config of a broker that has no dynamic configs of its own."""
     return _effective(name, _layers({}, dict(api.cluster.configs_of(BROKERS, "")), api.static_configs))
 
 
@@ -268,7 +268,7 @@ def _is_per_broker(name: str) -> bool:
 
 
 def _conflict(cluster: Cluster, name: str, props: Mapping[str, str]) -> Rejection | None:
-    """Rejects too many threads at once, and local retention beyond the whole log's."""
+    """Rejects a thread pool that more than doubles or halves, and a local retention above the total retention."""
     of_all = dict(cluster.configs_of(BROKERS, ""))
     before = {**_DEFAULTS, **of_all, **dict(cluster.configs_of(BROKERS, name))}
     conflicts = [*_pool_conflicts(before, props), *_retention_conflicts(cluster, {**of_all, **props})]

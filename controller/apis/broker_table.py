@@ -38,7 +38,7 @@ _RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\](?: or (-?\d+))?")
 
 
 def _allowed(name: str, kind: ConfigType, text: str) -> Allowed:
-    """Parse the description of a validator of Kafka. Configs that topics inherit have the topics' rule."""
+    """Parse Kafka's description of a validator. A config that topics inherit has the validator of the topic config."""
     if name in BROKER_SYNONYMS:
         return BROKER_SYNONYMS[name].allowed
     found = _RANGE.fullmatch(text)

@@ -33,7 +33,7 @@ from controller.quorum.raft.consensus import Consensus
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Allowed names and versions of client software (KIP-511)."""
 NO_NODE: Final = -1
-"""The node id of a request that expects no certain node."""
+"""The node id of a request that expects no particular node."""
 
 
 def with_api_versions(

@@ -133,8 +133,8 @@ class _SplitRequest:
         return tuple(map(_with_defaults, results)) if key == ApiKey.DESCRIBE_CONFIGS else results
 
     def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
-        """Resources by the address of their broker; None (any broker) for all brokers and for unknown ones, which any
-        broker rejects. At a broker's listener all go to that broker."""
+        """Resources by the address of their broker. The address is None (any broker) for groups, for configs of all
+        brokers, and for unknown brokers, which any broker rejects. A broker's own listener sends all to that broker."""
         brokers = self._api.cluster.brokers.values() if self._broker_id is None else ()
         known = {str(one.broker_id): (at.host, at.port) for one in brokers for at in one.endpoints[:1]}
         by_address: dict[Address | None, list[Any]] = {}

@@ -164,9 +164,10 @@ class _Alteration(NamedTuple):
 async def alter_configs(
     api: ControllerApi, others: frozenset[int], context: RequestContext, request: configs.AlterConfigsRequest
 ) -> configs.AlterConfigsResponse:
-    """Replace all configs of each topic, or resource of the kinds `others`; IncrementalAlterConfigs sets, deletes,
-    appends to and subtracts from them. One result a resource, in order: it is rejected here or becomes a command.
-    AlterConfigs has only SET (0).
+    """Answers AlterConfigs, which replaces all configs of a resource, and IncrementalAlterConfigs, which changes some.
+
+    Resources are topics and those of the kinds `others`. Each is rejected here or becomes a command; the results are
+    in the order of the request. The only operation of AlterConfigs is SET (0).
     """
     alterations = [
         _Alteration(
@@ -198,7 +199,7 @@ async def alter_configs(
 def _rejection(
     api: ControllerApi, context: RequestContext, one: _Alteration, wrong: Rejection | None
 ) -> Rejection | None:
-    """The rejection of a resource that becomes no command. A denied client learns nothing else."""
+    """The rejection of a resource, or None if it becomes a command. A denied client gets only the denial."""
     by_brokers = one.kind == BROKER and not api.cluster.has_kraft_brokers
     if wrong is None and not by_brokers:
         return None

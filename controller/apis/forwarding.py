@@ -36,8 +36,8 @@ from controller.kafka.security import NotAuthenticated
 from events.names import BrokerId
 
 PassOn = Callable[[bytes, float, Address | None], Awaitable[bytes]]
-"""Sends a request frame to the broker at an address, or to any, and returns the frame of its response. Raises
-ClusterUnreachable after so many seconds, NotAuthenticated."""
+"""Sends a request frame, within a timeout in seconds, to the broker at an address (None for any broker). Returns the
+frame of the response. Raises ClusterUnreachable, also for a timeout, and NotAuthenticated."""
 WITHIN_S: Final = 330.0
 """Timeout of a forwarded request: JoinGroup may wait for `max.poll.interval.ms`."""
 
@@ -66,8 +66,8 @@ def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassO
 def closing_after_addresses(metadata: ApiHandler) -> ApiHandler:
     """The table row for Metadata at a broker's listener.
 
-    Java clients keep a connection that they opened there before they knew the broker's own address. It is closed after
-    the response that has that address.
+    Java clients keep using a connection to this listener after they learn the broker's own address. So the connection
+    is closed after the response that has that address.
     """
 
     def handle(context: RequestContext, request: MetadataRequest) -> Any:
@@ -99,11 +99,11 @@ def forwarding_rows(
     may_forward: Callable[[RequestContext], bool],
     at_broker: bool = True,
 ) -> dict[int, ApiHandler]:
-    """The table rows for APIs of brokers (`broker_apis`) that this listener lacks (`own`). `may_forward` authorizes.
+    """The table rows for those `broker_apis` that are not in `own`, the listener's own APIs. `may_forward` authorizes.
 
-    Without `at_broker` (the own listener), FindCoordinator of librdkafka closes the connection, and the client tries
-    the next node. Answered here, it would send its next Metadata request to this node, drop this node because the
-    response does not list it, and wait five minutes for the lost response.
+    Without `at_broker` (at this process's own listener), FindCoordinator of librdkafka closes the connection, and the
+    client tries the next node. With an answer, the client would send its next Metadata request to this node, drop this
+    node because the response does not list it, and wait five minutes for the lost response.
     """
 
     def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:

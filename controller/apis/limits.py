@@ -1,4 +1,4 @@
-"""Limits of one request and one response: Kafka's bounds on changes, and slices for what takes long.
+"""Limits of one request and one response: Kafka's bounds on changes, and slices for long requests and responses.
 
 A request beyond the bounds is rejected as a whole, with one error for each thing it names. The listeners of simulated
 brokers reject changes in the same form, with NOT_CONTROLLER (KIP-4)."""
@@ -25,7 +25,7 @@ CHANGES_MAX: Final = 10_000
 ACLS_SCANNED_MAX: Final = 200_000
 """ACLs that the filters of one request may scan together."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of the descriptions in one response."""
+"""Size of the elements of one response from which `in_turns` describes no further items."""
 BATCH: Final = Detail(int(ErrorCode.POLICY_VIOLATION), "Unable to perform excessively large batch operation.")
 PARTITIONS: Final = Detail(int(ErrorCode.POLICY_VIOLATION), "Excessively large number of partitions per request.")
 MORE_PARTITIONS: Final = Detail(
@@ -126,7 +126,7 @@ class _Bound(NamedTuple):
     """The field of the response with the results."""
     result: type[Message]
     named: Callable[[Any], Iterable[dict[str, Any]]]
-    """For each result, the fields that tell what it is about."""
+    """For each result, the fields that identify its resource."""
 
 
 _OF_CONFIGS: Final = _Bound(

@@ -1,7 +1,7 @@
 """The APIs of each listener, with their versions and handlers.
 
-The controller's listener answers everything; a simulated broker's answers reads, and changes with NOT_CONTROLLER
-(KIP-4); a cluster's listener forwards what is not about topics.
+The controller's own listener answers every API. The listener of a simulated broker answers reads, and rejects changes
+with NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards requests that are not about topics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ELEMENTS_OF_BROKERS_MAX = 400_000
 ELEMENTS_OF_OFFSETS_MAX = 4_000
 """Array elements in one OffsetFetch: 32,000 partitions take some ten milliseconds."""
 ELEMENTS_OF_CHANGES_MAX = 16_000
-"""Array elements in one request that changes things, which may change 10,000 things with parts."""
+"""Array elements in one request of changes: up to 10,000 (`CHANGES_MAX`), some with several elements."""
 _NEWEST = 0, finalized_keys(features_at(METADATA_VERSION_MAX))
 """The finalized features of simulated brokers: always the newest levels."""
 _REPORTS = frozenset({ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS})

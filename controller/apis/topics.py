@@ -237,7 +237,7 @@ def _not_deleted(state: DeleteTopicState, code: ErrorCode, message: str | None) 
 def _deleted(answer: Answer, command: DeleteTopic, known_id: bytes) -> DeletableTopicResult:
     """`known_id` is the id of the topic before the deletion: a target cluster has deleted it by now.
 
-    Kafka returns the id of the deleted topic; with an error only the one in the request.
+    As in Kafka, the response has the id of the deleted topic. With an error it has only an id from the request.
     """
     deleted_id = answer.topic.topic_id if answer.topic is not None else known_id
     topic_id = (command.topic_id or ZERO_UUID) if answer.code else deleted_id

@@ -83,7 +83,7 @@ def _entity(entry: access.EntryData) -> QuotaEntity:
 async def describe_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
-    """The entities that match all components; with `strict` those without other parts."""
+    """The entities that match all components; with `strict`, only those without further parts."""
     wrong = _filter_error(request.components) if api.grants(context, "DescribeConfigs") else DENIED
     if wrong is not None:
         return access.DescribeClientQuotasResponse(**errors_of(wrong), entries=None)

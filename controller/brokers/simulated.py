@@ -25,7 +25,7 @@ from events.names import BrokerId, Offset, TopicName, shard_key
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
 _OF_BROKERS: EventTypes = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
-"""Unregistered brokers count too: a report that named one of them was rejected as a whole."""
+"""Events after which ISR reports are sent again: a report that named an unregistered broker was rejected."""
 
 
 class UnknownBroker(Exception):
@@ -44,7 +44,7 @@ class SimulatedBroker:
         self.applied = Offset(-1)
         """The newest offset that it has applied."""
         self.starts = 1
-        """Number of starts. A restart discards what the process before had not applied yet."""
+        """Number of starts. A restart discards the events that the previous process had not applied yet."""
         self.confirmed = Offset(-1)
         """The newest offset that it has confirmed since its start, or since its confirmations were last lost."""
 

@@ -67,7 +67,7 @@ def _reported(run: Callable[[], int]) -> int:
 
 
 _OF_WRITING: Final = (errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
-"""The errors of a write without room, perhaps to standard output."""
+"""The errors of a write to a full or failed disk, perhaps through standard output."""
 
 
 def _discard_output() -> None:

@@ -26,7 +26,7 @@ from projections.views.events import EventView
 from projections.views.view import ErrorView
 
 ANSWER_S: Final = 60.0
-"""While events are followed, the service sends a heartbeat every 10 s."""
+"""Timeout of the service. While events are followed, the service sends a heartbeat every 10 s."""
 KEYS: Final = ("username", "password", "token", "ssl.truststore.location")
 _ANSWER_BYTES_MAX = 256 << 20
 """More than a topic with a million partitions takes. `verify` must not trust the service that it checks."""
@@ -59,7 +59,7 @@ class Backend:
         self.close()
 
     def close(self) -> None:
-        """Release what is open."""
+        """Close the connection or the data folder."""
 
     def get(self, kind: type[_T], path: str, name: str = "", /, **parameters: object) -> _T:
         """GET a path below `/v1`, and the name below it. Parameters that are None are left out; `from_` is `from`."""

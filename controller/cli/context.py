@@ -1,4 +1,4 @@
-"""`topicwright context` and `completion`. Contexts are names for services, kept in the user's configuration folder.
+"""`topicwright context` and `completion`. Contexts are names for services, stored in the user's configuration folder.
 
 A command reads the first of `--http`, `--context`, TOPICWRIGHT_HTTP, TOPICWRIGHT_CONTEXT, the context in use, and
 127.0.0.1:8080. A context has an address and the path of a --command-config file (never a secret itself). The file is

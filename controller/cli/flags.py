@@ -1,4 +1,4 @@
-"""Flags of the commands that do more than read or start; `controller.cli.work` does the work.
+"""Flags of the commands whose work is in `controller.cli.work`: migration, backups, the quorum, users, proofs, demo.
 
 A module of `work` is loaded only when its command runs, so that `--help` stays fast.
 """

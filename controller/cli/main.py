@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser(command: str = "", *, every: bool = False) -> Parser:
-    """The parser of one command; of the others only their names, unless `every` one is needed in full."""
+    """A parser with the flags of one command and the names of the others; with `every`, the flags of all commands."""
     parser = Parser(
         prog="topicwright",
         description="A Kafka controller you can replay.",

@@ -57,7 +57,7 @@ MASTERS = "local, local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|(spark|sc|k8s)://\S+")
 _DAY_S = 86_400
 _OF_SOME_ALONE = ("http", "every", "data", "from_scratch", "checks")
-"""Options that go to their sub-command as they are."""
+"""Options that only some sub-commands have. They are passed on unchanged, in `Options.more`."""
 
 _Parser = argparse.ArgumentParser
 _Run = Callable[["Runner", "Ref", "Options"], "Outcome"]
@@ -245,7 +245,7 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
     if command.without_at and arguments.at is not None:
         raise ReplayError(f"{name} does not take --at: {command.without_at}")
     ref, options = open_ref(arguments.log, _kafka_properties(arguments)), _options(arguments)
-    ends_of(ref, options.at)  # before Spark starts, as the check: it raises for a point in time after the end
+    ends_of(ref, options.at)  # before Spark starts, like `check` below: it raises for a point in time after the end
     try:
         module = import_module(f"projections.replay.{command.module}")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`topicwright serve` and `check`, and what all long-running commands share: their flags and how a start fails.
+"""`topicwright serve` and `check`; also the flags and start-up checks that all long-running commands share.
 
 `check` validates settings, policies, rules, TLS files and users as `serve` would, without starting a server.
 """
@@ -57,8 +57,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 
 def brokers(text: str, other: str = KRAFT) -> int | str:
-    """The number of simulated brokers, the bootstrap addresses of a target cluster, or the `other` word. Raises
-    ArgumentTypeError."""
+    """Parse `--brokers`: the number of simulated brokers, the bootstrap addresses of a target cluster, or the word
+    `other` itself. Raises ArgumentTypeError."""
     from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 
     kind, _, rest = text.partition(":")
@@ -170,7 +170,7 @@ def _run(start: Start, options: argparse.Namespace) -> int:
 
 def refuse_taken(settings: ServeSettings, **addresses: Address | None) -> None:
     """Raise SettingsError for an address that this process cannot listen on, before it creates a folder. `addresses`
-    are by flag."""
+    maps the names of flags to their values."""
     from controller.serving.client_listeners import Address
     from controller.settings.load import SettingsError
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 DRIVERS = ("faust", "plain")
 CLUSTER = "cluster"
-"""The target cluster is that of --bootstrap."""
+"""Value of `--brokers`: the target cluster is the Kafka cluster of `--bootstrap`."""
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
@@ -118,8 +118,8 @@ def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coro
 
 
 def _refuse_decisions(overrides: list[str]) -> None:
-    """Raise SettingsError for settings that only workers use. In a settings file, shared with workers, they do no
-    harm."""
+    """Raise SettingsError if `--set` has a setting that only workers use. A settings file may have such settings,
+    because gateways and workers may share it."""
     from controller.settings.load import SettingsError
     from controller.settings.server import BY_KEY
 

@@ -61,7 +61,7 @@ class Decided(msgspec.Struct, gc=False):
     records: list[Recorded] = []
     answers: list[Answer] = []
     needs_approval: list[TopicCommand] = []
-    """Commands that need approval."""
+    """Commands to resubmit with the verdicts that `with_verdicts` gets; they have no events yet."""
     size: int = 0
     """Events and new partitions, see `_size`."""
     deferred: Sequence[AnyCommand] = ()
@@ -126,8 +126,8 @@ class Decider:
         commands: Sequence[AnyCommand],
         immediate_commands: Callable[[Sequence[Recorded]], Sequence[AnyCommand]],
     ) -> Decided:
-        """Decide commands and record each before the next, until the commit is full; then the commands that brokers
-        submit at once about the events. Raises LogError, and what `fault` raises."""
+        """Decide commands and record each before the next, until the commit is full. Then decide the commands with
+        which brokers answer the new events. Raises LogError, and what `fault` raises."""
         decided = Decided()
         for place, command in enumerate(commands):
             if decided.size >= SIZE_PER_COMMIT_MAX:
@@ -185,7 +185,7 @@ class DryRunner(Protocol):
 
 
 def needs_approval(state: State, command: TopicCommand) -> bool:
-    """True if a command needs approval now. If deciding raises, it fails when it is decided."""
+    """True if deciding this command now would require approval. False if deciding raises: `Decider` reports that."""
     try:
         return decide(state, command).needs_approval
     except Exception:
@@ -224,7 +224,7 @@ async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: DryR
 
 
 def restamped(command: TopicCommand, now_ms: int, left_ms: int) -> TopicCommand:
-    """The command with the current time; its timeout is at most what remains of the request's."""
+    """The command with the current time; its timeout is at most `left_ms`, the remaining time of the request."""
     if not isinstance(command, CreateTopic) or command.timeout_ms <= 0:
         return replace(command, at_ms=now_ms)
     return replace(command, at_ms=now_ms, timeout_ms=min(command.timeout_ms, left_ms))

@@ -12,7 +12,7 @@ Constraints:
   written again (`storage`);
 - if the log is replicated and another process leads, nothing is decided here: the leader's commits are applied, and
   requests get NOT_CONTROLLER;
-- a command on which deciding raises fails alone (`faults`);
+- a command on which deciding raises fails alone (`decider`);
 - after any other bug nothing more is decided: all requests in flight get UNKNOWN_SERVER_ERROR, `failed` is set, and the
   caller of `start` must exit the process.
 
@@ -55,9 +55,9 @@ from events.logs.log import EventLog, LogError
 from events.names import Offset
 
 COMMANDS_PER_COMMIT_MAX = 512
-"""Bounds how long one slice of deciding keeps the loop."""
+"""Bounds the time for which one slice of deciding blocks the event loop."""
 TAKES_WITHOUT_YIELD_MAX = 4
-"""Commits in a row that may block the event loop on the disk before other tasks run."""
+"""Consecutive commits that may block the event loop during their fsync before other tasks run."""
 
 
 class Controller:
@@ -111,10 +111,10 @@ class Controller:
         limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
         self._decider = Decider(self._faults.record, limits)
         self._deadlines = Deadlines(self)
-        """Deadlines of pending creates whose client connection is gone or got a storage error."""
+        """Deadlines of creates that were pending at the start, at a leader change, or when the log failed."""
         self._reconciler = Reconciler(self)
 
-    # --- life
+    # --- start and stop
 
     async def start(self, settings: Configs, release: str, rules: str | None = None) -> None:
         """Begin to decide: record the settings and the text of the rules file if they changed, and watch the deadlines
@@ -146,7 +146,7 @@ class Controller:
             self.submit_internal(ApplyRules(**stamps, text=text, is_file=True, principal=BY_CONTROLLER))
 
     def _compare_rules_file(self, records: Sequence[Recorded]) -> None:
-        """Report that the leader applied another rules file than that of this process."""
+        """Log a warning if the leader applied another rules file than that of this process."""
         for record in records:
             event = record.event
             if isinstance(event, RulesApplied) and event.is_file and self._rules_file not in (None, event.text):
@@ -261,7 +261,7 @@ class Controller:
             at_ms = self.now_ms(deadline_ms)
             self.submit_internal(ExpireRequest(request_id=pending.request_id, at_ms=at_ms, topic=topic))
         await self.decided()
-        # The rest still waits for policies or the target cluster; `_request_approval` will find its timeout used up.
+        # Other topics still wait for policies or the target cluster; their creates are resubmitted with timeout 0.
         why = requests.STILL_JUDGED if self._cluster is None else requests.STILL_CARRIED_OUT
         self.replies.fail(pending, ErrorCode.REQUEST_TIMED_OUT, why)
 
@@ -346,7 +346,7 @@ class Controller:
             self._notify(survivors)
         self._reconciler.sweep()
 
-    # --- callbacks of its parts
+    # --- approval
 
     async def _request_approval(self, commands: Sequence[TopicCommand]) -> None:
         """Get the verdicts of policies and target cluster on one request, and resubmit its commands with them."""
@@ -364,7 +364,7 @@ class Controller:
                 self.submit_internal(restamped(command, now_ms, left_ms))
 
     def _fail_alone(self, commands: Sequence[TopicCommand], error: Exception) -> None:
-        """One of these commands raised. Repeat each alone, so that only that one fails."""
+        """Requesting approval for these commands raised. Repeat it for each alone, so that only a faulty one fails."""
         if len(commands) == 1:
             self.replies.resolve(self._faults.record(commands[0], error))
         else:

@@ -71,7 +71,7 @@ class Reports:
             self._lines(b"\n".join(out) + b"\n")
 
     async def close_policies(self, policies: PolicyJudge | None) -> None:
-        """Close the policies, and log what fails. Policies that hang do not keep a process from ending."""
+        """Close the policies, and log their errors. Policies that hang do not prevent the process from ending."""
         for failure in () if policies is None else await policies.close(POLICIES_CLOSE_S):
             self.log.warning("policy close failed", why=failure)
 

@@ -3,9 +3,9 @@
 A request id has a number and a code that only this process can compute, so that no client can guess the id of another
 client's request.
 
-The time of a command is the wall clock's, and never goes back. While the wall clock is behind the newest stamp, because
-it was set back or the event was stamped by a clock that was ahead, stamps advance at half the pace of a clock that only
-goes forward: later stamps are higher, and the wall clock catches up. Timers do not use stamps.
+The time of a command is the wall clock's, and never goes back. The wall clock may be behind the newest stamp, because
+it was set back, or because another process with a fast clock wrote the stamp. Stamps then advance at half the pace of
+the monotonic clock, until the wall clock catches up. Timers do not use stamps.
 
 A pending request is one client request with a command for each of its topics. Its reply is complete when every command
 is answered. Answers come from decisions, after their events are durable.
@@ -144,7 +144,7 @@ _CODE_BYTES: Final = 5
 
 class Stamps:
     """The stamps of one process. `boot_id` has 16 random bytes in hexadecimal, `clock_ms` is the wall clock, and
-    `last_ms` the time of the newest event of an earlier process. The clock that only goes forward is the loop's."""
+    `last_ms` the time of the newest event of an earlier process. The monotonic clock is the event loop's."""
 
     def __init__(self, boot_id: str, clock_ms: Callable[[], int], last_ms: int = 0) -> None:
         self._boot_id = boot_id[:_VISIBLE_CHARACTERS]
@@ -178,7 +178,7 @@ class Stamps:
 
 
 class Inbox:
-    """Commands that were submitted and not decided."""
+    """The queue of submitted commands that are not decided yet."""
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
@@ -222,7 +222,7 @@ class Inbox:
             _release(self._waiting.popleft()[1])
 
     def interrupt(self) -> None:
-        """Make `take` return with the commands that are there."""
+        """Make `take` return at once, with the commands in the queue, if any."""
         self._interrupted = True
         self._wake.set()
 

@@ -5,7 +5,8 @@ written. A replicated log does the same when this process loses leadership: unco
 log, and the commits of the new leader are applied from there.
 
 A slow disk must not block the event loop, but on a fast disk a round trip through the loop takes longer than an fsync.
-`Flusher` therefore lets a single command wait in the loop for a moment, and stops doing so after one slow fsync.
+For a single command `Flusher` therefore blocks the loop for up to `WAIT_S`. After a slow fsync, it does not do so for
+the next `FREE_AFTER_SLOW` commits.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ RECOVER_AFTER_S = 1.0
 """Pause between attempts to recover the log."""
 
 WAIT_S: Final = 0.002
-"""How long the event loop waits for an fsync."""
+"""The longest time that the event loop is blocked by an fsync, in seconds."""
 FREE_AFTER_SLOW: Final = 32
-"""Commits after a slow fsync during which the loop does not wait."""
+"""Number of commits after a slow fsync that do not block the event loop."""
 Flush = Callable[[], Awaitable[object]]
 
 _BEYOND_RECOVERY = (LogCorrupted, LogClosed)
@@ -91,7 +92,7 @@ class Storage:
             await self._replication.commit(self.recorder.take_commit())
 
     async def follow(self, stopping: asyncio.Event) -> list[Recorded] | None:
-        """See `Replication.follow`."""
+        """Apply the leader's next commit and return its events; see `Replication.follow`. None without replication."""
         return None if self._replication is None else await self._replication.follow(self.recorder, stopping)
 
     def publish(self) -> None:
@@ -135,7 +136,7 @@ class Flusher:
         self._flushed()
 
     async def flush_alone(self) -> None:
-        """The same for a commit of a single command: the loop waits for it, at most `WAIT_S`."""
+        """Like `flush`, for a commit of a single command: blocks the event loop, for at most `WAIT_S`."""
         if self._free:
             self._free -= 1
             await self.flush()

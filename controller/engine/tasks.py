@@ -1,12 +1,12 @@
-"""Background tasks, and those of the owner of a log besides deciding: deadlines and reconciling.
+"""Background tasks of the process that decides for a log: deadlines of pending creates, and reconciling topics.
 
 Deadlines are those of pending creates that have no client connection in this process. When one passes, an ExpireRequest
 command is submitted. Pending creates are part of the state, so the next owner of the state also has their deadlines.
 
 Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
-therefore walks through the topics in slices, submits ReconcileTopics for those that need it, and continues when that is
-durable. If the process dies during a sweep, the sweep at the next start completes it: the result depends on the state
-alone. That sweep uses at most half a core, because such a death is rare.
+therefore walks through the topics in slices, submits ReconcileTopics for those that need it, and continues when their
+events are durable. If the process dies during a sweep, the sweep at the next start completes it: the result depends on
+the state alone. The sweep at a start uses at most half a core, because it rarely finds anything to do.
 
 The store has an index of the topics with replicas on a broker, so an event of one broker visits only those, the topics
 with placeholders and the pending ones.
@@ -33,7 +33,7 @@ from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard
 
 
 class Deadlines:
-    """Deadlines of the topics in the store of `sink`, soonest first."""
+    """Deadlines of pending creates, soonest first. Expired ones are submitted to `sink`, the controller of one log."""
 
     handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
 
@@ -150,7 +150,7 @@ class Reconciler:
         self._task: asyncio.Task[None] | None = None
         self._again = False
         self._low_priority = False
-        """A sweep of all topics at low priority: nothing is known to have changed."""
+        """True if a sweep of all topics is due although no change is known; it runs at low priority."""
         self._brokers: dict[BrokerId, None] = {}
         """Brokers that changed, in order."""
         self._configured: dict[TopicName, None] = {}
@@ -225,8 +225,8 @@ class Reconciler:
             resumed_s = now_s()
 
     def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[list[Topic]]:
-        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. In
-        front of a target cluster, which elects its leaders itself, replicas need nothing."""
+        """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. A
+        target cluster elects leaders itself, so with one the replicas on these brokers are left out."""
         store = self._sink.store
         keys = dict.fromkeys(map(shard_key, configured))
         if not store.durable_cluster.settings.has_target_cluster:

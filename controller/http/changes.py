@@ -107,8 +107,8 @@ class Changes:
         return known.answer
 
     def _ended(self, first: RequestId, answering: asyncio.Future[Reply]) -> None:
-        """After a timeout this process may still decide the request, so a retry needs a new request id. In a gateway
-        it does not: workers skip ids that they know."""
+        """After a timeout this process may still decide the request, so a retry gets a new request id. In a gateway a
+        retry keeps its id, because workers skip requests whose id they know."""
         self._in_progress.discard(first)
         if answering.cancelled() or answering.exception() is not None:
             return
@@ -155,9 +155,9 @@ def _refused(status: int, request_id: RequestId, why: str) -> Refused:
 
 
 TRIES_MAX: Final = 100
-"""The most ids of a request that keeps failing; of equal refusals one a minute is recorded."""
+"""The most attempts with one key, each with its own request id; of equal refusals one a minute is recorded."""
 AHEAD: Final = 8
-"""The most attempts in a row that may have left no event."""
+"""The search for attempts ends after this many consecutive request ids without events."""
 _EVENTS_MAX: Final = 10
 """The most events to read; a request for one topic has three."""
 _RETRIABLE: Final = frozenset(
@@ -194,9 +194,9 @@ def was_late(answer: Answer) -> bool:
 def earlier(
     query: Queries, first: RequestId, late: Container[RequestId] = (), *, has_target_cluster: bool = False
 ) -> tuple[RequestId, Earlier | None]:
-    """The attempt of a client's request for one topic that did not fail, with its id; or None, and the id for the next
-    attempt. An id in `late` is skipped: it may still be decided. With a target cluster, a change is answered when the
-    cluster has applied it. Raises Refused if all attempts failed."""
+    """Returns the id of the first attempt that did not fail for a temporary reason, and that attempt. If there is none,
+    returns the id for the next attempt, and None. Ids in `late` are skipped: they may still be decided. With a target
+    cluster, a change is answered when the cluster has applied it. Raises Refused if all attempts failed."""
     free: RequestId | None = None
     unknown = 0
     for number in range(1, TRIES_MAX + 1):

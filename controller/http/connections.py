@@ -44,7 +44,7 @@ REQUEST_S: Final = 20.0
 STALL_S: Final = 30.0
 READ_BYTES_PER_S_MIN: Final = 1024
 BYTES_PER_TURN: Final = 16 << 10
-"""About 3,000 of the smallest chunks, which take 20 ms."""
+"""Received bytes processed in one iteration of the event loop: at most about 3,000 tiny chunks, in 20 ms."""
 RESPONSE_BYTES_MAX: Final = 64 << 20
 BLOCK_BYTES: Final = 32 << 10
 """The size of a response block, and of a transport's write buffer. Up to 160 KiB a connection (TLS) are not counted."""
@@ -126,7 +126,7 @@ class ListenerConnections:
             self._waiting.setdefault(connection)
 
     def begin_response(self, connection: Connection, size: int) -> None:
-        """Count a response that is about to be written; closes other connections if all take too much memory."""
+        """Count a response that is about to be written; closes other connections if responses take too much memory."""
         others = self._unsent
         while others and sum(others.values()) + size > RESPONSE_BYTES_MAX:
             by_host: Counter[str] = Counter()

@@ -59,7 +59,7 @@ class LoopHistogram(Collector):
     """A histogram that only the event loop's thread counts into; any thread may collect it."""
 
     class Series:
-        """The values under one set of labels, by the first bound that is not below them."""
+        """The values under one set of labels; `counts[i]` counts those up to `bounds[i]` and above the bound before."""
 
         __slots__ = ("bounds", "counts", "sum")
 
@@ -213,7 +213,7 @@ class Metrics(Collector):
 
 
 OPEN_PATHS: Final = frozenset({"/health/live", "/health/ready"})
-"""Open without a login and beyond connection limits: supervisors have no password, and ask when the service is busy."""
+"""Open without a login and beyond connection limits: supervisors have no password, and also probe a busy service."""
 
 WhyNot = Callable[[], str | None]
 """Returns what is wrong; None if nothing is."""

@@ -90,7 +90,7 @@ def may_show_request(api: ControllerApi, caller: Caller, request: IndexedRequest
 
 
 MARK: Final = "~"
-"""No topic name begins with it."""
+"""The prefix of encrypted cursors; no topic name begins with it."""
 
 
 class SealedCursors:

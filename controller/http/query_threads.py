@@ -28,7 +28,7 @@ from litestar.handlers import BaseRouteHandler
 from events.logs.archive.store import Visits, visits
 from projections.queries.query import given_up
 
-THREADS = 4  # queries read the disk; more would take the loop's queries of the interpreter
+THREADS = 4  # queries read the disk; more threads would compete with the event loop for the GIL
 WAITING_MAX = 128  # beyond them a query is refused at once instead of late
 OF_ONE_MAX = WAITING_MAX // 2
 
@@ -124,7 +124,7 @@ accepted: ContextVar[Accepted] = ContextVar("accepted", default=Accepted())  # n
 
 
 async def remember_accepted(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-    """Keep the headers for `cacheable`, which runs in a thread without the request."""
+    """Store the request's headers for `cacheable`, which runs in a query thread without the request."""
     codings = [one.strip() for one in connection.headers.get("accept-encoding", "").lower().split(",")]
     given = connection.headers.get("if-none-match", "")
     etags = tuple(one.strip().removeprefix("W/") for one in given.split(",")) if given else ()

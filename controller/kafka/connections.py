@@ -34,7 +34,7 @@ RESPONSE_S = 15.0
 IDLE_MAX = 8
 """Idle connections per broker."""
 CORRELATION_ID = 1
-"""A connection has one request in flight at a time."""
+"""The same for all requests, because a connection has one request in flight at a time."""
 SASL_VERSION = 1
 """The version of both SASL APIs; 1 in the handshake means that tokens travel inside requests."""
 RESPONSE_BYTES_MAX = 1 << 30

@@ -41,7 +41,7 @@ _DIRECTIONS: Final[tuple[Direction, ...]] = ("request", "response")
 
 @dataclass
 class _Field:
-    """A field of a message class: its newest version, the versions that have it, and what holds in any of them."""
+    """A field of a message class, merged from all versions: `nullable` is True if any version allows null."""
 
     newest: Field
     direction: Direction
@@ -69,7 +69,7 @@ class _Field:
         return "ZERO_UUID" if field.kind == "uuid" else repr(field.default)
 
     def _versions(self) -> str:
-        """The versions with the field, if it is not in all of its one message."""
+        """The versions that have the field; empty if all versions have it, or if several APIs share the class."""
         key, versions = self.versions[0][0], [version for _, version in self.versions]
         if {other for other, _ in self.versions} != {key} or len(versions) > key.max_version - key.min_version:
             return ""

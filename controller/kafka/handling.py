@@ -121,8 +121,8 @@ Handler = Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
 """Called for each request, in order of arrival on a connection.
 
 An `async` handler runs eagerly up to its first wait, so pipelined requests start in order and together. Until then it
-has no task (`asyncio.timeout` must come after). A returned future saves a task. When the connection is lost, the
-handler is cancelled; it must shield what has to finish.
+has no task, so `asyncio.timeout` must come later. A handler that returns a future needs no task at all. When the
+connection is lost, the handler is cancelled; it must shield work that has to finish.
 """
 
 

@@ -59,7 +59,7 @@ SIZES: Final[dict[Kind, int]] = {kind: struct.calcsize(f">{code}") for kind, cod
 """Bytes of each kind of fixed size."""
 
 ZERO_UUID: Final = bytes(16)
-"""Kafka's "no id": how a missing topic id is written, and what a field without one holds."""
+"""Kafka's "no id": the encoding of a missing topic id, and the default of fields of type uuid."""
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -245,7 +245,7 @@ _ZEROS: Final[Mapping[Kind | None, Any]] = {
 
 
 def _written(default: Any, none: Any) -> Any:
-    """kio's default as it is written; `none` stands for its None."""
+    """kio's default as the value to encode; `none` replaces None."""
     if isinstance(default, timedelta):
         return default // timedelta(milliseconds=1)
     if isinstance(default, enum.Enum):

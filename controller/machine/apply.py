@@ -265,7 +265,7 @@ def _on_ready(topic: Topic | None, event: catalog.TopicReady, record: Recorded) 
 
 
 def _on_rules_observed(topic: Topic | None, event: catalog.RulesObserved, record: Recorded) -> Topic | None:
-    """Keeps a warning for the answer to the pending create."""
+    """Stores a warning of the rules, for the answer to the pending create."""
     pending = None if topic is None else topic.pending_create
     if topic is None or pending is None or pending.request_id != event.request_id or not event.warned:
         return topic

@@ -49,7 +49,7 @@ def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
 
 
 def _by_rules(state: State, command: Any) -> Decision:
-    """Decides on a change with the defaults of the rules, and applies the rules to the result."""
+    """Decides on a change with the defaults that the rules fill in, then checks the result against the rules."""
     given = command
     defaults: tuple[FilledDefault, ...] = ()
     try:

@@ -73,7 +73,7 @@ def external_error(code: int) -> ErrorCode:
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why a request is refused: code and message for the client, and the name of the rule for the log."""
+    """A rejection of a request: code and message for the client, and the name of the rule for the log."""
 
     code: ErrorCode
     message: str

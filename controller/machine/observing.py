@@ -90,7 +90,7 @@ def _id(broker: Broker) -> tuple[BrokerId, int]:
 
 
 def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
-    """Starts the next leader epoch. A log without features gets the features of the command."""
+    """Starts the next leader epoch. If no features are finalized yet, it also finalizes those of the command."""
     cluster = state.cluster
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
     epoch = max(last + 1, command.epoch_min)
@@ -166,8 +166,8 @@ def _created_between(state: State, after: int, until: int) -> list[ShardKey]:
 
 
 def change_settings(state: State, command: commands.ChangeSettings) -> Decision:
-    """Records new settings; no event if unchanged. Raises if they are invalid: the shell has validated them, so that is
-    a bug."""
+    """Records new settings; no event if unchanged. Raises msgspec.ValidationError for invalid ones, which is a bug:
+    settings are validated before the command is submitted."""
     cluster = state.cluster
     if cluster.release and (cluster.settings_pairs, cluster.release) == (command.settings, command.release):
         return NOTHING

@@ -1,8 +1,8 @@
 """Reconstructs the command of a client from its events, so that a decision can be repeated.
 
-The events contain every input of the decision: the requested counts, the ids and times stamped by the gateway, the
-result of authorization, the verdict of the policies. `decide(state, recall(records))` on the state before those records
-gives the same events, bit for bit, as long as the rules are the same.
+The events contain every input of the decision: the requested counts, the ids and times that the command was stamped
+with, the result of authorization, the verdict of the policies. `decide(state, recall(records))` on the state before
+those records returns the same events, byte for byte, as long as the code of the decision is the same.
 
 Not covered: requests without events (dry runs, alterations that change nothing), and commands of brokers and timers.
 """
@@ -50,7 +50,7 @@ def _verdict(records: Sequence[catalog.Recorded]) -> catalog.Verdict | None:
 
 
 def _dry_run_of(refusal: object) -> DryRunResult:
-    """Decisions only look at this if there is a target cluster."""
+    """The dry-run result of the command: the target cluster's error, or success. Unused without a target cluster."""
     if isinstance(refusal, catalog.CreateRejected | catalog.ChangeRejected) and refusal.rule == BY_CLUSTER:
         return DryRunResult(refusal.error_code, refusal.message)
     return DryRunResult()

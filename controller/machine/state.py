@@ -41,9 +41,9 @@ class PendingCreate(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Topic(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A topic. `ready_at_ms` is None until the topic was complete once. `propagated` lists the brokers that have
-    applied its creation, until then. Partitions may be any sequence; they are stored as `partitions.blocks.in_blocks`
-    returns them."""
+    """A topic. `ready_at_ms` is None until the topic is complete for the first time. Until then, `propagated` lists the
+    brokers that have applied its creation. Partitions may be any sequence; they are stored as
+    `partitions.blocks.in_blocks` returns them."""
 
     name: TopicName
     topic_id: TopicId
@@ -179,7 +179,7 @@ def settings_from_pairs(pairs: tuple[tuple[str, str], ...]) -> Settings:
 
 
 class ScramCredential(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A SCRAM credential (RFC 5802). Contains secrets, so it is never shown."""
+    """A SCRAM credential (RFC 5802). Contains secrets, so `repr` hides them."""
 
     iterations: int
     salt: bytes

@@ -1,11 +1,11 @@
 """Decides on observations of the target cluster: its topics, and changes that it carried out or refused.
 
-In front of a target cluster (recorded in the log as `has.target.cluster`, not a setting of users) that cluster's
-controller elects the leaders and owns the truth. Observed differences become events,
-so that the state follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
+With a target cluster, that cluster's controller elects the leaders, and its metadata is the source of truth. The log
+records this as `has.target.cluster`, which users cannot set. Observed differences become events, so that the state
+follows the cluster. If the cluster refuses a change that is already recorded, events undo it.
 
-An observation may be stale when it is decided on. So it carries what was known of the topic at the time (`known`), and
-is ignored if that has changed since; a newer observation follows.
+An observation may be stale when it is decided on. So it contains the partition count and configs that the observer knew
+(`known`). It is ignored if they have changed since; a newer observation follows.
 """
 
 from __future__ import annotations

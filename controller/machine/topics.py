@@ -320,7 +320,7 @@ def _rejected(command: TopicChange, rejection: Rejection) -> Decision:
 
 
 def rejected(command: TopicCommand, rejection: Rejection) -> Decision | None:
-    """Rejects a decided change of a topic after all; None for other commands."""
+    """Returns the rejection that replaces the decision on a change of a topic; None for other commands."""
     if isinstance(command, CreateTopic):
         return _reject_create(command, rejection)
     return _rejected(command, rejection) if isinstance(command, TopicChange) else None

@@ -168,7 +168,7 @@ def _no_counts_beside_assignment(command: CreateTopic) -> Rejection | None:
 
 
 def size(partitions: int, other_records: int = 0, kind: str = "partitions") -> Rejection | None:
-    """Kafka's limits on partitions and metadata records. `other_records` are records for other things."""
+    """Kafka's limits on partitions and metadata records. `other_records` counts those that are not of partitions."""
     if partitions + other_records <= PARTITIONS_PER_REQUEST_MAX:
         return None
     if partitions <= PARTITIONS_PER_REQUEST_MAX:

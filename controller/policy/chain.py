@@ -159,7 +159,7 @@ def _returned(policy: str, returned: object) -> Verdict:
 
 
 def _refused(policy: str, violation: PolicyViolation) -> Verdict:
-    """Attributes may be missing: a subclass may have an `__init__` that never called ours."""
+    """Attributes may be missing: the `__init__` of a subclass may not call that of PolicyViolation."""
     observed = _observations(policy, getattr(violation, "observed", ()))
     if observed is None:
         return _failed(policy, "raised a PolicyViolation whose `observed` is not a sequence of Observation")
@@ -235,7 +235,7 @@ def request_of(command: JudgedCommand, state: State) -> Request:
 
 
 def request_metadata(command: CreateTopic, settings: Settings) -> RequestMetadata:
-    """Returns the request as KIP-108 shows it to policies: resolved counts or a manual assignment, and explicit
+    """Returns the request as KIP-108 passes it to policies: resolved counts or a manual assignment, and explicit
     configs."""
     manual = {one.partition: tuple(map(int, one.replicas)) for one in command.assignments} or None
     return RequestMetadata(

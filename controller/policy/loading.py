@@ -166,7 +166,7 @@ def _working_folder_importable() -> Iterator[None]:
     try:
         yield
     finally:
-        # From the end: a policy's module may have put entries of its own on the path, and they stay.
+        # Search from the end, because a policy's module may have added its own entries to the path; they stay.
         for index in range(len(sys.path) - 1, -1, -1):
             if sys.path[index] == folder:
                 del sys.path[index]

@@ -109,7 +109,7 @@ class QuorumClient:
     async def _find(self) -> QuorumInfo:
         failures: list[str] = []
         for address in self._bootstrap:
-            # In this order: a controller that starts shows no finalized features before it describes the cluster.
+            # DescribeCluster first: a starting controller reports no finalized features before it answers that.
             request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
             cluster = await self._send(address, request, DescribeClusterResponse)
             versions = None if cluster is None else await self._send(address, API_VERSIONS, ApiVersionsResponse)
@@ -150,8 +150,8 @@ class QuorumClient:
         return QuorumStatus(quorum, await self._led_since(found, quorum), priorities)
 
     async def _led_since(self, found: QuorumInfo, quorum: quorum_messages.DescribeQuorumPartitionResult) -> int | None:
-        """The timestamp of the epoch's first batch. A fetch that claims the previous epoch up to the log's end returns
-        the offset at which that epoch ended."""
+        """The timestamp of the epoch's first batch; None if it is unknown. The first fetch names the previous epoch as
+        that of the last record, so its response contains the offset at which that epoch ended."""
         epoch = quorum.leader_epoch
         try:
             ended = (await self._fetched(found, epoch, quorum.high_watermark, epoch - 1)).diverging_epoch
@@ -250,12 +250,12 @@ class QuorumClient:
         quorum: quorum_messages.DescribeQuorumPartitionResult,
         leaver: quorum_messages.QuorumReplica,
     ) -> None:
-        """Remove a voter. Raises QuorumError, also if the other voters that run would be no majority."""
+        """Remove a voter. Raises QuorumError, also if the running ones of the other voters would not be a majority."""
         rest = [each for each in quorum.current_voters if each != leaver]
         if not rest:
             raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
         fetched = (each.last_fetch_timestamp for each in (*quorum.current_voters, *quorum.observers))
-        silent_since = max(fetched) - SILENT_MS  # the leader's is its clock; it may have left the voters
+        silent_since = max(fetched) - SILENT_MS  # that of the leader is its current time
         missing = [each.replica_id for each in rest if each.last_fetch_timestamp < silent_since]
         if len(rest) - len(missing) <= len(rest) // 2:
             gone = ", ".join(map(str, missing))
@@ -271,8 +271,9 @@ class QuorumClient:
     async def _change(
         self, request: quorum_messages.AddRaftVoterRequest | RemoveRaftVoterRequest, kind: type[R], *, votes: bool
     ) -> None:
-        """Add or remove a voter, again until the leader agrees: a Kafka controller whose log was truncated misses
-        changes at offsets that its log had before (`KRaftControlRecordStateMachine`). Raises QuorumError."""
+        """Add or remove a voter, and repeat it until the leader's voter set has the change. A Kafka controller whose
+        log was truncated misses changes at offsets that its log had before (`KRaftControlRecordStateMachine`). Raises
+        QuorumError."""
         for _ in range(CHANGES_MAX):
             failure: QuorumError | None = None
             try:
@@ -304,7 +305,8 @@ class QuorumClient:
         return () if versions is None else tuple(each.name for each in versions.supported_features)
 
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
-        """Register a node that left again, so that it blocks no level of these features. Raises QuorumError."""
+        """Register, once more, a node that has left, so that it blocks no level of these features. Raises
+        QuorumError."""
         await self._at_leader(without_limits(node_id, features), ControllerRegistrationResponse)
 
     async def _at_leader(

@@ -49,7 +49,7 @@ SNAPSHOTS_RETAINED: Final = 2
 RETENTION_BYTES: Final = 100 << 20
 """Kafka's default of metadata.max.retention.bytes."""
 _PARTS: Final = 16
-"""A snapshot starts a new segment if the current one has this fraction of the retention size."""
+"""A snapshot starts a new segment if the current one has at least 1/16 of the retention size."""
 _FLUSHED: Final = "flushed-offset"
 _EPOCH_FILE: Final = "leader-epoch-checkpoint"
 _DERIVED: Final = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot", "*.deleted", _EPOCH_FILE)
@@ -62,8 +62,8 @@ class LogCorrupted(UserError):
 
 
 class QuorumFiles(SnapshotFiles):
-    """A `raft.log.QuorumLog` in a folder, which documents the methods without a docstring. All belong to one thread,
-    except where they say otherwise. Writing raises OSError."""
+    """A `raft.log.QuorumLog` in a folder. `QuorumLog` documents the methods that have no docstring here. All methods
+    must be called in one thread, unless their docstring says otherwise. Writing raises OSError."""
 
     def __init__(
         self, partition: Path, segment_bytes: int = SEGMENT_BYTES, retention_bytes: int = RETENTION_BYTES

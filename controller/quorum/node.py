@@ -75,7 +75,7 @@ class QuorumNode:
         self._call(lambda now: self.quorum.start(now, self._now_ms()))
 
     async def stop(self) -> None:
-        """Stop immediately, as in a crash. Call `hand_over` first."""
+        """Stop immediately, as in a crash. To transfer leadership, call `hand_over` before."""
         if not self.ended.done():
             self.ended.set_result(None)
         if self._alarm is not None:
@@ -135,7 +135,7 @@ class QuorumNode:
         self._call(self.quorum.raise_kraft_version)
 
     async def hand_over(self, at_most_s: float) -> None:
-        """Resign in order, and wait until another node leads, at most that long."""
+        """Commit all appended records, resign, and wait until another node leads: in all at most `at_most_s`."""
         self.quorum.want_leadership(self._loop.time(), wanted=False)
         self._call(lambda now: self.quorum.hand_over(now, at_most_s))
         is_led = self.until(lambda quorum: quorum.leader_id not in (NOBODY, quorum.me.id))
@@ -162,7 +162,7 @@ class QuorumNode:
                 self._set_alarm()
 
     def _input(self, method: Callable[[float], None]) -> None:
-        """An input without a caller that waits: a failure has ended the node already."""
+        """Pass on an input for which no caller waits. Errors are dropped, because `_call` has handled them."""
         if not self.ended.done():
             with suppress(Exception):
                 self._call(method)
@@ -264,7 +264,7 @@ class QuorumNode:
         return [each for each in addresses if each in core.peers and core.peers[each].priority is not None]
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
-        """Send another voter a request that is not of the consensus; None if there is no response in time."""
+        """Send another voter a request that does not belong to the consensus; None if it does not respond in time."""
         return await self._peers.send(address, purpose, request, timeout_s)
 
     def _connect_to_voters(self) -> None:

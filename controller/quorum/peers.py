@@ -35,7 +35,7 @@ _API_OF: Final[Mapping[type[Message], Api]] = {api.request: api for api in APIS.
 class Peers:
     """The connections of one controller to all others.
 
-    `on_versions` gets what a peer reported: its address, the newest common version of each API, and its features.
+    `on_versions` is called with a peer's address, the newest common version of each API, and the peer's features.
     `on_failure` gets the address of a peer that begins to fail and the reason, or None when it responds again.
     """
 
@@ -50,14 +50,14 @@ class Peers:
         self._on_failure = on_failure
         self._connections: dict[tuple[Address, str], _Connection] = {}
         self.failing: dict[Address, str] = {}
-        """Why each peer that fails began to."""
+        """The first error of each peer, since it last responded."""
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
         """Send a request in the newest common version; returns its response, None if there is none in time."""
         connection = self._connections.pop((address, purpose), None) or _Connection(
             address, self._security, self._on_versions
         )
-        self._connections[address, purpose] = connection  # the last one, in the order of use
+        self._connections[address, purpose] = connection  # at the end: the dict is in the order of use
         if len(self._connections) > CONNECTIONS_MAX:
             self._end(next(iter(self._connections)))
         try:

@@ -4,7 +4,7 @@ A leader raises a feature only to levels that every registered controller suppor
 removes a registration only from metadata.version 33 on (KIP-1312), a level that the registration itself may block. So
 a controller that left is registered once more: without listeners, and with ranges that contain every level.
 
-A controller that still runs is not harmed: its incarnation is another one, so it registers again by itself.
+If that controller still runs, this does no harm: a Kafka controller registers again when it sees another incarnation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LEVEL_MAX: Final = 32767
 """Levels are int16."""
 _REGISTERS: Final = b"\1\x1b"
 _UNREGISTERS: Final = b"\1\x1d"
-"""Frame version and key of the two records. Others are not decoded."""
+"""The first bytes, frame version and key, of RegisterControllerRecord and UnregisterControllerRecord. Other records are
+not decoded."""
 
 Registered = dict[int, RegisterControllerRecord]
 """The newest registration of each controller, by node id."""

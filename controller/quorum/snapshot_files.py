@@ -104,8 +104,8 @@ class SnapshotFiles:
                 self._unfinished(snapshot, _PART).unlink(missing_ok=True)
 
     def write_snapshot(self, snapshot: SnapshotId, data: Iterable[bytes]) -> None:
-        """Write a snapshot, durably; `keep_snapshot` puts it into use. May run in a thread, concurrently with all
-        else. Raises BrokenBatch, OSError and errors of `data`, and then leaves no file."""
+        """Write a snapshot, durably; `keep_snapshot` then makes it the newest one. May run in a thread, concurrently
+        with all other methods. Raises BrokenBatch, OSError and errors of `data`, and then leaves no file."""
         made = self._unfinished(snapshot, _MADE)
         try:
             with _new_file(made) as file:
@@ -127,7 +127,7 @@ class SnapshotFiles:
         return True
 
     def _retain_snapshots(self, count: int) -> None:
-        """Delete all but the newest."""
+        """Delete all but the newest `count` snapshots."""
         while len(self._snapshots) > count:
             self._path(self._snapshots[0]).unlink(missing_ok=True)
             del self._snapshots[0]

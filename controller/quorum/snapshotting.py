@@ -60,7 +60,7 @@ class Snapshotting:
         """True if the log has records that this release does not support."""
 
     async def run(self) -> None:
-        """Check once a second if a snapshot is due, until cancelled. A thread that builds one has then ended."""
+        """Check once a second if a snapshot is due, until cancelled. Then it waits for a thread that builds one."""
         while True:
             await asyncio.sleep(POLL_S)
             if not self.is_due:

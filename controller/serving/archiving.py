@@ -1,11 +1,11 @@
 """The history of a log, maintained while it is written: archive, snapshots and signed tree heads.
 
 Closed segments of the log are uploaded to `log.archive.url`. Archived events past retention are then deleted from the
-data folder. If another process archives the same log, this one only deletes. A thread of its own reads, packs and
+data folder. If another process archives the same log, this one only deletes. A separate thread reads, packs and
 uploads, with pauses. The log's database lists the archived segments; the event loop updates it, a few milliseconds at a
-time. A failure is shown in a log line, a metric and the health response, and retried; deciding continues.
+time. A failure is reported in a log line, a metric and the health response, and retried; deciding continues.
 
-Snapshots are taken as `controller.store.snapshotting` says, in a thread of their own. With a signing key, a signed tree
+Snapshots are taken in another thread; `controller.store.snapshotting` decides when. With a signing key, a signed tree
 head is recorded at intervals.
 """
 
@@ -91,7 +91,7 @@ class Archiving:
         self._lines = structlog.get_logger("topicwright")
         self._segments = list(segments_of(log)) if archive_status(log).url else []
         self.error: str | None = None
-        """Why nothing can be archived now; None if all is well."""
+        """The error that pauses archiving; None if there is none."""
 
     async def run(self) -> None:
         """Archive until cancelled."""
@@ -342,4 +342,4 @@ async def sign_heads(controller: CommandSink, part: Query, signer: HeadSigner, e
             )
         )
         await controller.decided()
-        signed = head.size + 1  # the event that records the head needs no other
+        signed = head.size + 1  # the event that records this head does not require a new head

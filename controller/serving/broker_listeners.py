@@ -2,13 +2,13 @@
 
 `BrokerListeners` has one listener for each broker of the target cluster (`cluster.broker.ports`). Admin clients reach
 every broker through this process, and every change of a topic is decided here, whichever broker the client chose.
-- Brokers get ports in the order in which they are met: a port computed from the id would need endless ranges.
+- Brokers get ports in the order in which they become known. Ports computed from broker ids would need a huge range.
 - A port stays with its broker. It is stored in the data folder, so that clients find it again after a restart.
-- A port opens when its broker is first shown to a client. A new broker needs no restart.
+- A port opens when a response to a client first contains its broker. A new broker needs no restart.
 - A port of a broker that is no longer registered goes to a new broker once no other port is free.
 
 `SimulatedBrokerListeners` has one for each simulated broker (`simulated.broker.listeners`), open while the broker runs.
-As KIP-4 requires of a broker, it shows the topics that this broker has applied and answers admin requests with
+As KIP-4 requires of a broker, it returns the topics that this broker has applied and answers admin requests with
 NOT_CONTROLLER. A broker that dies closes its connections; it returns at the same port.
 """
 
@@ -57,7 +57,7 @@ class BrokerListeners:
         self._make_handlers: Callable[[Endpoint, BrokerId], HandlerTable] | None = None
         self._known: Callable[[], set[int]] = set
         self.error: str | None = None
-        """Why a broker has no listener; None if each has one."""
+        """The reason why a broker has no listener; None if each has one."""
 
     async def start(self) -> None:
         """Listen at the stored ports; requests wait for `open`."""
@@ -126,7 +126,8 @@ class BrokerListeners:
         return [port for port in self._ports if port not in taken]
 
     def _inherit(self, key: str) -> KafkaServer | None:
-        """The server of a broker that is no longer registered, without its clients."""
+        """Returns the server of a broker that is no longer registered, after disconnecting its clients; None if there
+        is none."""
         name, known = key.partition("/")[0], self._known()
         for other, server in self._servers.items():
             other_name, _, broker_id = other.partition("/")

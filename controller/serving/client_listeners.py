@@ -83,13 +83,13 @@ class ClientListeners(KafkaListeners):
         self._http: HttpServer | None = None
 
     async def listen_for_cluster(self, data: Path) -> None:
-        """Listen at the ports of the target cluster's brokers, which the data folder has, until `open_for_cluster`.
-        Raises SettingsError."""
+        """Listen at the ports that the data folder has stored for the target cluster's brokers. Requests wait for
+        `open_for_cluster`. Raises SettingsError."""
         self._cluster_brokers = BrokerListeners(data, self._settings.cluster_broker_ports, self)
         await self._cluster_brokers.start()
 
     def reserve_for_simulated(self, brokers: SimulatedBrokers) -> None:
-        """Reserve a port for each simulated broker, if the settings want their listeners."""
+        """Reserve a port for each simulated broker, if the settings enable their listeners."""
         brokers.default_endpoints = self.advertised
         if self._settings.simulated_broker_listeners:
             self._simulated_brokers = SimulatedBrokerListeners(brokers, self)
@@ -197,7 +197,7 @@ class ClientListeners(KafkaListeners):
 
 
 def _http_server() -> type[HttpServer]:
-    """Imported in a thread: the framework takes as long as everything else together."""
+    """Called in a thread, because importing the HTTP framework takes as long as all other imports together."""
     from controller.http.server import HttpServer
 
     return HttpServer

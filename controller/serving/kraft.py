@@ -39,7 +39,8 @@ NOT_FOR_CLIENTS: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""APIs that Kafka has on controller listeners alone, the Fetch of the metadata log, and changes of voters."""
+"""APIs for brokers and controllers: those that Kafka has only on controller listeners, the Fetch of the metadata log,
+and changes of voters."""
 
 
 def kraft_brokers(log: EventLog, member: Member, settings: ServeSettings, metadata_version: int | None) -> KraftBrokers:
@@ -84,7 +85,7 @@ def kraft_broker_listener(
     brokers: KraftBrokers, of_brokers_name: str, api: ControllerApi, versions_max: Mapping[str, int], priority: int = 0
 ) -> dict[int, ApiHandler]:
     """The handlers for brokers and controllers on the listener `of_brokers_name`, and those for clients on any other.
-    `priority` is the leader priority that this voter shows."""
+    `priority` is the leader priority that this voter reports."""
     table = kraft_listener(api, brokers, versions_max)
     if api.advertised.name != of_brokers_name:
         table = {key: handler for key, handler in table.items() if key not in NOT_FOR_CLIENTS}

@@ -77,7 +77,7 @@ class Member:
         self._incarnation = os.urandom(16)
         self._tasks: list[asyncio.Task[None]] = []
         self.doing: str | None = None
-        """What this node does before it is a voter; None once it is one."""
+        """The step that this node is at while it joins the quorum; None once it is a voter."""
         # Made by `open`:
         self._folder: NodeFolder | None = None
         self._files: QuorumFiles | None = None
@@ -91,9 +91,9 @@ class Member:
     # --- life
 
     async def find(self) -> str | None:
-        """The id of the folder's cluster, or else of the cluster to join; None for a quorum of this node alone, whose
-        cluster the event log names. A voter starts even if no controller responds: without its vote they may have no
-        leader. Raises QuorumError."""
+        """The id of the folder's cluster, or of the cluster to join if the folder is new. None for a quorum of this
+        node alone: the event log contains that id. A voter starts even if no controller responds, because the others
+        may need its vote to elect a leader. Raises QuorumError."""
         if self._client is None:
             return None
         self.doing = "looking for the quorum"
@@ -191,7 +191,8 @@ class Member:
         return self.node.quorum.voters.ids == (self._settings.node_id,)
 
     async def become_voter(self) -> None:
-        """Wait until this node has everything committed, then make it a voter if it is none. Raises QuorumError."""
+        """Wait until this node has caught up with the leader, then make it a voter if it is not one. Raises
+        QuorumError."""
         node = self.node
         if self._client is None:
             return
@@ -240,7 +241,7 @@ class Member:
 
     @property
     def error(self) -> str | None:
-        """Why this node cannot do what a voter does; None if it can."""
+        """The reason why this node cannot act as a voter; None if it can."""
         if self.doing is None and self.node.quorum.full is not None:
             return f"no room for the metadata log: {self.node.quorum.full}"
         leaderless = "no leader of the controllers is known" if self.node.quorum.leader_id < 0 else None
@@ -293,7 +294,7 @@ class Member:
     # --- tasks
 
     async def _watch(self) -> None:
-        """Raises the logged error that ended the node."""
+        """Wait until the node ends. Raises the error that ended it, which is logged already."""
         await asyncio.shield(self.node.ended)
 
     def _on_role(self, role: RoleChanged) -> None:
@@ -349,8 +350,8 @@ class Member:
             await asyncio.sleep(RETRY_S)
 
     def _register_again(self, controller_id: int) -> None:
-        """Kafka's controllers do the same. Without a registration a feature may be raised to a level that this node
-        lacks."""
+        """Register again after the registration was removed, as Kafka's controllers do. Without it, a feature may be
+        raised to a level that this node does not support."""
         if controller_id == self._settings.node_id and self.node.quorum.is_voter:
             self._log.warning("the registration of this controller was removed: it registers again")
             self._tasks = [each for each in self._tasks if not each.done()]

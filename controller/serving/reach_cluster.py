@@ -27,7 +27,8 @@ from events.names import ShardKey
 
 REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
 CARRIES_OUT = ("has.target.cluster", "true")
-"""Recorded with the settings, because decisions depend on it; set by the choice of brokers only."""
+"""The setting that marks a target cluster. The log records it, because decisions depend on it; it follows from the
+option `--brokers`, and users cannot set it."""
 PROPERTIES_FILE = "cluster.client.properties.file"
 RESERVED_KEYS = ("bootstrap.servers", "client.id")
 
@@ -90,8 +91,8 @@ async def reach_as(
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:
-    """The identity that a file of librdkafka properties describes; `named` is where the file is named. Raises
-    SettingsError."""
+    """The identity that a file of librdkafka properties describes; `named` is the setting or option that names the
+    file, for messages. Raises SettingsError."""
     try:
         security = security_of(client_properties(file, named))
         security.context()
@@ -115,7 +116,7 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
 
 
 def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
-    """The settings that decisions depend on, with the one that comes with the target cluster."""
+    """The settings that decisions depend on, with CARRIES_OUT if there is a target cluster (`carries_out`)."""
     return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
 
 

@@ -50,7 +50,7 @@ from projections.queries.query import Queries, Query
 
 DEFAULT_HTTP_PORT = 8080
 KRAFT = "kraft"
-"""The choice of Kafka brokers in KRaft mode."""
+"""The value of `--brokers` for Kafka brokers in KRaft mode."""
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata.version of KRaft brokers; None for the highest that all of them support."""
     settings: ServeSettings
     hints: bool = False
-    """Print what to type next, once ready."""
+    """Print commands to try, once ready."""
 
 
 class Service:
@@ -259,7 +259,7 @@ class Service:
 
     @property
     def failed(self) -> asyncio.Event:
-        """Set once it cannot decide any more."""
+        """Set once this process can no longer decide."""
         return self.controller.failed
 
     @property
@@ -272,8 +272,8 @@ class Service:
         return self._clients.ready_line() + hints
 
     async def stop(self) -> None:
-        """Stop accepting, answer decided requests, flush, close. After an unfinished start, only release the log, and
-        the lead, which a voter may already have."""
+        """Stop accepting, answer decided requests, flush, close. After an unfinished start, only close the log, and
+        hand over the leadership that a voter may already have."""
         member = self._member
         if member is not None and (self._started or member.leads):
             await member.hand_over()

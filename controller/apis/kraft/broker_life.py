@@ -36,7 +36,7 @@ logger = structlog.get_logger("topicwright.kraft")
 async def register_broker(
     api: ControllerApi, members: Membership, context: RequestContext, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse:
-    """The broker epoch, after the registration is durable."""
+    """Returns the broker epoch as soon as the registration is durable."""
     broker_id = BrokerId(request.broker_id)
     has_session = members.has_session(broker_id)
     rejected = registration.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
@@ -67,8 +67,8 @@ async def register_broker(
 
 async def _still_leads(api: ControllerApi, members: Membership, broker_id: BrokerId, incarnation: str) -> bool:
     """True if the previous process of a restarted broker still leads partitions. The broker would continue to lead
-    them, without the records it may have lost, and followers would truncate. So it is fenced first, and retries
-    until other brokers lead."""
+    them, without the records it may have lost, and followers would truncate. So the broker is
+    fenced first, and retries its registration until other brokers lead."""
     known = members.cluster.brokers.get(broker_id)
     if known is None or known.incarnation == incarnation:
         return False

@@ -104,8 +104,8 @@ async def assign_replicas_to_dirs(
 ) -> cluster.AssignReplicasToDirsResponse:
     """Submit one command a topic, in portions."""
     if any(members.is_unknown_directory(request.broker_id, directory.id_) for directory in request.directories):
-        # A second process with the broker's id, which has read the broker's epoch from the metadata log. The two
-        # would overwrite each other's assignments for ever.
+        # A second process uses the broker's id, and has read the broker's epoch from the metadata log. The two
+        # would overwrite each other's assignments forever.
         return cluster.AssignReplicasToDirsResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
     epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
     codes: _Codes = {}

@@ -120,7 +120,7 @@ UNREGISTERED_SINCE: Final = 33
 async def register_controller(
     node: QuorumNode, registered: RegisteredControllers, _: RequestContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse:
-    """Append the registration to the metadata log; nothing is decided by it.
+    """Append the registration to the metadata log; the state machine ignores it.
 
     A node may register if it votes, has fetched the metadata log, or is already registered.
     """

@@ -4,10 +4,10 @@ Method. Committed events become queued actions. A round takes at most one action
 together. An action that did not reach the cluster, or may have been applied without an answer, is retried with
 back-off. Every action is idempotent: if a topic exists after an attempt with unknown result, it is the requested one.
 
-Before a decision the cluster dry-runs the same request, with the replicas that would be chosen. This finds what its
-policy, ACLs, limits or unknown topics would refuse before anything is recorded.
+Before a decision the cluster dry-runs the same request, with the replicas that would be chosen. So a refusal, such as
+by its policy, ACLs or limits, is found before anything is recorded.
 
-It decides nothing. A refusal by the cluster is reported, and the machine turns it into events.
+This module decides nothing: it reports a refusal by the cluster, and the state machine turns it into events.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ActionRunner:
         self._finished = finished
         self._log = log
         self.is_resuming = True
-        """Changes that the process before left unfinished may be in the log."""
+        """True while the log may have changes that the previous process left unfinished."""
         self.deleted: dict[TopicId, None] = {}
         """Ids of topics that we deleted: a broker may still show them for a while."""
         self._changed_at: dict[TopicName, float] = {}

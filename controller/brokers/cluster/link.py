@@ -74,7 +74,7 @@ class SharedCall(Generic[T]):
 
 
 def _retrieve_exception(task: asyncio.Task[T]) -> None:
-    """All waiting callers may be cancelled; a failure that nobody reads is not worth a log line."""
+    """Marks an exception as retrieved: asyncio would log it if all waiting callers were cancelled."""
     if not task.cancelled():
         task.exception()
 
@@ -256,8 +256,8 @@ class ClusterLink:
     # --- changes: None if applied, else the refusal
 
     async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
-        """Create or validate topics. Topics of different requests that are only batched here do not share one request's
-        limit."""
+        """Create or validate topics. They come from several clients' requests, so they are split into requests within
+        Kafka's limit for one."""
         refusals: dict[str, Refusal | None] = {}
         for batch in split_by_limit(topics):
             begin = partial(self._admin.create_topics, batch, **_TIMES, validate_only=validate_only)

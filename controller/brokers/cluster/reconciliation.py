@@ -72,8 +72,8 @@ class OpenWork(msgspec.Struct, frozen=True):
 def open_work_of(records: Iterable[catalog.Recorded]) -> OpenWork:
     """The unfinished work of a shard, from its events in order.
 
-    Changes to a topic are applied in order, so a reported change closes all earlier ones. A topic that was created
-    again, with the cluster's consent, shows that the topic before it is gone.
+    Changes to a topic are applied in order, so a change reported as done implies all earlier ones. A topic is created
+    again only after a dry run by the cluster, so then the deletion of the previous topic is done.
     """
     changes: dict[RequestId, Change] = {}
     unfilled: set[tuple[int, BrokerId]] = set()
@@ -133,7 +133,7 @@ def differs(topic: Topic, seen: SeenTopic) -> bool:
 
 
 def _differs(ours: catalog.Partition, theirs: ObservedPartition) -> bool:
-    """ISRs are compared as sets. If the cluster's ISR is empty (KIP-966), our last members stay."""
+    """ISRs are compared as sets. An empty ISR in the cluster (KIP-966) is no difference: the log keeps the last ISR."""
     if (ours.leader, ours.leader_epoch) != (theirs.leader, theirs.leader_epoch):
         return True
     if brokers_of(ours) != theirs.replicas:

@@ -44,8 +44,8 @@ class WatchTimes(msgspec.Struct, frozen=True, kw_only=True):
 class TargetCluster:
     """The cluster that applies decisions.
 
-    `history` reads a shard's events after a restart, `recent` the newest events of all shards, which contain the
-    changes that the process before left unfinished. `owns` selects the topics of this log. A `shared` link stays open
+    `history` reads a shard's events after a restart, `recent` the newest events of all shards, with the changes
+    that the previous process left unfinished. `owns` selects the topics of this log. A `shared` link stays open
     at `stop`.
     """
 
@@ -91,7 +91,7 @@ class TargetCluster:
         self._tasks = [controller.background(each) for each in work]
 
     def resume(self) -> None:
-        """Reports may be lost: read again from the log and the cluster what is done."""
+        """Reports may have been lost: read again from the log and the cluster which changes are done."""
         self._actions.is_resuming = self._unfinished = True
         self._actions.clear()
         self._watch.rescan_all()
@@ -198,7 +198,7 @@ class TargetCluster:
         self._scanned.set()
 
     def _resume_creations(self) -> None:
-        """Topics that were never complete may or may not exist in the cluster."""
+        """Create incomplete topics again: the cluster may or may not have them already."""
         for topic in self._waiting():
             if not self._watch.is_busy(topic.name):
                 self._actions.enqueue(Action(topic.name, topic, tried=True))

@@ -5,7 +5,7 @@ events cover everything that the machine knows: brokers, features, configs, topi
 eligible leaders, ACLs, SCRAM credentials, quotas. Everything else (delegation tokens, records of newer releases) is in
 `MetadataAdopted` and stays in the metadata log, where brokers apply it.
 
-This module neither reads nor writes files: it gets what was read and returns what one commit must write.
+This module neither reads nor writes files: it gets a `KafkaFolder` and returns everything that one commit must write.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Adopted(msgspec.Struct, frozen=True):
     """The events and state to write for an adopted metadata log."""
 
     quorum: catalog.QuorumEpochBegun
-    """The last epoch of the leader before."""
+    """The last epoch of the adopted log, and its voter."""
     image: MetadataImage
     events: tuple[catalog.Event, ...]
     state: Mapping[bytes, bytes | None]
-    """State keys: the ids that brokers know."""
+    """Keys of the projector's state: the `MetadataMark` with the broker epochs, and the ACL ids."""
     request_id: RequestId
     """The id of the adopting command."""
 

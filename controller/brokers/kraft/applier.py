@@ -137,7 +137,7 @@ class BatchApplier:
     def _apply_embedded(
         self, recorder: Recorder, batch: RecordBatch, embedded: EmbeddedEvents
     ) -> list[Recorded] | None:
-        """Returns None, with nothing applied, if the events are invalid in this state."""
+        """Apply the embedded events. Returns None, with nothing applied, if they are invalid in this state."""
         if not embedded.values:
             return []
         here = self._log.next_offset
@@ -249,8 +249,8 @@ class BatchApplier:
     # --- snapshots
 
     async def _import_snapshot(self, recorder: Recorder) -> list[Recorded]:
-        """Apply missed events page by page, then import how the snapshot differs. Slices written before a crash no
-        longer differ."""
+        """Apply the next page of missed events. If there is none, import the differences of the snapshot in slices,
+        each with its own commit; after a crash the slices already written no longer differ."""
         snapshot = self._files.snapshot
         assert snapshot is not None, "a log that begins later begins with a snapshot"
         page = await fetch_missing_events(self._node, self._log, snapshot.end_offset)
@@ -290,7 +290,7 @@ class BatchApplier:
         return recorded
 
     def _apply_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
-        """Apply another voter's events; what they mean for brokers is in the snapshot."""
+        """Apply another voter's events. They are not projected to metadata records: the snapshot has those."""
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
         self._projector.begin_import(self.applied, None)
         recorder.record_encoded(records, page.values)
@@ -336,8 +336,8 @@ def numbered(batch: RecordBatch) -> Iterator[tuple[int, MetadataRecord]]:
 
 
 def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> ProtocolIds:
-    """The ids in an image, when all its events are known but the ids only as of `before`. Only ACLs that the cluster
-    has are included; the others are still a difference."""
+    """The broker epochs and ACL ids of an image, for a state with all events up to it but with the ids as of `before`.
+    Only ACLs that the state has are included; the others are imported as differences."""
     brokers = image.all(kinds.RegisterBrokerRecord)
     entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
     older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}

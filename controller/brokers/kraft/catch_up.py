@@ -1,11 +1,12 @@
 """Events that a voter missed because it was away longer than the metadata log is retained, copied from another
 Topicwright voter; and the comparison of the voters' histories.
 
-Pages of events travel over the voters' own connections, with their TLS and logins: FetchSnapshot of a topic that Kafka
-does not have, sent only to known Topicwright voters. A request names the next missing event and the metadata log offset
-up to which events are needed (-1: only the tree root). A page carries the root of the event log's Merkle tree over all
-events before it, which proves that both logs share their history, and the number of events below that offset. The
-snapshot at the start of the metadata log finally shows whether the events lead to the current state (`applier`).
+Pages of events travel over the voters' own connections, with their TLS and logins, as FetchSnapshot requests for a
+topic that Kafka does not have, sent only to known Topicwright voters. A request names the next missing event and the
+metadata log offset up to which events are needed (-1: only the tree root). A page carries the root of the event log's
+Merkle tree over all events before it, which proves that both logs share their history, and the number of events below
+that offset. The snapshot at the start of the metadata log finally shows whether the events lead to the current state
+(`applier`).
 
 Each batch of a Topicwright leader carries the root of the tree over all events before it. If a follower has another
 root at the same offset, something was changed, lost or decided differently on one side. It then asks the other voters

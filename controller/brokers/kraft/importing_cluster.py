@@ -90,7 +90,7 @@ class EventCollector:
         self.author = author
         self.is_snapshot = image is not None
         self.image = MetadataImage() if image is None else image
-        """All metadata as records if it was given, else the part that the records touch."""
+        """The image of the imported snapshot; for a batch, only the metadata that its records touch."""
         self._events: list[catalog.Event] = []
         self.broker_epochs: dict[BrokerId, int | None] = {}
         self.acls: dict[bytes, Acl | None] = {}
@@ -151,7 +151,7 @@ class ClusterImport:
         return True
 
     def compare_all(self) -> Iterator[None]:
-        """Import how features, brokers and producer ids differ, in steps."""
+        """Import the differences of features, brokers and producer ids. Yields after each step."""
         before, image = self._before, self._image
         yield from self._compare(self._kinds.pop(0))
         registered = sorted(image.all(RegisterBrokerRecord), key=lambda each: each.broker_epoch)
@@ -165,7 +165,7 @@ class ClusterImport:
                 self._report_producer_ids(block)
 
     def finish(self) -> Iterator[None]:
-        """Import the changes that several records make together, in steps."""
+        """Import changed values spread over several records, such as configs, and ACLs. Yields after each step."""
         for kind in self._kinds:
             yield from self._compare(kind)
         yield from self._report_acls()
@@ -266,7 +266,7 @@ class ClusterImport:
     ) -> Iterator[catalog.Event]:
         """The events that lead from one registration of a broker to another; None means not registered.
 
-        They do not tell whether a broker came back cleanly: the consequences were decided with its registration.
+        They do not tell whether a broker had shut down cleanly: the other controller has decided the consequences.
         """
         reason, epoch = self._collector.author.reason, self._epochs.get(broker_id, 0)
         if after is None:

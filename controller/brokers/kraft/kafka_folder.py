@@ -215,8 +215,8 @@ def write_folder(
 
 
 def clear_removed_controllers(files: QuorumFiles, me: int, now_ms: int) -> tuple[int, ...]:
-    """Clear the supported feature ranges that removed controllers registered, so that they do not block upgrades. For
-    the log of the only voter. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
+    """Clear the supported feature ranges that removed controllers registered, so that they do not block upgrades.
+    The node must be the only voter of the log. Returns their ids. Raises MalformedRecord, BrokenBatch, OSError."""
     registered = read_registered((*files.newest_snapshot(), *files.since_snapshot(files.end)))
     left = {node_id: found for node_id, each in registered.items() if node_id != me and (found := limits(each, ()))}
     if left:

@@ -4,7 +4,7 @@ Brokers connect to the controller, never the other way round except to probe the
 requests, with the parts built here: the metadata log, the membership, and how far each broker has applied.
 
 The leader also checks sessions, raises features once all brokers support them, and returns leadership to preferred
-replicas (`auto.leader.rebalance.enable`). A walk over all topics, in slices, finds the latter.
+replicas (`auto.leader.rebalance.enable`). For these elections it walks over all topics, in slices.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class KraftBrokers:
                 await self._raise_features()
 
     async def _raise_features(self) -> None:
-        """Raise metadata.version to the configured level, or the highest that all brokers share, and its features with
-        it. All expected brokers and all other voters must support them."""
+        """Raise metadata.version to the configured level, or the highest that all brokers support, and the features of
+        that level. No registered broker may be fenced, and all other voters must support the features."""
         cluster = self.membership.cluster
         brokers = cluster.brokers.values()
         shared = shared_metadata_version(brokers)
@@ -163,7 +163,7 @@ class KraftBrokers:
                 self._controller.submit_internal(ChangeFeatures(**stamped, features=features, reason=reason))
 
     async def _voters_support(self, features: Features) -> bool:
-        """A Kafka controller that does not support a level exits when it replays the record."""
+        """True if all other voters support them. A Kafka controller without support exits on replay of the record."""
         others = {each.id for each in self.replication.quorum.others}
         if not others:
             return True
@@ -204,8 +204,8 @@ class KraftBrokers:
             self._readiness.await_created(records, end, log_end)
 
     def resume(self) -> None:
-        """This process now leads. Brokers start with a whole session; other brokers that the log may hold are
-        unregistered."""
+        """This process now leads. Each broker gets a whole session timeout; brokers in the log that are not KRaft
+        brokers are unregistered."""
         self.confirmations.restart(self.replication.applied)
         self._readiness.resume()
         self.membership.resume()

@@ -97,7 +97,7 @@ def partition_record(topic_id: TopicId, index: int, partition: Partition, level:
 
 
 def partition_of(record: kinds.PartitionRecord) -> Partition:
-    """The partition of a record; what its version lacks is empty."""
+    """The partition of a record. Fields that the record's version lacks are empty."""
     return Partition(
         _ids(record.replicas),
         _ids(record.isr),

@@ -1,5 +1,5 @@
-"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that they
-mean for brokers and Kafka's controllers. A large commit is several batches, split between commands.
+"""Projects commits to batches of the metadata log: a NoOpRecord with the embedded events, then the records that
+brokers and Kafka's controllers apply. A large commit is split into several batches, always between two commands.
 
 The metadata log is the quorum's, and the write-ahead log of the events: a commit is written to the event log when the
 quorum has committed its batches. A leader applies the events of a commit and gets the batches to append. A follower
@@ -8,7 +8,7 @@ applies the events of a batch and gets the records that the batch must have.
 Brokers also use ids that the machine's state does not have: broker epochs and ACL ids. An ACL id is derived from the
 offset of its record, so an ACL that is removed and created again gets a new id. It must: a broker that applies both in
 one step sees them as one change of each id, and would add an id that it has (`AclsDelta`, `AclCache.addAcl`). Ids from
-another controller's records are closed over, never derived.
+another controller's records are taken over as they are.
 
 State keys, under `k`:
     k v       the applied metadata log offset, and the brokers' epochs
@@ -108,7 +108,7 @@ class MetadataMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetadataProjector:
-    """The projector of one event log. `apply`, `changes` and `savepoint` belong to deciding; `mark` is durable."""
+    """The projector of one event log. `mark` is durable; all else belongs to the commit being decided."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -134,7 +134,7 @@ class MetadataProjector:
         self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
 
     def begin_at(self, offset: int) -> None:
-        """The next events are embedded in the batch at this offset, appended by another Topicwright."""
+        """The next events are those embedded in the batch at this offset, which another Topicwright voter appended."""
         self._begin(offset)
 
     def begin_import(self, end: int, unsupported: str | None) -> None:
@@ -239,7 +239,7 @@ class MetadataProjector:
         return self._base + 1 + len(self._records)
 
     def _access_records(self, before: Cluster, after: Cluster, next_offset: int) -> list[MetadataRecord]:
-        """Nothing before the first features; with them everything there is."""
+        """Returns no record before the first FeaturesChanged. With it, `before` is empty and all values get records."""
         if not after.features:
             return []
         records = [
@@ -316,11 +316,11 @@ class MetadataProjector:
         return made
 
     def end_import(self) -> None:
-        """The commit of the last `changes` has no batch of its own."""
+        """Discard the current batch: a commit of imported events has no batch of its own."""
         self._begin(-1)
 
     def record_applied(self, end: int) -> bytes:
-        """The encoded mark if everything below `end` is applied, because the rest decided nothing."""
+        """Returns the encoded mark with `end` as applied; no record since the last commit caused an event."""
         self._staged = replace(self._staged, applied=end)
         return _encode(self._staged)
 

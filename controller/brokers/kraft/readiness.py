@@ -1,9 +1,9 @@
-"""When brokers have applied a topic's creation, and serve as leaders of its partitions.
+"""Detects when brokers have applied a topic's creation and serve as leaders of its partitions.
 
 Heartbeats report what a broker has applied, but only every two seconds. So a broker is probed as soon as it has fetched
 the records: Metadata of the newest waiting topic shows that it applied everything up to there, ListOffsets that it
 leads its partitions. It is probed every few milliseconds until both succeed; heartbeats count meanwhile too. Only
-PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, heartbeats must do.
+PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, only heartbeats count.
 
 Confirmations of all live brokers are submitted together, because a create is answered with the last of them and one
 commit is enough. After a short time a confirmation is submitted alone, to show how far a create has come.
@@ -37,7 +37,7 @@ from events.names import BrokerId, Offset, TopicName
 METADATA_VERSION, LIST_OFFSETS_VERSION = 12, 7
 """Request versions that brokers from 3.7 to 4.4 support."""
 TIMEOUT_S: Final = 2.0
-"""Includes connecting. As long as the heartbeat interval: after that heartbeats must do."""
+"""Timeout of a probe with its connect. It is the heartbeat interval: a later result would be of no use."""
 RESPONSE_BYTES_MAX: Final = 16 << 20
 """Metadata of one topic with 100,000 partitions takes less."""
 _LATEST: Final = -1
@@ -323,7 +323,7 @@ class Readiness:
         return newest.offset
 
     async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
-        """True if the broker knows these topics and serves where it leads."""
+        """True if the broker knows these topics and serves as leader of the partitions that it leads."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
         except LogClosed:  # during recovery

@@ -27,7 +27,7 @@ RESERVED_DIRECTORIES = frozenset(number.to_bytes(16, "big") for number in range(
 NAMED_MAX = 100
 """Listeners or features of one node; Kafka nodes have a few of each."""
 DIRECTORIES_MAX = 256
-"""Log directories of one broker. Those of all brokers are compared, and each partition's is searched among them."""
+"""Log directories of one broker. They are compared with those of all brokers, and searched for each partition's."""
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Commits through the quorum: its log is the write-ahead log, and the event log holds what is committed in it.
 
-A leader appends the batches of a commit (`log.projector`) and waits until the high watermark passes them. Only then
+A leader appends the batches of a commit (`projector`) and waits until the high watermark passes them. Only then
 does it write the events and state to the event log, in one write without a flush: after a power failure the batches
 restore it. A follower writes the same events from committed batches (`applier`). Both store the applied metadata log
 offset with the events, so that each batch is applied exactly once across crashes.
@@ -145,7 +145,7 @@ class QuorumReplication:
 
     @contextmanager
     def _resign_on_log_error(self) -> Iterator[None]:
-        """A node that cannot write the event log cannot decide."""
+        """After a LogError, let another voter lead: a node that cannot write the event log cannot decide."""
         try:
             yield
         except LogError:
@@ -182,13 +182,13 @@ class QuorumReplication:
             self._node.set_can_lead(False)
 
     def _may_lead(self, quorum: Consensus) -> bool:
-        """No part of a failed commit may be in flight: it would be committed without being decided."""
+        """True if this node leads and its whole log is committed, so that no part of a failed commit is in flight."""
         leader = quorum.leading
         is_all = quorum.high_watermark >= self._files.end
         return leader is not None and self._is_leader and leader.watermark >= 0 and is_all
 
     def _end_transaction(self) -> None:
-        """Abort a transaction that the leader before left open (KIP-868)."""
+        """Abort a transaction that the previous leader left open (KIP-868)."""
         if self.applier.transactions.begun_at is not None:
             reason = "another controller leads"
             try:

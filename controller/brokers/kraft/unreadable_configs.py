@@ -51,7 +51,7 @@ class UnreadableConfigs:
         return sum(map(len, self._found.values()))
 
     async def scan(self, controller: CommandSink) -> None:
-        """Find those already in the log."""
+        """Find the unreadable configs already in the log."""
         while True:
             try:
                 for _ in self.walk(lambda: controller.store):
@@ -80,14 +80,14 @@ class UnreadableConfigs:
                 self._update(event.kind, event.name, event.configs)
 
     def warn(self) -> None:
-        """Log them again: a Kafka voter may lead next."""
+        """Log the unreadable configs again: a Kafka voter may lead next."""
         if self._found:
             logger.warning("config values that Kafka cannot read", count=self.count)
         for (kind, resource), configs in islice(self._found.items(), NAMED_MAX):
             _warn(kind, resource, configs)
 
     def lines(self) -> list[str]:
-        """A line for each, with the command that repairs it."""
+        """A line for each unreadable config, with the command that repairs it."""
         return [
             f"Kafka cannot read {name}={text!r}" + (f" of {resource}" if resource else "") + f"; repair it: {command}"
             for (kind, resource), configs in self._found.items()

@@ -14,7 +14,7 @@ from projections.views.view import AsOfView
 
 
 def topics(summaries: Sequence[TopicSummary], as_of: AsOfView, style: Style, which: str = "") -> Iterator[str]:
-    """A list of topics; `which` completes the sentence if it is empty."""
+    """A list of topics; `which` completes the sentence that is printed if there are none."""
     if not summaries:
         yield f"There are no topics{which}{lines.when(as_of)}."
         return

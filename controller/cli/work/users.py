@@ -139,9 +139,9 @@ RECONNECT: Mapping[str, int] = {"reconnect.backoff.ms": 1000, "reconnect.backoff
 FATAL = ("_AUTHENTICATION", "_SSL")
 DOWN, ALL_DOWN = "_TRANSPORT", "_ALL_BROKERS_DOWN"
 FATAL_AFTER: Mapping[str, int] = {**dict.fromkeys(FATAL, 1), DOWN: 2, ALL_DOWN: 3}
-"""By error, the number of occurrences that ends the command. A host name may have two addresses of which one works, and
-each attempt tries the next one. If a service closes each connection (it expects a login or TLS), the client only
-reports all brokers down."""
+"""For each error of librdkafka, the number of occurrences after which the command ends. A host name may have two
+addresses of which one works, and each attempt tries the next one. If a service closes each connection because it
+expects a login or TLS, librdkafka only reports all brokers down."""
 
 
 class Admin:
@@ -172,7 +172,7 @@ class Admin:
         ]
 
     def _result(self, future: Future[Any]) -> Any:
-        """Wait for a result, until a fatal error or the timeout."""
+        """Wait for a result. Raises UserError after a fatal error or the timeout, Negative if the service refuses."""
         deadline = time.monotonic() + TIMEOUT_S
         while not future.done():
             self._client.poll(POLL_S)

@@ -51,8 +51,8 @@ _PROGRESS_EVERY = 10_000
 def verify_archive(
     options: argparse.Namespace, key: bytes | None, head: Head | None
 ) -> tuple[Findings, str, int, str, list[Head], str]:
-    """Verify an archive or a backup. Returns the findings, the name, size and root of the log, the heads that it was
-    compared with, and what else to report. Raises LogError."""
+    """Verify an archive or a backup. Returns the findings, the name, size and root of the log, the tree heads that
+    it was compared with, and a text to append to the report. Raises LogError."""
     heads, findings, frontier = [head] if head is not None else [], Findings(), Frontier()
     roots = {0: frontier.root()}
     place = open_store(options.what)
@@ -84,7 +84,7 @@ def verify_archive(
 
 
 def _signed_in(events: Iterable[tuple[Recorded, bytes]], log: str) -> Iterator[Head]:
-    """The heads that are recorded as events; each is older than its event."""
+    """The signed tree heads in HeadSigned events. One that covers more events than precede its own is left out."""
     for record, _ in events:
         if isinstance(record.event, HeadSigned) and record.event.size <= record.offset:
             yield signed_head(log, record.event)

@@ -1,7 +1,7 @@
 """Shared parts of the pages: JSON handlers called in-process, templates, security headers, and the login page.
 
 A page calls the handler that answers the JSON request, so both show the same data under the same permissions. Templates
-render in a query thread, as the JSON is encoded there.
+are rendered in query threads, where JSON is encoded too.
 """
 
 from __future__ import annotations

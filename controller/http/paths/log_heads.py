@@ -35,7 +35,7 @@ from projections.queries.proving import (
 from projections.queries.query import Queries, Query
 
 NewestHead = Callable[[Query, int], Head]
-"""The head to prove an event of a partition against, given the event's offset."""
+"""Returns the tree head against which to prove an event, given its partition and its offset."""
 _Reader = NamedDependency[Reader]
 _Sign = NamedDependency[Sign]
 
@@ -102,7 +102,7 @@ async def log_leaves(
 
 
 def signed_now(sign: Sign, api: ControllerApi) -> NewestHead:
-    """Makes a head over every durable event and signs it."""
+    """A `NewestHead` that makes a tree head over every durable event and signs it."""
     return lambda part, _offset: sign(head_of(part, api.controller.now_ms()))
 
 

@@ -60,7 +60,7 @@ from projections.views.events import EventsView, TopicTimelineView
 from projections.views.topics import TopicConfigsView, TopicSummary, TopicsView, TopicView
 
 TOPICS_PER_SLICE = 100
-"""Topics read from the live store before the event loop gets its turn."""
+"""Topics read from the live store before other tasks of the event loop run."""
 SLICES_MAX = 40
 """Slices per page: a page examines some thousand topics, or some ten thousand partitions."""
 GLOB_CHARACTERS_MAX = 249

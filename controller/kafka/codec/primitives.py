@@ -14,8 +14,8 @@ STRING_BYTES_MAX: Final = 0x7FFF
 """Kafka's limit, also for strings whose length is a varint."""
 
 ELEMENTS_MAX: Final = 50_000
-"""In all arrays of a request together; eight numbers count as one. Bounds the time and memory for a request. Kafka has
-no such limit, but changes at most 10,000 things at once."""
+"""The most elements in all arrays of a request together; eight numbers count as one element. Bounds the time and
+memory for a request. Kafka has no such limit, but writes at most 10,000 records for a request."""
 
 TAGS_MAX: Final = 1000
 """Unknown tagged fields in one place, far more than any version has. Headers are read on the event loop."""
@@ -87,7 +87,7 @@ def read_uvarint(buffer: bytes, offset: int) -> tuple[int, int]:
 
 def read_string_length(buffer: bytes, offset: int) -> tuple[int, int]:
     """The length of a compact string, -1 for null, and the offset after it. Raises as `read_uvarint` does, and
-    Malformation for a string longer than Kafka takes.
+    Malformation for a string longer than Kafka accepts.
     """
     number, offset = read_uvarint(buffer, offset)
     if number - 1 > STRING_BYTES_MAX:

@@ -1,8 +1,8 @@
 """Compiles a layout into a straight-line writer, the counterpart of `reader`.
 
 Method: Python source is generated and executed once. Neighbouring fields of fixed size are packed together, with the
-empty section of tagged fields as a padding byte; nested entities are inlined as loops; what is written is appended to
-a list and joined once by the caller. An array of entities may be an `Encoded`, whose parts are spliced in.
+empty section of tagged fields as a padding byte. Nested entities are inlined as loops. The writer appends its bytes to
+a list, which the caller joins once. An array of entities may be an `Encoded`, whose parts are appended as they are.
 
 Values are not validated: they come from our handlers, and one that does not fit its field raises struct.error,
 AttributeError or TypeError.
@@ -35,7 +35,7 @@ def compile_writer(layout: Layout, name: str) -> Write:
 
 
 class _Source(Source):
-    """Fixed fields gather in a run as (code, expression) until something else is written."""
+    """Collects consecutive fields of fixed size in `_run`, as (struct code, expression), to pack them together."""
 
     def __init__(self) -> None:
         super().__init__("def write(message, parts):", "    parts_add = parts.append")
@@ -43,7 +43,7 @@ class _Source(Source):
         self._run: list[tuple[str, str]] = []
 
     def flush(self, sink: str) -> None:
-        """Packs the fields of fixed size that have gathered."""
+        """Adds one call that packs the fields in the run, and empties the run."""
         if not self._run:
             return
         codes = "".join(code for code, _ in self._run)
@@ -91,7 +91,7 @@ class _Source(Source):
         return b"\xff\xff" if field.kind == "string" and not field.is_array else b"\xff\xff\xff\xff"
 
     def _present(self, field: Field, flexible: bool, value: str, sink: str) -> None:
-        """Writes a value that is not null, and leaves no run behind."""
+        """Writes a value that is not null; the run is empty afterwards."""
         if field.is_array:
             self._array(field, flexible, value, sink)
         elif field.entity is not None:

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 OPERATIONS_OMITTED: Final = -(2**31)
-"""Authorized operations that were not requested (KIP-430)."""
+"""The value of the authorized operations if the client did not request them (KIP-430)."""
 
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2
 """Endpoint types (KIP-919)."""
@@ -35,7 +35,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     A field that a version lacks is not written, and has its default when read. Defaults are those of Kafka's schema; a
     nullable array that a request leaves out is null.
 
-    Immutable values without cycles, so the garbage collector need not look at them (`gc=False`).
+    Messages are immutable and have no cycles, so the garbage collector need not track them (`gc=False`).
     """
 
 
@@ -82,7 +82,7 @@ class Encoded(tuple[Any, ...]):
     element_count: int
 
     def __new__(cls, parts: Iterable[bytes], element_count: int | None = None) -> Encoded:
-        """`element_count` left out, each part is one element."""
+        """Without `element_count`, each part is one element."""
         self = super().__new__(cls, parts)
         self.element_count = len(self) if element_count is None else element_count
         return self

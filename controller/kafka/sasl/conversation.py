@@ -1,4 +1,4 @@
-"""SASL mechanisms as the gate uses them, and PLAIN (RFC 4616), which sends the password in clear and so needs TLS."""
+"""The interface of SASL mechanisms for `SaslGate`, and PLAIN (RFC 4616), which needs TLS: passwords are in clear."""
 
 from __future__ import annotations
 

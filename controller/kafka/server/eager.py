@@ -1,6 +1,6 @@
 """Starts a coroutine immediately instead of in the next round of the event loop (an eager task in Python 3.12).
 
-So requests that are read together start together and in order, and one that never waits needs no task.
+Requests that are read together therefore start together and in order. A request that never waits needs no task.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Outcome = Literal[
 OnRequest = Callable[[int, int, Outcome, float], None]
 """Called for each request: API key, version, outcome, and seconds until the response was ready.
 
-Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of them.
+Unsupported keys and versions are -1, so that unauthenticated clients cannot create any number of metric series.
 """
 
 

@@ -47,7 +47,7 @@ class ConnectionCounts:
         self, per_ip_max: int = UNLIMITED, overrides: Mapping[str, int] | None = None, descriptors_max: int = UNLIMITED
     ) -> None:
         self.descriptors_per_connection = 1
-        """2 in front of a target cluster: a forwarded request has a connection of its own to a broker."""
+        """2 with a target cluster: a forwarded request has a connection of its own to a broker."""
         self._descriptors_max = descriptors_max
         self._per_ip_max = per_ip_max
         self._overrides = overrides or {}

@@ -47,7 +47,7 @@ class BucketMap(Mapping[K, V]):
 
 
 def changed(entries: Mapping[K, V], key: K, value: V | None) -> BucketMap[K, V]:
-    """Sets a key, or removes it if the value is None."""
+    """Returns a mapping in which the key is set, or removed if the value is None; `entries` stays as it is."""
     before = entries if isinstance(entries, BucketMap) else BucketMap(entries)
     number = _bucket_of(key)
     bucket = dict(before.buckets[number])

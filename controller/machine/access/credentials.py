@@ -1,7 +1,7 @@
 """Decides on SCRAM credentials (RFC 5802, KIP-554).
 
-Constraints: passwords never get here. The shell derives the stored key and the server key from the client's salted
-password, and only these are on the command and in the log. Permission was checked before.
+Constraints: this module never gets a password. The API handler derives the stored key and the server key from the
+client's salted password; the command and the log have only these. The handler also checks the permission.
 
 Method: Kafka's rules and codes (`ScramControlManager`). If a request names a user twice, none of that user's changes
 are made; those of other users are.
@@ -51,7 +51,7 @@ def alter_credentials(state: State, command: AlterUserScramCredentials) -> Decis
 
 
 def draw_secret(state: State, command: DrawLoginSecret) -> Decision:
-    """The first secret is kept, because several gateways may draw one at the same time."""
+    """Records the secret unless there is one already: several gateways may draw one at the same time."""
     return NOTHING if state.cluster.login_secret else Decision((LoginSecretDrawn(command.secret),))
 
 

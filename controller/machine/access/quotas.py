@@ -1,6 +1,6 @@
 """Decides on client quotas (KIP-546, KIP-599, KIP-612), like Kafka's ClientQuotaControlManager.
 
-All quotas of Kafka are stored and described. Enforcing them is not this module's task.
+All quotas of Kafka are stored and described. `controller.access.mutation_quotas` enforces mutation quotas (KIP-599).
 """
 
 from __future__ import annotations

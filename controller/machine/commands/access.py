@@ -44,7 +44,7 @@ class ApplyRules(ClusterCommand, frozen=True, kw_only=True, gc=False):
 
 
 class AclFilter(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A filter of ACLs, in Kafka's codes: 1 means any, a None name any name.
+    """A filter of ACLs, in Kafka's codes. The code 1 (ANY) and None match everything.
 
     With `pattern_type` 2 (match) a name matches all patterns that cover the resource with this name (KIP-290).
     """

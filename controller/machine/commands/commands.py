@@ -1,8 +1,8 @@
 """Commands for topics, brokers, partitions, configs and settings, and observations of the target cluster.
 
-The shell stamps commands with everything that the machine must not find out itself: the time, request ids, topic ids,
-the result of authorization, the verdict of policies. So the same command on the same state always leads to the same
-decision.
+The engine and the API handlers stamp commands with everything that the machine must not determine itself: the time,
+request ids, topic ids, the result of authorization, the verdict of policies. So the same command on the same state
+always leads to the same decision.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
     """Create a topic (KIP-4). Counts of -1 mean the defaults, or are used with `assignments`.
 
     `topic_id` is the id of the new topic. `timeout_ms` is how long the client waits until the topic is complete.
-    `verdict` is None until the policies have been asked.
+    `verdict` is None until the policies have returned it.
     """
 
     topic_id: TopicId
@@ -82,7 +82,7 @@ class DeleteTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
 
 class AlterTopicConfigs(TopicCommand, frozen=True, kw_only=True, gc=False):
     """Change the explicit configs of a topic, incrementally (KIP-339) or by replacing all. `verdict` is None until the
-    policies have been asked."""
+    policies have returned it."""
 
     ops: tuple[ConfigOp, ...]
     incremental: bool = True
@@ -177,8 +177,8 @@ class PartitionsOfTopics(Command, frozen=True, kw_only=True, gc=False):
 class ReconcileTopics(PartitionsOfTopics, frozen=True, kw_only=True, gc=False):
     """Bring topics in line with the live brokers: leaders, ISRs, placeholders, readiness.
 
-    A broker event concerns every topic. The shell sends topics in slices to keep each decision small. The choice of
-    slices does not matter, because the result only depends on the state, and repeating it changes nothing.
+    A broker event concerns every topic. The engine submits topics in slices to keep each decision small. The choice of
+    slices does not matter, because the result depends only on the state, and repeating the command changes nothing.
     """
 
 

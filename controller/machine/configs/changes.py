@@ -7,8 +7,8 @@ by one. Texts are stored in their canonical form. Unlike Kafka, which fails with
 operation is INVALID_REQUEST.
 
 For brokers (KIP-226), client metrics (KIP-714) and groups (KIP-848), the controller checks the request and the name as
-in Kafka; the broker that received the request checks the values. Beyond Kafka, values that topics inherit must be
-valid, because Kafka's controller fails on others.
+in Kafka; the broker that received the request checks the values. Unlike in Kafka, the controller also checks values
+that topics inherit, because Kafka's controller fails on invalid ones.
 
 A log that Kafka wrote may contain values that Kafka itself cannot read: it validates a value without surrounding
 blanks, but stores it with them. Its controller then fails on a `min.insync.replicas` of " 2", and reads an
@@ -84,8 +84,8 @@ def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
 def check_resources(resources: Sequence[tuple[int, str]], others: Collection[int] = ()) -> tuple[Rejection | None, ...]:
     """Checks the resources (type, name) of an alter request.
 
-    A resource that is given twice is refused both times, as in Kafka. Besides topics only the types in `others` have
-    configs.
+    A resource that is given twice is refused both times, as in Kafka. The allowed types are TOPIC and those in
+    `others`.
     """
     given = Counter(resources)
     return tuple(_bad_resource(kind, name, given[kind, name], others) for kind, name in resources)
@@ -207,7 +207,7 @@ def alter(state: State, command: AlterResourceConfigs) -> Decision:
 
 
 def copy(state: State, command: CopyClusterState) -> Decision:
-    """Replaces the dynamic configs of brokers; no events if unchanged."""
+    """Replaces the dynamic configs of brokers, and rules of an older version; no events if nothing changes."""
     before, after = dict(state.cluster.configs_of_brokers()), dict(command.configs)
     changed = sorted(name for name in before | after if before.get(name, ()) != after.get(name, ()))
     events: list[Event] = [

@@ -1,7 +1,7 @@
 """All group configs of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
 
-Rows are in the order of Kafka's GroupConfig. `allowed` is the limit of its ConfigDef. `within` is the limit that
-brokers set by their own configs (`group.consumer.min.session.timeout.ms`, …), with the defaults of these.
+Rows are in the order of Kafka's GroupConfig. `allowed` is the limit of its ConfigDef. `within` is the limit from
+broker configs (`group.consumer.min.session.timeout.ms`, …) that have their defaults.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ _UNITS_S = (86_400, 3_600, 60, 1)
 def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None:
     """Returns the first error in the configs of a group, with Kafka 4.4's message, or None.
 
-    `within` also checks the limits of brokers. With Kafka brokers these are not known here, and the brokers clamp
-    values.
+    If `within` is True, the limits from broker configs apply too. With Kafka brokers these limits are not known here,
+    and the brokers clamp values.
     """
     texts = dict(configs)
     unknown = next((name for name in texts if name not in GROUP_CONFIGS), None)

@@ -3,7 +3,7 @@
 CreateTopics (v5+, KIP-525) returns texts as given. DescribeConfigs returns parsed values (`+5` as 5, hours as ms), with
 their synonyms. Both are cached, because most topics have no explicit configs.
 
-Configs are not validated here: unknown names in the log are shown too.
+Configs are not validated here: unknown names in the log are returned too.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
     """The synonyms of a row that have a value: first those that are set, then defaults.
 
     Kafka starts the chain at the row's first name and returns nothing if that has no value: retention set only by
-    `log.retention.hours` has a default as its source and no synonyms. So does this.
+    `log.retention.hours` has a default as its source and no synonyms. This function does the same.
     """
     set_ = [
         ConfigSynonym(synonym.name, chosen[synonym.name], source)

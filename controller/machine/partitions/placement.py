@@ -10,11 +10,11 @@ Goals of placement, in this order:
 Only live brokers with a log directory that is not cordoned are chosen (KIP-1066). With fewer of them than the factor
 (KIP-409), the missing replicas are placeholders -1, -2, …; they come last, so that the preferred leader is a broker.
 
-Method: brokers form a ring in which racks alternate. The hash of the topic name selects the leader of partition 0; each
-further partition moves one place on. Followers are the next brokers of the ring in unused racks, from a shift that
-changes with each round; when all racks are used, they are used again.
+Method: brokers form a ring in which racks alternate. The hash of the topic name selects the leader of partition 0. The
+leader of each further partition is the next broker of the ring. The followers are the brokers after the leader, with
+unused racks first. The search for them starts one broker later each time the leaders have gone round the ring.
 
-Placement does not look at load, disk space or the replicas of other topics.
+Placement does not consider load, disk space or the replicas of other topics.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def new_partition(replicas: Ids, cluster: Cluster) -> Partition:
 
 
 def is_filled(partition: Partition, cluster: Cluster) -> bool:
-    """True if no placeholder can be filled."""
+    """True if there are no placeholders, or no usable broker is left that could replace one."""
     return partition.replicas[-1] >= 0 or all(broker in partition.replicas for broker in cluster.usable)
 
 
@@ -177,7 +177,8 @@ def directory_of(partition: Partition, replica: BrokerId) -> bytes:
 
 
 def default_directory(cluster: Cluster, broker_id: BrokerId) -> bytes:
-    """The directory of a new replica: the broker's only one, else the broker chooses and reports it."""
+    """The directory of a new replica: the broker's only one; UNASSIGNED if the broker has several and must choose;
+    MIGRATING if it reports none."""
     broker = cluster.brokers.get(broker_id)
     if broker is None:
         return UNASSIGNED
@@ -193,7 +194,7 @@ def serves(cluster: Cluster, broker_id: BrokerId, directory: bytes) -> bool:
 
 
 def is_online(broker: Broker, directory: bytes) -> bool:
-    """True if the directory is online, or has no id that the broker would know."""
+    """True if the directory is online. UNASSIGNED and MIGRATING count as online, because they name no directory."""
     if directory in (UNASSIGNED, MIGRATING):
         return True
     return directory != LOST and (not broker.log_dirs or directory in broker.log_dirs)

@@ -15,10 +15,10 @@ from events.catalog import RulesApplied
 
 
 def apply_rules(state: State, command: ApplyRules) -> Decision:
-    """Applies rules. The answer's `number` is the version that is in force afterwards.
+    """Applies rules. The answer's `number` is the version that is effective afterwards.
 
-    Rules that are in force already change nothing, and neither does a file whose content was applied before. Invalid
-    rules are refused with INVALID_CONFIG.
+    Nothing changes if the text equals the effective rules, or if a file equals the last file that was applied. Invalid
+    rules are refused with INVALID_CONFIG. INVALID_UPDATE_VERSION: the newest version is not the command's `after`.
     """
     held = state.cluster.rules
     number = 0 if held is None else held.number

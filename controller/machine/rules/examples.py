@@ -1,4 +1,4 @@
-"""Tries the examples of rules: each says which rules a change violates."""
+"""Checks the `[[example]]` tables of rules: each has a change, and the names of the rules that it must violate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller.machine.rules.rule import Change, TopicFacts
 
 
 def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
-    """For each example that does not hold, what the rules did instead."""
+    """Yields a message for each example whose change violates other rules than the example names."""
     for example in rules.examples:
         judgement = judge(rules.rules, _change(example, at_ms))
         found = {one.rule.rpartition("/")[2] for one in judgement.all}

@@ -1,8 +1,8 @@
 """Conditions between fields, in the Common Expression Language (https://cel.dev).
 
 CEL has no loops, reads no clock and no file, and its `matches` takes linear time. So the same change always gives the
-same result. The only way to a long evaluation are nested macros over lists: an expression may have one macro, and is
-short. Unknown variables and functions are refused when the rules are read.
+same result. Only nested macros over lists could take long. Therefore an expression may have one macro, and at most
+CHARS_MAX characters. Unknown variables and functions are refused when the rules are read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Expression:
         self.text: Final = text
         self._program, self._names = _compiled(text)
         self.is_of_topic: Final = _OF_TOPIC.issuperset(self._names)
-        """True if the value depends only on the topic, and not on who changes it in which way."""
+        """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
 
     def value(self, variables: Variables) -> object:
         """Raises ExpressionFailed."""
@@ -70,7 +70,7 @@ class Expression:
             return self._program.execute(variables.context(self._names))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a panic of the library is no Exception
+        except BaseException as error:  # a panic of the CEL library is not a subclass of Exception
             raise ExpressionFailed(_short(error)) from None
 
     def is_true(self, variables: Variables) -> bool:
@@ -90,7 +90,7 @@ class Message:
         self._fields: Final = [Expression(part) for part in parts[1::2]]
 
     def text(self, variables: Variables) -> str:
-        """The message for a change; a field that fails is shown as its expression."""
+        """The message for a change; a field whose expression fails appears as its text in braces."""
         values = [self._value(field, variables) for field in self._fields]
         return "".join(part for pair in zip(self._texts, [*values, ""], strict=True) for part in pair)
 
@@ -108,7 +108,7 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
     macros = len(_MACRO.findall(text))
     if macros > 1:
         raise ExpressionError(f"has {macros} macros (all, exists, map, filter), allowed is one")
-    import cel  # half a second, which only expressions need
+    import cel  # takes half a second, so it is imported only for rules with expressions
 
     try:
         program = cel.compile(text)

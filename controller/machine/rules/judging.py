@@ -1,8 +1,8 @@
-"""Applies the rules of the state to a decided change: refuses it, or notes what is only observed.
+"""Applies the rules of the state to a decided change: returns violations that refuse it, warn, or are only observed.
 
 The rules are part of the state, so that each decision follows the version recorded before it, in every process. A
-change is judged after the decision on it, because the decision says how the topic would be afterwards. `filled` runs
-before the decision: it adds the defaults of the rules to a create request.
+change is judged after the decision on it, because the decision contains the topic as it would be after the change.
+`filled` runs before the decision: it adds the defaults of the rules to a create request.
 """
 
 from __future__ import annotations
@@ -121,9 +121,10 @@ def rejected(command: TopicCommand, rejection: Rejection) -> Decision:
 
 
 def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[FilledDefault, ...]]:
-    """Adds the defaults of the rules to a create request; returns what was added by which default.
+    """Adds the defaults of the rules to a create request. Returns the new command, and each added value with the name
+    of its default.
 
-    For each value the first default that applies is used. A manual assignment has its own counts.
+    For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
     added: list[FilledDefault] = []
     for default in _rules_of(state.cluster).defaults:

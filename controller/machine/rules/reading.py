@@ -36,7 +36,7 @@ BYTES_MAX = 256 * 1024
 """The text is one event, which must fit in a record of a Kafka topic."""
 RULES_MAX = 1000
 EXPRESSIONS_CHARS_MAX = 50_000
-"""Compiling them takes half a second at most."""
+"""Limit for all expressions and messages together. Compiling that many takes half a second at most."""
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
         places = (Place(text=text, table=kind, number=number) for number in count(1))
         read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
-    # The mode of the text lowers that of its rules; a rule that is only observed stays so.
+    # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
     rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
     return Rules(tuple(rules), tuple(read["default"]), tuple(read["example"]))
 
@@ -155,7 +155,7 @@ def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example
 
 
 def _written(table: Mapping[str, object]) -> dict[str, str]:
-    """The keys and values for people."""
+    """The keys and values of a table, as text for display."""
     return {key: written_text(value) for key, value in table.items() if key not in ("name", "mode", "on", "exception")}
 
 

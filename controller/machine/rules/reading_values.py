@@ -1,4 +1,4 @@
-"""Readers of the values of rules: each returns a value as a rule has it, or fails with the line and what is allowed."""
+"""Parsers of the values in rules: each returns a value for a `Rule`, or fails with the line and the allowed values."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def scoped(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "principals": principals, "topics": topics}
 
 
-# Readers of one value each. They return it as a Rule has it, or fail.
+# Each reader parses one value of the TOML text into the form that a Rule has, or fails.
 
 
 def name_of(place: Place, value: object) -> str:
@@ -127,7 +127,7 @@ def _globs(place: Place, value: object) -> re.Pattern[str]:
         place.fail(value, "is not a pattern", "a pattern or a list of them, with * for any text, ? for one character")
     if len(patterns) > PATTERNS_MAX:
         place.fail(f"{len(patterns)} patterns", "are too many", f"at most {PATTERNS_MAX}")
-    # Python's own engine is quick with these: a part that was found is never looked for again.
+    # `re` is fast with translated globs: they have atomic groups, so it never backtracks into a matched part.
     return re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
 
 

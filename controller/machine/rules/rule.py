@@ -1,9 +1,9 @@
 """A rule for changes of topics: its scope, its requirements, and the message for a change that violates it.
 
 A rule sees the topic as it would be after the change: its counts, and its explicit configs. A config that is left to
-the cluster counts as not set, whatever the default; expressions also see effective values. What the topic already
-violated before the change is not held against it, so that an old topic can still be altered. Values are parsed by the
-table of topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` is `compact,delete`.
+the cluster counts as not set, whatever the default; expressions also see effective values. Violations that the topic
+already had before the change are ignored, so that an old topic can still be altered. Values are parsed by the table of
+topic configs, so that `+5` is 5, `TRUE` is true, and `delete,compact` is `compact,delete`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from controller.machine.rules.expression import Expression, ExpressionFailed, Me
 from controller.patterns import Pattern
 
 Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered"]
-"""A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: somebody changed the
-target cluster itself; such a change is only observed."""
+"""A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: a change that was made
+in the target cluster directly; rules only observe it."""
 KINDS: tuple[Kind, ...] = ("create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered")
 ON_BY_DEFAULT: tuple[Kind, ...] = ("create", "grow", "alter", "reassign", "defaults", "discovered")
 Mode = Literal["enforce", "warn", "observe"]
@@ -29,8 +29,8 @@ MODES: tuple[Mode, ...] = ("enforce", "warn", "observe")
 
 
 class TopicFacts(msgspec.Struct, frozen=True):
-    """What rules see of a topic. `factors` are the different replication factors of its partitions, without replicas
-    that a reassignment removes. `configs` are the explicit configs, `config` also has effective values."""
+    """The facts of a topic that rules check. `factors` are the different replication factors of its partitions, without
+    replicas that a reassignment removes. `configs` are the explicit configs."""
 
     partitions: int
     factors: tuple[int, ...]
@@ -49,8 +49,8 @@ class TopicFacts(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a topic: who requested it, and the topic before and after; None if there is none. A change of the
-    cluster's defaults has no topic."""
+    """A change of a topic, and its requester. `before` is None for a new topic, `after` for a deleted one. For a change
+    of the cluster's defaults, `before` and `after` have only the configs that topics inherit."""
 
     kind: Kind
     topic: str
@@ -118,7 +118,7 @@ class ConfigRequirement(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Names that match `only` and not `but`. None matches every name for `only`, and none for `but`."""
+    """The names that match `only` and do not match `but`. `only=None` matches every name; `but=None` excludes none."""
 
     only: re.Pattern[str] | None = None
     but: re.Pattern[str] | None = None
@@ -173,7 +173,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def violation(self, change: Change, variables: Variables, unchanged: Variables | None) -> str | None:
         """Returns the message for a change that violates the rule, or None.
 
-        `variables` are those of the change, `unchanged` those of the topic as it was, None for a new one.
+        `variables` are those of the change. `unchanged` has the topic before the change; it is None for a new topic.
         """
         if change.kind not in self.on or change.principal not in self.principals:
             return None
@@ -219,7 +219,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def _topic_violations(self, change: Change, topic: TopicFacts) -> list[str]:
         found: list[str] = []
         configs = topic.configs
-        if change.kind != "defaults":  # a topic's name and counts say nothing about what other topics inherit
+        if change.kind != "defaults":  # defaults have no name and no counts
             if self.name_pattern is not None and not self.name_pattern.is_found_in(change.topic):
                 found.append(f"topic name '{change.topic}' does not match '{self.name_pattern.text}'")
             if self.partitions is not None and topic.partitions not in self.partitions:
@@ -250,7 +250,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults for create requests that leave something out. A count of 0 is no default."""
+    """Defaults for create requests that do not set these values. A count of 0 means that there is no default."""
 
     name: str
     principals: Scope = Scope()

@@ -4,9 +4,9 @@ A batch holds the records of one step with one timestamp and leader epoch. Contr
 leader changes, voters, begin and end of a snapshot (KIP-595, KIP-630, KIP-853).
 
 The first record of each Topicwright batch is a NoOpRecord that embeds the events in a tagged field. Kafka's controllers
-and brokers keep a record's bytes and ignore unknown tagged fields; their snapshots drop them. The field holds, in
-MessagePack: the form (1), the first event's offset in the leader's event log, the canonical bytes of each event, and,
-in the first batch of a commit, the tree root over all events before the first.
+and brokers retain a record's bytes and ignore unknown tagged fields; their snapshots drop them. The field contains, in
+MessagePack: the format version (1), the first event's offset in the leader's event log, the canonical bytes of each
+event, and, in the first batch of a commit, the tree root over all events before the first.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ def decode_batches(data: bytes, where: str = "metadata log") -> Iterator[RecordB
 
 
 def whole_batches(data: bytes, end: int = _OFFSET_MAX) -> bytes:
-    """`data` without an incomplete batch at the end, and without the batches from offset `end` on. Kafka reads its log
-    by bytes and leaves that to the fetcher."""
+    """`data` without an incomplete batch at the end, and without the batches from offset `end` on. Responses of Kafka
+    may end within a batch, which the receiver must drop."""
     at = 0
     while len(data) - at >= LENGTH_END:
         base, length = _FRONT_LENGTH.unpack_from(data, at)
@@ -240,10 +240,10 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 TAG: Final = 7409
-"""Far from the tags that Kafka assigns in sequence."""
+"""The tag of the field with the events. It is far above the tags that Kafka assigns in sequence."""
 _FORM: Final = 1
 _HEAD: Final = b"".join(map(encode_uvarint, (1, 20, 0, 1, TAG)))
-"""Frame version 1, NoOpRecord version 0, one tagged field: ours."""
+"""How a NoOpRecord with events begins: frame version 1, record key 20, version 0, and one tagged field, TAG."""
 
 
 class EmbeddedEvents(msgspec.Struct, frozen=True, array_like=True):

@@ -28,7 +28,7 @@ _KINDS: Final[tuple[Kind, ...]] = typing.get_args(Kind)
 
 
 class MalformedRecord(UserError):
-    """Bytes that are not the metadata record that they claim to be; the message says which, and why."""
+    """Bytes that do not encode the expected metadata record; the message names the record and the reason."""
 
 
 def encode_record(record: MetadataRecord) -> bytes:

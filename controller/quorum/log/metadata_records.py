@@ -1,8 +1,8 @@
 """The records of Kafka's metadata log, as `common/metadata/*.json` in Kafka's jars defines them: one field a line.
 
-kio has Kafka's requests and responses, but not these. As with those, one class serves all versions of a record and has
-the union of their fields. A field that a version lacks is not written, and has its default when read. The annotations
-give the encoding of a field; `metadata_codec` uses them.
+The package kio has schemas of Kafka's requests and responses, but not of these records. As with requests, one class
+serves all versions of a record and has the union of their fields. A field that a version lacks is not written, and has
+its default when read. The annotations give the encoding of a field; `metadata_codec` uses them.
 
 A test compares every version of every record with the schemas of the newest Kafka.
 """
@@ -223,7 +223,7 @@ class RemoveAccessControlEntryRecord(MetadataRecord, frozen=True, tag=19):
 
 
 class NoOpRecord(MetadataRecord, frozen=True, tag=20):
-    """Written by Kafka's controller as a sign of life (KIP-835)."""
+    """Written periodically by Kafka's controller, so that the log advances while it is healthy (KIP-835)."""
 
 
 class ZkMigrationStateRecord(MetadataRecord, frozen=True, tag=21):

@@ -1,8 +1,8 @@
 """Maps features, configs, SCRAM credentials, quotas and ACLs to metadata records, and records to values and events: one
-row for each kind.
+`Kind` for each of them.
 
-Records set and remove these values one by one. A value has a key and, if a key has several values, a name. An event has
-all changes of a key.
+A record sets or removes one value. A value has a key (a resource, user or entity) and, if a key has several values, a
+name. An event has all changes of a key.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ TOPICS: Final = 2
 
 
 class Author(NamedTuple):
-    """The command behind imported events. The principal stands for the client of the other controller, which records do
-    not name."""
+    """The request id, principal and reason of events that are imported from records. Records do not name the client of
+    the other controller, so one principal stands for all clients."""
 
     request_id: RequestId
     principal: str
@@ -57,7 +57,7 @@ class Kind(NamedTuple):
     event: Callable[[Author, Any, Mapping[str, Any], Mapping[str, Any]], Event] | None
     """Returns the event for the values of a key, by name, before and after; None if an event has several keys."""
     order: Callable[[Any], Any] = lambda key: key
-    """Returns what keys are sorted by."""
+    """Returns the value by which a key is sorted."""
 
 
 def _feature_record(_: str, name: str, level: int | None) -> MetadataRecord:
@@ -186,7 +186,7 @@ QUOTAS: Final = Kind(
     order=lambda entity: [(kind, name or "") for kind, name in entity],
 )
 ACLS: Final = Kind(kinds.AccessControlEntryRecord, lambda _: {}, acl_record, _keyed_acl, None)
-"""By id. The ids are not in `Cluster`."""
+"""Keyed by the id of the ACL. `Cluster` does not have these ids, so `values` returns nothing."""
 KIND_OF: Final[Mapping[type[MetadataRecord], Kind]] = {
     kinds.FeatureLevelRecord: FEATURES,
     kinds.ConfigRecord: CONFIGS,

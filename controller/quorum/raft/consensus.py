@@ -63,7 +63,7 @@ TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
 
 
 class Consensus(Replica):
-    """One replica with its role. `start` first."""
+    """One replica with its role. Call `start` before anything else."""
 
     def __init__(self, log: QuorumLog, options: out.Options, chance: Callable[[], float]) -> None:
         super().__init__(log, options, chance)
@@ -72,7 +72,7 @@ class Consensus(Replica):
     # --- inputs
 
     def start(self, now: float, wall_ms: int) -> None:
-        """Begin. `wall_ms` is the time of day, for control records. An alone voter leads when this returns."""
+        """Begin. `wall_ms` is the time of day, for control records. A single voter leads when this returns."""
         self._wall_shift_ms = wall_ms - now * 1000
         self._run(now, ToUnattached(self.epoch))
         if self.is_electable and self.is_alone:

@@ -16,8 +16,8 @@ FETCH: Final = "fetch"
 VOTE: Final = "vote"
 BEGIN: Final = "begin"
 UPDATE: Final = "update"
-"""Purposes of connections. A connection takes one request at a time, so requests that must not wait for a delayed fetch
-have their own."""
+"""Purposes of connections: a peer has one connection for each. A connection takes one request at a time, so requests
+that must not wait for a delayed fetch use another purpose."""
 
 PRE_VOTE_SINCE: Final = 2
 """The first version of Vote with pre-votes (KIP-996)."""
@@ -44,10 +44,10 @@ class Role(enum.Enum):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """A voter's settings. `static` are the voters of `controller.quorum.voters`, which count with kraft.version 0.
+    """A voter's settings. `static` are the voters of `controller.quorum.voters`: the voter set with kraft.version 0.
 
-    With `priority` 0 a voter never takes over from a live leader. If the leader is lost, it starts an election
-    LATE_TIMEOUTS later than others, because they may be down or have a shorter log.
+    With `priority` 0 a voter never takes over from a live leader. If the leader is lost, it still starts an election,
+    because the other voters may be down or have a shorter log; but it waits LATE_TIMEOUTS longer than they do.
     """
 
     cluster_id: str

@@ -36,7 +36,8 @@ from controller.quorum.raft.role import (
 FULL_RETRY_S: Final = 1.0
 """Until the next attempt after the disk was full."""
 JITTER: Final = 0.25
-"""Part of the election timeout. Without it, voters that lose their leader at the same time would split the vote."""
+"""The fetch timeout is extended by a random time, up to this fraction of the election timeout. Otherwise voters that
+lose their leader at the same time would split the vote."""
 FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). A response that takes longer than the fetch timeout is lost: over a slow connection
 larger parts of a snapshot would never arrive."""
@@ -302,7 +303,7 @@ class Follower(RoleState):
 
     def _updated(self, response: quorum.UpdateRaftVoterResponse | None) -> None:
         if response is not None and not response.error_code and self._replica.kraft_version == 0:
-            self._update_at = float("inf")  # this leader knows it
+            self._update_at = float("inf")  # this leader has recorded the update
 
 
 def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:

@@ -35,7 +35,7 @@ CHECK_QUORUM: Final = 1.5
 OBSERVER_DELAY_S: Final = 0.3
 """Delay of batches without metadata for observers, so that brokers apply topic creations first."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 20
-"""Of a snapshot in a response, whatever the request allows."""
+"""Limit on the bytes of a snapshot in one response, also if the request allows more."""
 
 
 class DelayedFetch(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Leader(RoleState):
         self._schedule = ResponseSchedule(replica, self.progress)
         self.changes = VoterChanges(replica, self)
         self._observers_wait: tuple[int, float] | None = None
-        """The offset from which the log has nothing for observers yet, and when they get it anyway."""
+        """Offset and time: observers do not get records from that offset on before that time."""
 
     @property
     def grants_pre_votes(self) -> bool:
@@ -150,7 +150,8 @@ class Leader(RoleState):
     # --- the log
 
     def append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, for_observers: bool) -> int:
-        """Append a metadata batch. Observers get a batch with for_observers=False together with the next other one."""
+        """Append a metadata batch. With for_observers=False, observers get it only together with a later batch that is
+        for them, or after OBSERVER_DELAY_S."""
         end = self._replica.log.end
         last = self._append(now, records, timestamp_ms, is_control=False)
         if for_observers:

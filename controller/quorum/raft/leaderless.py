@@ -84,7 +84,8 @@ class Unattached(RoleState):
 
 
 class _Election(RoleState):
-    """Counts the votes of the voter set at its beginning, each voter with its own disk."""
+    """Counts the votes of the voters that were in the voter set when the election began. A voter is a node with its
+    directory id."""
 
     is_pre_vote: ClassVar[bool]
 

@@ -1,4 +1,4 @@
-"""The port of Raft to the metadata log on one voter's disk.
+"""The interface through which the consensus uses the metadata log on one voter's disk.
 
 Offsets count records. `start` is the first offset in the log; it is at most the newest snapshot's end. `end` is the
 offset after the last record. Records below `durable_end` survive a crash. Divergence is detected as in Kafka's

@@ -29,11 +29,11 @@ FORGOTTEN_S: Final = 300.0
 REPLICAS_MAX: Final = 1000
 """A fetch can have any replica id. Beyond this number, the observer whose last fetch is oldest is dropped."""
 APART_S: Final = 0.03
-"""Between the responses to two voters if no voter is delayed: short, so that few records are appended meanwhile."""
+"""Time between the responses to two voters if no voter is delayed: short, so that few records are appended in it."""
 COMMIT_DELAY_S_MAX: Final = 0.05
 """If a majority has not fetched new records within this time, delayed voters get them too."""
 DELAY_MAX: Final = 0.25
-"""Part of the fetch timeout for which a fetch may be delayed, because that timeout runs meanwhile."""
+"""A fetch is delayed for at most this fraction of the fetch timeout, because that timeout runs meanwhile."""
 _UNKNOWN: Final = Peer(0, 0)
 
 
@@ -160,7 +160,8 @@ class ResponseSchedule:
         return self._behind_since + COMMIT_DELAY_S_MAX
 
     def is_delayed(self, now: float, node_id: int) -> bool:
-        """True if a replica gets new records only at its own time. A voter that has to catch up is not delayed."""
+        """True if a replica gets new records only at its staggered time (`due`). A voter that has to catch up is not
+        delayed."""
         if node_id not in self._delayed or now >= self.delay_ends_at or node_id not in self._leader.voters.by_id:
             return False
         found = self._progress.of(self._leader.voters.by_id[node_id])

@@ -1,4 +1,4 @@
-"""One replica of the metadata log: its log, epoch, vote, high watermark, peers and effects. It knows no role.
+"""One replica of the metadata log: its log, epoch, vote, high watermark, peers and effects. The roles use it.
 
 A full disk does not end a replica. Data that does not fit is not appended, and unflushed data is truncated: it was
 acknowledged to nobody. A leader then resigns if there are other voters; a follower fetches the same data again. If not
@@ -217,8 +217,8 @@ class Replica:
         self.voted = candidate
 
     def remember(self, state: QuorumState) -> None:
-        """Store the election state. Raises OSError, or CannotRemember if there are other voters. A leader alone may be
-        lost, because a restarted voter finds it again; epoch and vote may not."""
+        """Store the election state. Raises OSError, or CannotRemember if there are other voters. On a full disk, it
+        raises nothing if only the leader id is new, because a restarted voter finds the leader again."""
         known = self.log.state
         if state != known:
             try:

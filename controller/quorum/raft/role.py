@@ -1,7 +1,7 @@
 """A role of a replica: the transitions that its methods return, and the answers to requests that all roles give.
 
-No role changes the role: each method returns a transition or None, and `consensus` applies it. The two functions that
-lead to a transition, wherever it begins, are here: `discovered` for a newer epoch or leader, `start_election`.
+A role does not replace itself: its methods return a transition or None, and `consensus` applies it. Two functions that
+several roles use return transitions: `discovered`, for a newer epoch or leader, and `start_election`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def leader_at(replica: Replica, leader_id: int, epoch: int, nodes: Iterable[Any]
 
 
 def start_election(replica: Replica) -> Transition:
-    """Begin with a pre-vote, if all other voters support it; an alone voter needs none."""
+    """Begin with a pre-vote, if all other voters support it; a single voter needs none."""
     if not replica.is_electable:
         return ToUnattached(replica.epoch)
     return ToCandidate() if replica.peers_lack_pre_vote or replica.is_alone else ToProspective()
@@ -310,8 +310,8 @@ def _vote_error(replica: Replica, part: quorum.VotePartition) -> int:
 
 
 def _leader_error(replica: Replica, part: Any) -> int:
-    """Why the node that a request names cannot lead that epoch. Nobody is elected without the vote of an alone voter.
-    Other voters may lack the newest voter set, so they follow any leader, as in Kafka."""
+    """The error if the node that a request names cannot lead that epoch. A single voter knows that nobody was elected
+    without its vote. Other voters may lack the newest voter set, so they follow any leader, as in Kafka."""
     if part.leader_epoch < replica.epoch:
         return int(ErrorCode.FENCED_LEADER_EPOCH)
     if not is_plausible(part.leader_epoch, replica.epoch):
