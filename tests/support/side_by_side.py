@@ -1,10 +1,10 @@
-"""Run all tests, in groups: four pytest processes at a time, each of which takes the next group when its own is done.
+"""Run all tests, in groups: five pytest processes at a time, each of which takes the next group when its own is done.
 
 `python -m tests.support.side_by_side [ARGUMENT…]` gives the arguments to each pytest, shows a group's output whole when
 it has ended, then what each group took, and in the last line the sum: `N passed, N failed`. The exit code is the worst.
 
 Tests in one group share servers (the session fixtures of tests/conftest.py) and Spark, which a group of its own would
-start again. Of four groups that run at once, two wait for clusters most of the time: so two cores are busy.
+start again. Of five groups that run at once, three wait for clusters most of the time: so two cores are busy.
 
 Ended early, it leaves nothing: each pytest gets SIGINT, and ends its servers. The kernel sends it where this process is
 killed, and ends this process where its make is.
@@ -29,7 +29,7 @@ from pathlib import Path
 
 from tests.support.tools import ROOT
 
-AT_ONCE = 4
+AT_ONCE = 5
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
     "real brokers": (ALL / "brokers/kraft", ALL / "quorum"),
@@ -37,11 +37,11 @@ GROUPS: Mapping[str, tuple[Path, ...]] = {
         *(ALL / "replay" / each for each in ("log", "spark", "watch")),
         ALL / "brokers/cluster/test_spark.py",
     ),
-    "Spark": (ALL / "replay",),
     "workers and gateways": (ALL / "stream",),
+    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
+    "Spark": (ALL / "replay",),
     "all else": (ALL,),
     "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),
-    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "simulators": (ALL / "simulation",),
     "soak": (ALL / "soak",),
