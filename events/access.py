@@ -1,4 +1,4 @@
-"""Events of access: credentials, access control entries, quotas, refused requests.
+"""Events of access: credentials, ACLs, quotas, refused requests.
 
 They concern the whole cluster and belong to no topic. `events.catalog` has the rules for all events.
 """
@@ -12,8 +12,8 @@ from events.values import Fact
 class ScramCredentialSet(Fact, frozen=True, tag=True):
     """A user can log in by SCRAM with a new password (RFC 5802, KIP-554).
 
-    The event does not hold the password, but salt and keys allow guessing it. So they are secrets, and all that shows
-    events hides them.
+    The event does not hold the password, but salt and keys allow guessing it. So they are secrets, and everything
+    that displays events hides them.
     """
 
     request_id: RequestId
@@ -48,7 +48,7 @@ class ScramCredentialRemoved(Fact, frozen=True, tag=True):
 
 
 class LoginSecretDrawn(Fact, frozen=True, tag=True):
-    """The secret from which SCRAM answers to unknown users are derived, by every process that serves logins.
+    """A random secret was drawn. Every process that serves logins derives the SCRAM answers to unknown users from it.
 
     Whoever knows it can tell which users exist. The first process that serves such logins draws it, once.
     """
@@ -77,7 +77,7 @@ class Acl(Fact, frozen=True, order=True):
 
 
 class AclsCreated(Fact, frozen=True, tag=True):
-    """These access control entries are added; none of them existed before. Sorted."""
+    """These ACLs, sorted, were added; none of them existed before."""
 
     request_id: RequestId
     acls: tuple[Acl, ...]
@@ -88,7 +88,7 @@ class AclsCreated(Fact, frozen=True, tag=True):
 
 
 class AclsDeleted(Fact, frozen=True, tag=True):
-    """These existing access control entries are removed. Sorted."""
+    """These existing ACLs, sorted, were removed."""
 
     request_id: RequestId
     acls: tuple[Acl, ...]

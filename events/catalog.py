@@ -184,7 +184,7 @@ class ChangeRejected(Fact, frozen=True, tag=True):
 
 
 class RulesObserved(Fact, frozen=True, tag=True):
-    """Rules noted something about a change that they do not refuse: see docs/policies.md."""
+    """Violations of topic rules that do not refuse a change, and filled defaults: see docs/policies.md."""
 
     request_id: RequestId
     topic: TopicName
@@ -192,11 +192,11 @@ class RulesObserved(Fact, frozen=True, tag=True):
     change: str
     """`create`, `grow`, `alter`, `delete`, `reassign`, `elect`, `defaults` or `discovered`."""
     warned: tuple[Observation, ...]
-    """Violated rules in the mode `warn`, which the requester was told."""
+    """Violated rules in the mode `warn`: the answer warns the requester about them."""
     observed: tuple[Observation, ...]
     """Violated rules in the mode `observe`."""
     defaults: tuple[FilledDefault, ...]
-    """What a create request left out, and the default that filled it."""
+    """The values that a create request left out, with the defaults that filled them."""
     principal: str
 
     @property

@@ -116,7 +116,7 @@ class MetadataAdopted(Fact, frozen=True, tag=True):
     end_offset: int
     """The offset after the last record that was adopted."""
     kept: tuple[bytes, ...]
-    """Records without an event of ours, as Kafka encodes them: delegation tokens, and records of newer releases."""
+    """Records that no event represents, as Kafka encodes them: delegation tokens, and records of newer releases."""
 
 
 class MetadataHandedBack(Fact, frozen=True, tag=True):

@@ -4,8 +4,8 @@ A record is the MessagePack array `[version, at_ms, [command, request_id], [type
 has the same bytes: structs encode as arrays in the order of their fields, and no map is used anywhere. The offset is
 not in the bytes: it is the record's place in the log.
 
-Only the log holds secrets, because logins are checked against them. All that shows, exports or prints events uses
-`without_secrets`.
+Only the log holds secrets, because logins are checked against them. Code that displays, exports or prints events
+uses `without_secrets`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from events.names import Offset, TopicName
 from events.values import Fact
 
 UNREADABLE = (ValueError, RecursionError)
-"""What msgspec raises for invalid bytes: DecodeError or UnicodeDecodeError, both ValueErrors, or RecursionError for
-deep nesting."""
+"""The exceptions that msgspec raises for invalid bytes: DecodeError or UnicodeDecodeError, both ValueErrors, or
+RecursionError for deep nesting."""
 
 
 class EventDecodeError(UserError):
@@ -65,11 +65,11 @@ class _RawEnvelope(Fact, frozen=True):
 IDLE = frozenset({CreateRequested, CreateRejected, ChangeRejected, ChangeCarriedOut})
 """Events that do not change their topic; they matter to request history only."""
 OF_NO_PARTITION, OF_IDLE = -1, -2
-"""What `place_of` returns instead of a partition."""
+"""Values that `place_of` returns instead of a partition."""
 
 
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
-    """The fields of an event up to its topic, none for a cluster-wide one; then its `place`."""
+    """A struct that decodes only the fields of an event up to its topic, if it has one; `place` as in `place_of`."""
     names = kind.__struct_fields__
     fields: list[str | tuple[str, Any]] = []
     constants: dict[str, Any] = {}
@@ -127,8 +127,8 @@ def topic_of(offset: int, value: bytes) -> TopicName | None:
 
 
 def place_of(offset: int, value: bytes) -> tuple[TopicName | None, int]:
-    """The topic, and the partition of a PartitionChanged, of which only the last one of a partition counts for its
-    state; OF_IDLE for an IDLE event, OF_NO_PARTITION for any other."""
+    """The topic, and the partition of a PartitionChanged: the state follows from the last such event of a partition.
+    Instead of a partition, OF_IDLE for an IDLE event, OF_NO_PARTITION for any other. Raises EventDecodeError."""
     try:
         beginning = _beginning_decoder.decode(value)
         if beginning.version == EVENT_VERSION:

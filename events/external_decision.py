@@ -25,8 +25,8 @@ _ID = re.compile(r"(?:controller-(\d{1,10})|snapshot)-epoch-(\d{1,10})-offset-(\
 class ExternalDecision(msgspec.Struct, frozen=True):
     """Where another controller's decisions were found: in a batch of the metadata log, or in a snapshot.
 
-    Of a batch, `offset` is its first record's, and `node_id` led the epoch. Of a snapshot of all records below
-    `offset`, no node is known.
+    For a batch, `offset` is the offset of its first record, and `node_id` led the epoch. A snapshot has all records
+    below `offset`; the node that decided them is unknown.
     """
 
     node_id: int

@@ -36,7 +36,7 @@ class ReplicaMetadata(Fact, frozen=True):
     elr: tuple[BrokerId, ...] = ()
     """Replicas out of sync that have every acknowledged record, and so may lead when the ISR is empty."""
     last_known_elr: tuple[BrokerId, ...] = ()
-    """The last leader, while there is none."""
+    """The last leader, recorded only while there is no leader."""
     recovering: bool = False
     """The leader was elected uncleanly and has not recovered yet."""
 

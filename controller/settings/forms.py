@@ -1,4 +1,4 @@
-"""Parses settings with a syntax of their own. Parsers raise ValueError with the part that is not allowed."""
+"""Parsers of structured settings, such as lists of listeners. A parser raises ValueError with the invalid part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|
 def _several(
     parse: Callable[[str], object | None], separator: str = ",", *, least: int = 0, into: Callable[[Any], Any] = tuple
 ) -> Callable[[str], Any]:
-    """A parser of several values, given the parser of one, which returns None for a text that is not allowed."""
+    """Returns a parser of lists. `parse` parses one element, and returns None if it is invalid."""
 
     def parsed(text: str) -> Any:
         found = []
@@ -164,7 +164,7 @@ PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def parser_limits(key: str) -> str:
-    """Describes limits beyond `Setting.form`."""
+    """Describes the limits that a parser checks in addition to `Setting.form`."""
     match key:
         case "listeners":
             return " with ports from 0 to 65535 and unique names and addresses"

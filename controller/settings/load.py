@@ -1,6 +1,6 @@
 """Loads the settings from a properties file and `--set` overrides.
 
-Everything is checked before the start. Unknown keys, invalid values and contradicting defaults of topics raise
+All settings are checked before the process starts. Unknown keys, invalid values and contradictory topic defaults raise
 SettingsError, which names the key, the value, its origin and the allowed values. The file may be a broker's
 server.properties: settings that only Kafka's brokers have are ignored and listed for a warning, but never those that
 control who may connect.
@@ -162,7 +162,7 @@ def _hint(key: str) -> str:
 
 
 def _refused(key: str, given: _Given, allowed: str, invalid: str = "") -> SettingsError:
-    """The error for a value; `invalid` is the invalid one of several."""
+    """The error for a value that is not allowed; `invalid` is the invalid element if the value is a list."""
     part = f": {invalid!r} is invalid" if invalid not in ("", given.text) else ""
     return SettingsError(f"setting {_formatted(key, given)} is not allowed{part}; allowed: {allowed}")
 

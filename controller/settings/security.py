@@ -21,7 +21,7 @@ PER_LISTENER_PREFIX: Final = "listener.name."
 class Setting(msgspec.Struct, frozen=True):
     """One setting. `default` is a text, or None if the setting has no value until it is set.
 
-    `form` describes allowed values that the type and `allowed` do not. `decides` marks a setting that decisions depend
+    `form` describes allowed values that `kind` and `allowed` do not. `decides` marks a setting that decisions depend
     on: it is recorded in the log. A `secret` is never shown, nor passed to policies.
     """
 

@@ -1,4 +1,4 @@
-"""The settings of `topicwright serve`, `worker` and `gateway`. Keys are Kafka's own where Kafka has one.
+"""The settings of `topicwright serve`, `worker` and `gateway`. Settings that Kafka has too use Kafka's keys.
 
 Broker-level settings with defaults for topics (`log.retention.hours`, …) are settings too. They are declared in
 `controller.machine.configs.table`, with the topic configs that they are defaults of.
@@ -19,7 +19,7 @@ MEBIBYTE: Final = 1 << 20
 
 
 class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
-    """All settings with their values. `load_settings` makes it; the defaults of the fields are declarations."""
+    """The values of all settings, made by `load_settings`. The fields' defaults are declarations, not values."""
 
     node_id: int = setting(0, "The node id that clients see for the controller.", AtLeast(0))
     cluster_id: str | None = setting(
@@ -292,8 +292,8 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
     topic_defaults: Configs
     """Broker-level settings that are defaults of topics, sorted by key."""
     texts: Configs
-    """All settings with a value, as texts, sorted by key. With `topic_defaults` and settings of policies, without
-    secrets."""
+    """All settings that have a value, as texts, sorted by key. Includes `topic_defaults` and the policies' settings,
+    but no secrets."""
     given: frozenset[str] = frozenset()
     """The keys that were set."""
     ignored: tuple[str, ...] = ()

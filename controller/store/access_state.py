@@ -34,7 +34,7 @@ _Key = TypeVar("_Key")
 
 
 def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
-    """Add the difference between two states of the cluster."""
+    """Add the state keys that differ between two states of the cluster."""
     if after.acls is not before.acls:
         old, new = before.acls.by_pattern, after.acls.by_pattern
         changed = [pattern for pattern, entries in new.items() if entries is not old.get(pattern)]

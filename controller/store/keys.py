@@ -15,7 +15,7 @@ The first byte of a key is its kind:
     h INVERTED, f …       requests by time, and by their values (`request_index`)
     m …                   the Merkle tree over the events (`tree`)
     p …                   the archived ranges (`events.logs.archive.manifest`)
-    k                     of a partition of a stream, its position in the events topic (`controller.stream.log`)
+    k                     over Kafka, the position of a partition in the events topic (`controller.stream.log`)
 
 INVERTED is 2^64 - 1 - offset, of eight bytes: scans run forwards only, so the newest comes first.
 """

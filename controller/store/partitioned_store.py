@@ -45,7 +45,7 @@ class PartitionedStore:
 
     @property
     def durable_cluster(self) -> Cluster:
-        """Brokers and settings of the least advanced partition, the rest of the first."""
+        """Brokers and settings of the least advanced partition, and everything else of the first partition."""
         clusters = tuple(store.durable_cluster for store in self._stores)
         if len(clusters) != len(self._clusters) or any(
             new is not old for new, old in zip(clusters, self._clusters, strict=True)
@@ -87,7 +87,7 @@ class PartitionedStore:
         self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
     ) -> list[Topic]:
         """Up to `limit` topics ordered by shard key, after the key `after`; fewer if they have `partitions_max`
-        partitions together, none only at the end."""
+        partitions together. The list is empty only at the end."""
         topics = merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))
         return slice_of(topics, limit, partitions_max)
 

@@ -70,7 +70,7 @@ class Recorder:
         self.store = store
         self.state = store.state()
         self.last_ms = 0
-        """The time of the newest event, below which no later one may be."""
+        """The time of the newest event. Later events must not have an earlier time."""
         self._log = log
         self._projector = projector
         self._entries: list[Entry] = []
@@ -83,7 +83,7 @@ class Recorder:
             self.last_ms = decode_event(end - 1, read_one(log, end - 1)).at_ms
 
     def record(self, at_ms: int, cause: Cause, events: Sequence[Event]) -> list[Recorded]:
-        """Apply and encode the events of a command, which are the next of the log. If one raises, nothing is
+        """Apply and encode the events of a command; they get the next offsets of the log. If one raises, nothing is
         changed."""
         first = self._log.next_offset + len(self._entries)
         records = [Recorded(offset, at_ms, cause, event) for offset, event in enumerate(events, first)]  # type: ignore[arg-type]

@@ -58,24 +58,24 @@ class IndexedRequest(msgspec.Struct, array_like=True, gc=False):
     requested_at_ms: int
     requested_offset: int
     newest_offset: int
-    """That of its newest event; the summary is valid from there on."""
+    """The offset of its newest event; the summary is valid from there on."""
     principal: str
     client_id: str | None
     api: str
     topics: tuple[str, ...] = ()
-    """The first `NAMED_MAX`."""
+    """The names of its first `NAMED_MAX` topics."""
     num_topics: int = 0
     outcomes: dict[str, int] = {}
     rules: tuple[str, ...] = ()
     rejected_offset: int = -1
-    """That of the newest CreateRejected, whose CreateAnswered is the next event."""
+    """The offset of the newest CreateRejected, whose CreateAnswered is the next event."""
     host: str = ""
     """The client's address; empty if the event has none."""
     counted: bool = False
-    """A number of refusals without a request of this id; `outcomes` has the number."""
+    """True for counted refusals (`RequestsRefused`) instead of one request; `outcomes` has their number."""
 
     def fold(self, record: Recorded) -> None:
-        """Fold its next event."""
+        """Update the summary with the next event of the request."""
         event, self.newest_offset = record.event, record.offset
         match event:
             case catalog.CreateRequested():

@@ -179,7 +179,7 @@ class Snapshotting:
 
 
 def resting(pairs: Iterable[tuple[bytes, bytes]], rest: Callable[[], None]) -> Pairs:
-    """The same pairs; calls `rest` now and then."""
+    """Yields the same pairs, and calls `rest` every PAIRS_PER_REST of them."""
     for number, pair in enumerate(pairs):
         if number % PAIRS_PER_REST == 0:
             rest()
@@ -187,7 +187,8 @@ def resting(pairs: Iterable[tuple[bytes, bytes]], rest: Callable[[], None]) -> P
 
 
 def spacing(interval: int, end: int) -> int:
-    """The distance of snapshots in a log of this end: `interval`, doubled until at most SNAPSHOTS_MAX fit."""
+    """The number of events between snapshots of a log that ends at `end`: `interval`, doubled until at most
+    SNAPSHOTS_MAX fit."""
     while end // interval > SNAPSHOTS_MAX:
         interval *= 2
     return interval

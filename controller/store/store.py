@@ -100,7 +100,7 @@ class TopicStore:
         self._fresh[key] = topic
 
     def state(self) -> State:
-        """The machine's state as the log has it."""
+        """The machine's state at the end of the log."""
         waiting = sorted(
             (int.from_bytes(value, "big"), ShardKey(key[1:].decode())) for key, value in self._log.scan(WAITING)
         )
@@ -129,7 +129,7 @@ class TopicStore:
         return puts
 
     def became_durable(self, state: State) -> None:
-        """Make the changes of a commit visible that is now on disk."""
+        """Make the changes of a commit that is now on disk visible to readers."""
         if self._fresh:
             self.durable_counts = self._counts_after()
             self._health.became_durable()
@@ -175,7 +175,7 @@ class TopicStore:
     ) -> list[Topic]:
         """Up to `limit` topics ordered by shard key, after the key `after`.
 
-        Fewer if they have `partitions_max` partitions together; none only at the end.
+        Fewer if they have `partitions_max` partitions together. The list is empty only at the end.
         """
         return slice_of(self.durable_from(after), limit, partitions_max)
 

@@ -31,7 +31,7 @@ _FULL_BYTES_MIN = 8 * BLOCK
 _decode_topic = msgspec.msgpack.Decoder(Topic).decode
 _decode_block = msgspec.msgpack.Decoder(tuple[Partition, ...]).decode
 encode_topic = msgspec.msgpack.Encoder(enc_hook=tuple).encode
-"""A topic with all its partitions in one value; state hashes are over it."""
+"""Encodes a topic with all its partitions as one value; state hashes cover this value."""
 
 
 def decode_topic(values: Sequence[bytes]) -> Topic:
@@ -44,7 +44,7 @@ def decode_topic(values: Sequence[bytes]) -> Topic:
 
 def is_extra(key: bytes) -> bool:
     """True for a key of extra data in a snapshot."""
-    # The number of a block may have the same end.
+    # The key of a block may end with the same bytes: they are then part of its number.
     return key.endswith(EXTRA) and key.startswith(TOPIC) and key.index(_END) == len(key) - len(EXTRA)
 
 

@@ -1,6 +1,6 @@
 """Secondary indexes on topics: by broker, by health, by age, and the ranges of offsets in which topics were created.
 
-They are written in the commit of the topics, from what changed: a topic of many partitions costs only its changed ones.
+They are written in the topic's commit. The cost depends on its changed partitions, not on the number of all.
 `controller.store.keys` lists the keys. BROKER is the id plus 2^31, of four bytes, so the negative ids of placeholders
 (KIP-409) come first. RANGE is the offset divided by RANGE_SIZE, of eight bytes.
 """
@@ -28,7 +28,7 @@ UNHEALTHY, TALLIES, CREATED, REPLICAS, CREATED_IN = b"x", b"y", b"z", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
 RANGE_SIZE = 1 << 16
-"""A list of topics as of the past reads the topics created in each range from its snapshot up to that time."""
+"""A list of the topics at a past time reads a snapshot, and the topics created in the ranges from it to that time."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -183,7 +183,7 @@ class HealthIndex:
             self._written = tallies
 
     def became_durable(self) -> None:
-        """Show what was written last."""
+        """Make the sums of the last commit visible to readers."""
         self.durable = self._written
 
     def _tallies_after(self, puts: Puts, changed: Iterable[tuple[ShardKey, Topic | None, Topic | None]]) -> Tallies:

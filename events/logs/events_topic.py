@@ -44,7 +44,7 @@ class RecordFromNewerVersion(RecordError):
 
 
 class Fence(Fact, frozen=True, tag="fence"):
-    """From here on only `writer` writes this partition, under `epoch`; the module says when a fence counts."""
+    """From here on only `writer` writes this partition, under `epoch`. The module docstring says when it counts."""
 
     epoch: int
     """One more than the previous fence's; 1 for the first."""
@@ -175,8 +175,8 @@ class PartitionReader:
     def read(self, kafka_offset: int, value: bytes) -> CountedRecord | None:
         """Read the record at an offset; None if it does not count.
 
-        Raises LogCorrupted if a record or command is missing, RecordError for an unreadable record; the position stays
-        then.
+        Raises LogCorrupted if a record or command is missing, RecordError for an unreadable record. Then the
+        position does not change.
         """
         where = f"events partition {self.partition}, record {kafka_offset}"
         if kafka_offset < self.kafka_offset:

@@ -9,7 +9,7 @@ from rocksdict import Rdict, RdictIter, ReadOptions
 
 STATE = b"s"
 KEPT = b"e"
-"""An event that stayed when the events around it were dropped."""
+"""The key prefix of an event that was retained when the events around it were dropped."""
 NEXT_KEY = b"mnext"
 START_KEY = b"mstart"
 

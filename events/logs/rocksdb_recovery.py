@@ -1,7 +1,7 @@
 """Opening a log folder, and checking that everything durable is there.
 
 A crash may truncate or garble unsynced writes, which must not stop a start. A damaged byte in synced data must stop it,
-because clients were answered on its strength. RocksDB alone cannot tell the two apart (tried by flipping, cutting and
+because clients got answers that depend on it. RocksDB alone cannot tell the two apart (tried by flipping, cutting and
 zeroing bytes of its write-ahead log):
 
 - point_in_time treats the first bad byte as the end and silently drops all that follows, synced or not;

@@ -41,10 +41,10 @@ FORMAT = 1
 _MAGIC = b"TWSNAP01"
 _END = struct.Struct(">QI8s")
 _BLOCK_BYTES = 32 << 10
+"""The size of a block before it is compressed: a page of a hundred topics reads about one."""
 UNPACKED_BYTES_MAX = 128 << 20
 """The limit of a decompressed block. A block ends with the pair that fills it, which may be an event."""
 _HEAD_BYTES_MAX = 64 << 20
-"""Of a block before it is compressed: what a page of a hundred topics reads."""
 _COMPRESSION = 1
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -54,7 +54,7 @@ _decode_block = msgspec.msgpack.Decoder(list[bytes]).decode
 class SnapshotDamaged(Exception):
     """A snapshot that cannot be used: incomplete, changed, or of a newer release.
 
-    The message names the file and says why. The log works without it, and it is made again.
+    The message names the file and says why. The log works without it, and it is rebuilt.
     """
 
 

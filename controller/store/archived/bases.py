@@ -1,9 +1,9 @@
 """Verification of a base (`events.logs.archive.base`), a copy of a log's state with which a new data folder can begin.
 
-Anyone who can write to the archive can change a base. A tree head that somebody kept reveals every changed event, so a
-base must have the tree of its events. `check_tree` compares its tree with its own events and with the archive's
-manifest before a folder begins with it; that takes a second or two for ten million events. No tree head covers the
-state: `wrong_state` rebuilds it from all events, for `topicwright verify`.
+Anyone who can write to the archive can change a base. A tree head stored elsewhere reveals changed events, but
+only if the base's Merkle tree is the tree of its events. So `check_tree` compares this tree with the events and with
+the archive's manifest before a folder begins with the base. That takes a second or two for ten million events. No tree
+head covers the state: `wrong_state` rebuilds it from all events, for `topicwright verify`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from events.logs.merkle import node_hash
 
 
 def check_tree(log: EventLog, base: Base, place: ArchiveStore) -> None:
-    """Raise ArchiveDamaged unless the log of a base has the tree of its events and of those in the archive. Raises
-    ArchiveError."""
+    """Raise ArchiveDamaged unless the Merkle tree of a base's log matches its events and the archive's manifest.
+    Raises ArchiveError."""
     segments = read_manifest(place).segments
     try:
         if log.next_offset != base.offset or log.start_offset != base.start:
@@ -66,7 +66,7 @@ def _check_segments(log: EventLog, archived: Iterable[Segment]) -> None:
 
 
 def wrong_state(log: EventLog, refold: StateRebuild) -> Iterator[str]:
-    """Findings about state keys that do not match the events. `refold` goes to the end. Raises LogError."""
+    """A finding for each state key that does not match the events. Moves `refold` to the log's end. Raises LogError."""
     refold.go_to(log.next_offset)
     found = (pair for prefix in SNAPSHOT_KINDS for pair in log.scan(prefix))
     expected, here = dict(refold.pairs()), dict(found)

@@ -24,11 +24,11 @@ EVENTS_PER_COMMIT = 500
 COMMITS_PER_FLUSH = 50
 
 Moment = int | datetime
-"""An offset, or a time with its zone."""
+"""A point in time: the offset of an event, or a time with its zone."""
 
 
 class NotReached(ArchiveError):
-    """The archive does not reach this point in time."""
+    """The archive has no event at the requested point in time."""
 
 
 def recover(

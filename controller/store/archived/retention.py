@@ -1,8 +1,8 @@
 """Dropping archived events past retention, and their index entries.
 
 Events are dropped as whole archived segments, and only if a snapshot covers them: then neither the current state nor
-any later one needs them. The log reads dropped events from its archive. The snapshots with one event each, the
-subtrees of the Merkle tree and the creation index stay forever: together a few bytes an event.
+any later one needs them. The log reads dropped events from its archive. Snapshots, the last event
+before each, the subtrees of the Merkle tree and the creation index stay forever: together a few bytes an event.
 
 `drop` removes the events in one write; from then on readers find them, and the requests that began among them, in the
 archive. Then, for each segment, `IndexCleanup` removes its index entries and its requests from the log in slices. The
@@ -88,7 +88,7 @@ class IndexCleanup:
 
     def slices(self, index: SegmentIndex) -> Iterator[Callable[[], object]]:
         """Steps for the writing thread that remove the segment from the indexes, each about `EVENTS_PER_SLICE` events.
-        `index` is the segment's."""
+        `index` is the index of the segment."""
         for some in _slices((name, run) for name, runs in index.each() for run in runs):
             yield partial(self._log.forget, some)
         requests = index.scan(request_index.REQUEST)

@@ -1,11 +1,11 @@
-"""Brokers as a gateway handles them: the workers' simulated brokers, or the target cluster. A gateway answers Kafka
-clients, and workers decide.
+"""The brokers in a gateway process: the workers' simulated brokers, or the target cluster. A gateway answers Kafka
+clients, and workers decide their commands.
 
-Simulated brokers. HTTP starts and stops them by commands to every partition, and the workers follow the log. A command
-carries no response delay of a broker, so a gateway cannot set one.
+Simulated brokers. HTTP starts and stops them by commands to every partition, and the workers follow the log. No
+command sets the response delay of a broker, so a gateway cannot set one.
 
 Target cluster. The events name its brokers, so nobody configures them here. Requests that are not about topics are
-forwarded to them. The gateway polls them, so that its health shows when nothing can be carried out.
+forwarded to them. The gateway polls them, so that its health check reports an unreachable cluster.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class GatewayCluster:
         return await reach_as(self._security, ",".join(addresses))
 
     async def poll(self) -> None:
-        """Poll the cluster, which was reached, until cancelled."""
+        """Poll the cluster until cancelled; requires that `reached` has returned."""
         assert self._reached is not None, "it was reached"
         while True:
             try:

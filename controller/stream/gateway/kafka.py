@@ -1,8 +1,8 @@
 """Kafka as a gateway uses it, through librdkafka in threads: following the events topic, and sending commands.
 
-Following. Partitions are assigned manually and read from where their caches end, without a consumer group or committed
-offsets. Records are handed to the event loop in batches. Heartbeats of gateways are read along with the events, so a
-gateway that receives its own heartbeat receives events too.
+Following. Partitions are assigned manually and read from where the gateway's local copies end, without a consumer
+group or committed offsets. Records are handed to the event loop in batches. The same consumer reads the events and the
+gateways' heartbeats, so a gateway that receives its own heartbeat receives events too.
 
 Sending. The producer is idempotent, and all in-sync replicas acknowledge a command. Deliveries are reported on the
 event loop. A command that Kafka did not acknowledge in time may still have arrived: nobody can know before Kafka is
@@ -198,7 +198,7 @@ class NotProduced(Exception):
 
 
 class CommandProducer:
-    """The producer of a process."""
+    """Produces the commands and heartbeats of this gateway."""
 
     def __init__(self, properties: Mapping[str, str | int | float | bool], *, within_ms: int) -> None:
         """`within_ms` limits the delivery of a record."""

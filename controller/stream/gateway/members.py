@@ -1,14 +1,14 @@
-"""The live gateways: heartbeats in a topic, and the nodes that clients are shown for them.
+"""The live gateways: heartbeats in a topic, and the nodes in responses to clients.
 
 Each gateway announces itself in a topic and reads the announcements of all. A gateway that receives its own heartbeat
-can write to Kafka and read from it; without one for a session timeout it has lost Kafka. Another gateway that is silent
-for a session timeout, while the own heartbeats arrive, is dead. Only the last seconds of the topic matter, so it is
-read from its end and has a short retention.
+can write to Kafka and read from it; without one for a session timeout it has lost Kafka. Another gateway counts as dead
+if its heartbeats stop for a session timeout while this gateway's own arrive. Only the last seconds of the topic matter,
+so it is read from its end and has a short retention.
 
-Nodes. Brokers with addresses (a target cluster) are shown as they are, followed by the live gateways. Simulated brokers
+Nodes. Brokers with addresses (a target cluster) are listed as they are, then the live gateways. Simulated brokers
 have none, so clients reach each of them at a gateway: the live gateways represent the brokers round-robin, in an order
-that all gateways agree on, and remaining gateways are nodes of their own. The controller is the node of this very
-gateway. Clients of a listener are shown the gateways' addresses of that listener.
+that all gateways agree on, and remaining gateways are nodes of their own. The controller is this gateway's
+node. Clients of a listener get the gateways' addresses of the listener with the same name.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def node_id_of(gateway_id: str) -> int:
 
 
 class Members:
-    """The live gateways, by the heartbeats in `topic` that this one receives, and sends. `clock` returns seconds.
+    """The live gateways. Sends this gateway's heartbeats to `topic`, and receives all. `clock` returns seconds.
 
     Without an own heartbeat for a session timeout this gateway has lost Kafka.
     """
@@ -101,7 +101,7 @@ class Members:
             announcement = _decode(value)
         except UNREADABLE:
             return
-        if not announcement.is_valid():  # clients would be shown it, and no answer could be encoded
+        if not announcement.is_valid():  # responses to clients would hold it, and could not be encoded
             return
         if announcement.leaving and announcement.gateway_id != self.own.gateway_id:
             self._latest.pop(announcement.gateway_id, None)
@@ -129,7 +129,7 @@ class Members:
         return sorted([*(each for each in others if each.gateway_id != self.own.gateway_id), self.own], key=_gateway_id)
 
     def announce(self, leaving: bool = False) -> None:
-        """Send a heartbeat, or say that the gateway leaves, and check whether Kafka is lost."""
+        """Send a heartbeat, the final one if the gateway is `leaving`, and check whether Kafka is lost."""
         self._check_kafka()
         own = replace(self.own, leaving=leaving)
         try:
@@ -154,7 +154,7 @@ def node_of(gateway: Announcement, listener: str | None) -> Node:
 
 
 class StreamGateway(ControllerApi):
-    """One of several gateways, as its handlers see it."""
+    """The `ControllerApi` of a gateway: responses list brokers and live gateways as nodes."""
 
     decides_here = False
 

@@ -7,18 +7,19 @@ read here.
 
 Constraints:
 - A gateway decides nothing; its folder is a cache of the events topic.
-- Any gateway answers for any topic, and all of them follow what one has sent.
+- Any gateway answers requests for any topic, and all gateways read all decisions.
 - Every request is answered in time: shortly after its deadline, or after `answer_timeout_s` without one.
-  REQUEST_TIMED_OUT means that the command lies in Kafka, NOT_CONTROLLER that Kafka did not take it in time.
+  REQUEST_TIMED_OUT means that the command is in Kafka, NOT_CONTROLLER that Kafka did not acknowledge it in time.
 - Without Kafka nothing is sent: requests are answered NOT_CONTROLLER at once, and health is not-ready.
-- A command that raises before it is sent fails alone (`controller.engine.decider`).
-- An event that cannot be read or applied ends the process: it would show another state than the decided one.
+- If a command raises before it is sent, only this command fails (`controller.engine.decider`).
+- An event that cannot be read or applied ends the process: otherwise clients would read a wrong state.
 
 Some results depend on earlier commands: mutation quotas (KIP-599), and refusals of the same kind. Workers decide each
-command alone, so the gateway stamps a command that exceeds its requester's quota, by the decision that it expects. Its
-state of the topic's partition may lag: the workers decide. A command that would be refused like others just now is
-answered and counted without being sent. Each gateway counts for itself, so with N gateways a user has up to N times its
-quota. Create-topic policies are the workers': what they refuse uses up quota, and is recorded each time.
+command alone. So the gateway computes the decision that it expects, and adds the throttle time to a command that
+exceeds its requester's quota. Its state may lag: the workers' decision counts. If a similar command was refused just
+before, the gateway answers the refusal and counts it, without sending the command. Each gateway counts for itself, so
+with N gateways a user has up to N times its quota. Only workers run create-topic policies: commands that these refuse
+use up quota, and each refusal is recorded.
 
 `ClusterStateCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
 others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
@@ -81,7 +82,7 @@ class ClusterStateCopies:
         self._arrived = asyncio.Event()
 
     def read_further(self) -> None:
-        """Partitions were read further."""
+        """Called after partitions were read further: end the wait if none lags."""
         if not self._lagging():
             self._arrived.set()
 
@@ -114,7 +115,7 @@ class ClusterStateCopies:
 
 
 def _copied(cluster: Cluster) -> tuple[object, int]:
-    """What each partition has to have: the configs of brokers, and the version of the rules."""
+    """The state that every partition must have: the configs of brokers, and the version of the rules."""
     return cluster.configs_of_brokers(), 0 if cluster.rules is None else cluster.rules.number
 
 
@@ -128,7 +129,7 @@ def _expected(state: State, command: AnyCommand) -> Decision:
             decision = decide(state, replace(command, dry_run=DryRunResult(), **agreed))
     except Exception:
         return Decision()
-    # Refusals that the workers would truncate are counted here: the commands topic would have them in full.
+    # A refusal that the workers would truncate is only counted here: the commands topic would hold it in full.
     return decision if decision.refusal is None or is_short(command) else replace(decision, events=())  # type: ignore[arg-type]
 
 
@@ -160,7 +161,7 @@ class GatewayNode:
         command_failed: Callable[[str], None] = lambda _: None,
         committed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`ends` are those of the partitions in Kafka at the start. `command_failed` counts commands that raised before
+        """`ends` are the partitions' end offsets at the start. `command_failed` counts commands that raised before
         they were sent; `committed` is called with each partition that was read further."""
         self.partitions = tuple(partitions)
         self.store = PartitionedStore([each.store for each in self.partitions], self.partition_of)
@@ -182,7 +183,7 @@ class GatewayNode:
         self._answer_timeout_s = answer_timeout_s
         self._stopping = False
         self._unread = {(topics.events, number): end for number, end in enumerate(ends)}
-        """The ends of the partitions not yet read up to there."""
+        """The end offsets, at the start, of partitions that were not yet read up to them."""
 
     def partition_of(self, key: ShardKey) -> int:
         return partition_of(key, len(self.partitions))
@@ -230,7 +231,7 @@ class GatewayNode:
         return reply
 
     def heartbeat(self) -> None:
-        """Complete what other gateways left undone. To be called regularly."""
+        """Copy cluster state that other gateways have not copied. Must be called regularly."""
         if self._refusal() is None and self.caught_up:
             self._copies.heartbeat()
 

@@ -1,6 +1,6 @@
 """`topicwright gateway`: one of several processes that clients connect to, while workers decide.
 
-It wires the parts together and stops them in order: stop accepting, answer decided requests, say that it leaves, close.
+It wires the parts together and stops them in order: stop accepting, answer decided requests, announce its exit, close.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class GatewayService:
             self._topics,
             self._members,
             self._producer,
-            boot_id=os.urandom(16).hex(),  # others read self._process
+            boot_id=os.urandom(16).hex(),  # not self._process, which the heartbeats publish
             clock_ms=wall_ms,
             answer_timeout_s=settings.gateway_answer_timeout_ms / 1000,
             ends=ends,
@@ -214,7 +214,7 @@ class GatewayService:
             if waited_s % 10 < POLL_INTERVAL_S:
                 events = self.node.status().events_durable
                 log.info("waiting for workers, or reading the log", events=events)
-        if self.node.failure is None:  # others have announced themselves by then
+        if self.node.failure is None:  # by then the other gateways have sent a heartbeat
             await asyncio.sleep(self.options.settings.gateway_heartbeat_interval_ms / 1000)
 
     def _gauges(self) -> list[tuple[str, str, float]]:

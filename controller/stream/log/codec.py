@@ -3,8 +3,8 @@
 A command's value is one byte, the version in which it is written, and the MessagePack map of the command with its type.
 The key is the shard key of its topic (its name with `.` as `_`: names that collide in Kafka share it), empty for a
 command that concerns no topic or every one. The partition is
-`partition_of` that key, `CLUSTER_PARTITION` for commands of clients about the cluster, and each partition for brokers
-and settings. Offsets are contiguous: the topic is neither compacted nor written in transactions.
+`partition_of` that key. Clients' commands about the cluster go to `CLUSTER_PARTITION`, and commands about brokers and
+settings to every partition. Offsets are contiguous: the topic is neither compacted nor written in transactions.
 
 Answers travel in the record of the decision, because some of them are not events: a dry run has none and is answered
 all the same. A topic that results from the events is not repeated: the reader has it in its own state.
@@ -74,7 +74,7 @@ TIME_END_MS = 1 << 47
 
 
 class CommandError(Exception):
-    """Bytes that are no command, and never will be: they can only be skipped."""
+    """The bytes are not a command of any release, so they can only be skipped."""
 
 
 class CommandFromNewerVersion(Exception):
@@ -146,15 +146,15 @@ def _with_flag(answer: Answer, topics: Topics, has_events: bool) -> tuple[Answer
     if answer.topic is None or not has_events:
         return answer, False
     current = topics.get(shard_key(answer.topic.name))
-    if current is None:  # deleted: its id is of use, and it may have had more partitions than a record holds
+    if current is None:  # deleted: the answer needs its id, but its partitions may be too many for a record
         return replace(answer, topic=replace(answer.topic, partitions=())), False
     is_current = current.topic_id == answer.topic.topic_id
     return replace(answer, topic=None) if is_current else answer, is_current
 
 
 RECENT_EVENTS = 20_000
-"""Larger than what a producer has in flight, so duplicates fall within. Reading as many takes some 40 ms."""
-_FORGET_EVERY = 5_000  # events; the cost of looking is spread over them
+"""More than a producer has in flight, so a duplicate is among them. Reading that many takes some 40 ms."""
+_FORGET_EVERY = 5_000  # events between two clean-ups of the set, which spreads their cost
 
 _Key = tuple[str, str, str]
 _OF_CLIENTS = frozenset(kind.__name__ for kind in COMMANDS if issubclass(kind, TopicCommand | ClusterCommand))

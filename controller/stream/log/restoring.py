@@ -36,7 +36,7 @@ from projections.replay.log.secondary import FrozenLog
 
 WRITER = "restore"
 CHUNK_BYTES = 1 << 19
-TRANSACTION_MS = 900_000  # as long as Kafka allows without being told otherwise
+TRANSACTION_MS = 900_000  # Kafka's default of transaction.max.timeout.ms
 _WAIT_S = 60.0
 
 
@@ -149,7 +149,7 @@ def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequenc
         }
     )
     try:
-        producer.init_transactions(_WAIT_S)  # which aborts what a restore has left that was killed
+        producer.init_transactions(_WAIT_S)  # aborts the transaction of a killed restore
         _check_empty(topic)
         producer.begin_transaction()
         for number, one in enumerate(partitions):

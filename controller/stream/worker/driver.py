@@ -40,7 +40,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def heartbeat_ms(self) -> int:
-        """Several heartbeats a session, so that one may be missed."""
+        """The heartbeat interval: several fit into a session timeout, so that one heartbeat may be lost."""
         return max(100, self.session_timeout_ms // 6)
 
 
@@ -63,7 +63,7 @@ class Driver(Protocol):
         ...
 
 
-FETCH_WAIT_MS = 100  # so long Kafka holds a fetch that finds nothing
+FETCH_WAIT_MS = 100  # how long Kafka may hold a fetch without records
 POLL_MS = 200
 REBALANCE_TIMEOUT_MS = 10_000
 POLL_INTERVAL_MS_MAX = 3_600_000

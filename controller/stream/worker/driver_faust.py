@@ -25,7 +25,7 @@ from controller.stream.worker.engine import Engine, IsCurrent, PartitionsLost
 from controller.stream.worker.faust_seam import FaustTransport, crash_of
 from controller.stream.worker.partition_decider import Sourced
 
-INBOX_MAX = 2000  # messages that wait for a decision; then Faust is held up
+INBOX_MAX = 2000  # messages that may wait for a decision; at this limit Faust must wait
 REBALANCE_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
@@ -51,7 +51,7 @@ class FaustDriver:
             await app.start()
             await asyncio.wait([*ended, self._failed], return_when=asyncio.FIRST_COMPLETED)
             if self._failed.done():
-                self._failed.result()  # the process is to end, and Faust may not be able to stop any more
+                self._failed.result()  # the process must exit, and Faust may be unable to stop
             await self._engine.revoke()
         finally:
             for each in (*ended, *working):

@@ -75,9 +75,9 @@ class Watcher(Protocol):
 
 
 class Engine:
-    """The claimed partitions, and the path of their commands through the machine.
+    """Owns the claimed partitions: decides and commits their commands.
 
-    `lead` begins the other tasks of a claimed partition's owner.
+    `lead` starts the owner's other tasks for a claimed partition (`worker.owner_tasks`).
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class Engine:
             memory=self._memory,
             first_record=first_record,
         )
-        state = opening() if archive is None else await asyncio.to_thread(opening)  # which may fetch much
+        state = opening() if archive is None else await asyncio.to_thread(opening)  # it may download a base
         self._states[partition] = state
         return state
 
@@ -324,9 +324,9 @@ class Engine:
         raise KafkaUnavailable(what)
 
     async def _find_own(self, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
-        """Another writer's records are at the expected offset: read whether ours count all the same.
+        """Another writer's records are at the expected offset: read on to see whether this worker's records count.
 
-        They do if the others do not: a replaced worker may go on for a while before it notices.
+        They count if the others do not: a replaced worker may write for a while before it notices.
         """
         partition, epoch, found = state.partition, state.reader.epoch, 0
         _, end = await self.transport.events_range(partition)

@@ -1,12 +1,12 @@
 """The tasks of a partition's owner besides deciding: deadlines, brokers, reconciling, and its history.
 
-All of it becomes commands, which go through the commands topic like a client's; only what brokers report synchronously
-about a command's events is decided together with it. After a failover the new owner resends these commands from the
+Except for archiving, these tasks submit commands to the commands topic. Only the reports that brokers give at once
+about a command's events are decided together with it. After a failover the new owner resends these commands from the
 partition's state alone. Broker commands concern every topic, so each owner submits them to its own partition.
 
 History. The owner archives its partition in a place of its own under `log.archive.url`. The next owner continues where
 the archive ends, and a replaced owner finds out at its next check (`events.logs.archive.writing`). Archived events
-behind a snapshot leave the worker's folder at once, except the newest ones, by which duplicate commands are detected:
+behind a snapshot are dropped from the worker's folder at once. Only the newest stay, to detect duplicate commands:
 deciding needs no older ones. After each such drop the next base is written to the archive, so a base holds the
 state and some hundred thousand events at most. Snapshots are copied there too, for gateways.
 
@@ -112,7 +112,7 @@ MakeBrokers = Callable[[PartitionState], Brokers]
 
 
 class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What all partitions of a worker share."""
+    """The dependencies that all partitions of a worker share."""
 
     transport: Callable[[], Transport]
     clock_ms: Callable[[], int]
@@ -168,7 +168,7 @@ class PartitionLeader:
         self._reconciler.sweep()
 
     def decided_further(self, records: Sequence[Recorded]) -> None:
-        """The partition was decided further; its commands may have had no events."""
+        """Called after commands of the partition were decided, with their events, if any."""
         self._decided = self.next_source
         self._poke()
         if self.history is not None:
@@ -248,7 +248,7 @@ class PartitionLeader:
 
 
 class PartitionBrokers(SimulatedBrokers):
-    """Brokers 1 to `count`, and all others in the partition, without a delay."""
+    """Simulated brokers 1 to `count`, and all others that the partition knows, without a response delay."""
 
     handles: EventTypes = SimulatedBrokers.handles | {BrokerRegistered}
 
@@ -264,7 +264,7 @@ class PartitionBrokers(SimulatedBrokers):
         self.resume()
 
     def resume(self) -> None:
-        """Report everything again."""
+        """Register missing brokers, finish interrupted registrations, and report again for all topics."""
         known = self._controller.store.durable_cluster.brokers
         halfway = self._registered_last()
         for broker_id, registered in known.items():
@@ -278,7 +278,7 @@ class PartitionBrokers(SimulatedBrokers):
         self._sweep()
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
-        """The live brokers, as of these events, have applied a created topic."""
+        """The command that reports a created topic as applied by the live brokers; none if no topic was created."""
         if not any(type(record.event) is TopicCreated for record in records):
             return ()
         stamped, live = stamp(self._controller, "applied"), self._partition.state.cluster.live

@@ -153,7 +153,7 @@ class PartitionDecider:
         self._batch.faults.append(Fault(self._sourced.partition, self._sourced.offset, why, error))
 
     async def _approved_together(self, commands: Sequence[TopicCommand]) -> dict[int, AnyCommand]:
-        """The commands that need approval now, with the verdicts, by the identity of the command."""
+        """The commands that need approval now, with their verdicts, by `id(command)`."""
         if self._judge is None and self._cluster is None:
             return {}
         state = self._partition.state

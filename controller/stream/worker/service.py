@@ -68,7 +68,7 @@ LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it cannot do either. Then
 it exits without leaving, and its session expires."""
 
-POLL_INTERVAL_S = 2.0  # of figures for people
+POLL_INTERVAL_S = 2.0  # of the offsets for metrics
 POLL_TIMEOUT_S = 5.0
 """Kafka counts as lost if it does not answer a poll in this time."""
 
@@ -112,7 +112,7 @@ class WorkerStatus:
         """The offset of the next command of each owned partition, as of the last poll."""
 
     def show(self, engine: Engine) -> None:
-        """Show this from now on."""
+        """Report the state of this engine from now on."""
         self._engine = engine
 
     @property
@@ -167,7 +167,7 @@ class WorkerStatus:
             publish(records, self._reports)
 
     def skipped(self, fault: Fault) -> None:
-        """Of similar faults one a minute is logged."""
+        """Count a skipped command. Of similar faults, one a minute is logged."""
         self._faults += 1
         error = fault.error
         suppressed = self._log_limiter.passes(fault.partition if error is None else place_of(error))

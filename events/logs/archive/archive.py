@@ -1,10 +1,9 @@
 """Reading archived events and their index, as the log reads its newer ones.
 
 Method. The log knows the segments (`segments_of`), and rejects an object whose hash differs from the recorded one.
-Of an object either all is fetched, or the footer with
-its index. Some row groups are cached in memory, and the indexes, which topic queries search, in files;
-all logs of the process share the limits. Any thread may read, and none waits for another: two threads that need the
-same object may both fetch it.
+An object is fetched whole, or only its footer, which has the index. Some files and row groups are cached in memory, and
+the indexes, which topic queries search, in files. All logs of the process share the limits. Any thread may read, and
+none waits for another: two threads that need the same object may both fetch it.
 
 Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 """
@@ -24,15 +23,15 @@ from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, vi
 from events.logs.log import StateKeys
 
 FILES_KEPT: Final = 8
-"""Some megabytes each."""
+"""Segment files to cache, some megabytes each."""
 GROUPS_KEPT: Final = 32
-"""Of 8,192 events, about a megabyte each."""
+"""Row groups to cache: of 8,192 events, about a megabyte each."""
 INDEXES_KEPT: Final = 256
-"""Open files of some hundred kilobytes."""
+"""Segment indexes to cache: open files of some hundred kilobytes."""
 
 
 class ArchivedLog(StateKeys, Protocol):
-    """What a log records of its archive."""
+    """The parts of a log that `Archive` needs: its record of the archive, and its first local offset."""
 
     @property
     def start_offset(self) -> int: ...

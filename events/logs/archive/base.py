@@ -2,9 +2,9 @@
 
 A worker or gateway whose folder is empty downloads the newest base instead of reading its partition from the first
 record. A base holds all that the log's database holds: state, indexes, tree, and the events that are not archived;
-older events are read from the archive. So it is taken of a log that has dropped its archived events, and its size grows
-only by some bytes an event, for the tree and the creation index. Its pairs are the database's own. A key of eight bytes
-that begins with 00 is an event's offset. A snapshot has the pairs of a snapshot in the folder
+older events are read from the archive. So a base is copied from a log that has dropped its archived events, and grows
+only by some bytes an event, for the tree and the creation index. Its keys and values are the database's: a key of eight
+bytes that begins with 00 is an event's offset. A snapshot has the pairs of a snapshot in the folder
 (`events.logs.snapshots`).
 
 A copy is one Parquet file or several, with the columns `key` and `value`; the manifest names them.

@@ -6,7 +6,7 @@
 
 The manifest is replaced last, after all that it names is written; what it does not name is no part of the archive.
 Names contain a hash of the content, so an object is only ever overwritten by the same one. So each segment exists once,
-whenever the archiving process dies. If the log has a signing key, the manifest is signed with it (Ed25519): over the
+even if an archiving process dies. If the log has a signing key, the manifest is signed with it (Ed25519): over the
 line `topicwright archive 1` and the manifest as compact JSON with an empty signature.
 
 The log records the archive in state keys:
@@ -135,7 +135,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """From the first event on, without a gap."""
     bases: tuple[Base, ...] = ()
     snapshots: tuple[StateCopy, ...] = ()
-    """Both in the order of their offsets."""
+    """Like the bases, in the order of their offsets."""
     public_key: Annotated[bytes, Meta(max_length=32)] = b""
     signature: Annotated[bytes, Meta(max_length=64)] = b""
     format: int = FORMAT
@@ -260,12 +260,12 @@ def archive_status(log: StateKeys) -> ArchiveStatus:
 
 
 def status_changes(status: ArchiveStatus) -> dict[bytes, bytes]:
-    """The state key that records it."""
+    """The state key that records this status, with its value."""
     return {ARCHIVE_KEY: msgspec.msgpack.encode(status)}
 
 
 def segment_changes(segment: Segment) -> dict[bytes, bytes]:
-    """The state key that records it."""
+    """The state key that records this segment, with its value."""
     return {_key(segment.start): msgspec.msgpack.encode(segment)}
 
 

@@ -103,7 +103,7 @@ class ParquetFile:
                 )
             if plain and not found.are_plain:
                 raise ArchiveDamaged(f"{self.name} has values in an encoding that is not an archive's")
-            table = self._open().read_row_group(group, columns=list(columns), use_threads=False)  # soon read
+            table = self._open().read_row_group(group, columns=list(columns), use_threads=False)  # quickly read
             missing = set(columns) - set(table.column_names)
         except (BadPages, *_ERRORS) as error:
             raise self._unreadable(error) from None

@@ -1,7 +1,7 @@
 """Where an archive is stored: a folder, or a bucket (S3, GCS, Azure) through pyarrow's filesystems.
 
-Objects have some megabytes and are written and read whole. An object under its name is complete, whenever its writer
-died: object stores show complete objects only, and in a folder `replacing` writes them.
+Objects are some megabytes large, and written whole. An object under its final name is complete, even if its writer
+died: object stores list complete objects only, and in a folder `replacing` writes them.
 
 Credentials come from the environment, as with the store's own tools (AWS_ACCESS_KEY_ID, …). URLs appear in log lines,
 health answers, and the log's folder with its copies. So a URL is rejected unless each part is known to hold no secret.

@@ -116,11 +116,11 @@ class WholeLog:
                     yield from ((_name_of(key), run.start, run.stop - 1) for run in runs)
         for key, value in self._each_view(kind, bytes((kind[0] + 1,))):
             first = int.from_bytes(key[-8:], "big")
-            if first >= start:  # others are of events that were dropped
+            if first >= start:  # earlier ones are of dropped events, which the archive indexes
                 yield _name_of(key[:-8]), first, int.from_bytes(value, "big")
 
     def retained_events(self) -> Iterator[tuple[int, bytes]]:
-        """The events before `start_offset` that retained_events in the database. `read_many` returns these, `read` the
+        """The events before `start_offset` that are still in the database. `read_many` returns these, `read` the
         archive's."""
         for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
@@ -146,7 +146,7 @@ class WholeLog:
             yield from self._each_view(b"\1", b"\xff", frozen.page)
 
     def _read(self, call: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
-        """Call with the database; errors of RocksDB become LogErrors."""
+        """Call a method of the database; RocksDB's errors become LogErrors."""
         try:
             return call(self._readable(), *args, **named)
         except Exception as error:
@@ -192,7 +192,7 @@ class WholeLog:
                 start = first
                 continue
             found = self._read(Database.runs, prefix, first, start, stop, most)
-            if first == self._start_offset:  # else what is found here may be less than there was
+            if first == self._start_offset:  # else events were dropped meanwhile, and runs may be missing
                 yield from found
                 if len(found) < most:
                     return
