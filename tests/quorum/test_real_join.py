@@ -90,9 +90,14 @@ def _another_folder_and_another_cluster_are_rejected(quorum: KafkaQuorum, ours: 
     foreign.unlink()
 
 
+def _levels(quorum: KafkaQuorum) -> dict[str, int]:
+    """The levels that our voter registered with; empty before."""
+    return ranges(quorum).get(VOTER, {})
+
+
 def _leaves_and_blocks_no_upgrade(quorum: KafkaQuorum, ours: Voter) -> None:
     """From level 4.3 to 4.4 (KIP-919); then it joins again."""
-    until(lambda: ranges(quorum)[VOTER]["metadata.version"] < LEVEL_MAX, 120, "a voter registers")
+    until(lambda: _levels(quorum).get("metadata.version", LEVEL_MAX) < LEVEL_MAX, 120, "a voter registers")
     gone = command("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
     assert (gone.returncode, gone.stderr) == (0, "")
     assert gone.stdout.splitlines() == [
@@ -100,11 +105,11 @@ def _leaves_and_blocks_no_upgrade(quorum: KafkaQuorum, ours: Voter) -> None:
         f"the registration of node {VOTER} no longer blocks upgrades",
     ]
     assert left(quorum) == []
-    until(lambda: set(ranges(quorum)[VOTER].values()) == {LEVEL_MAX}, 60, "Kafka's voters have it")
+    until(lambda: set(_levels(quorum).values()) == {LEVEL_MAX}, 60, "Kafka's voters have it")
     assert "was upgraded to 33" in upgrade(quorum)
     ours.start()
     ours.votes()
-    until(lambda: ranges(quorum)[VOTER]["metadata.version"] < LEVEL_MAX, 120, "it registers again")
+    until(lambda: _levels(quorum).get("metadata.version", LEVEL_MAX) < LEVEL_MAX, 120, "it registers again")
 
 
 def _registers_again(quorum: KafkaQuorum) -> None:
