@@ -1,7 +1,8 @@
 """Differences between two points in time: topics a page at a time, brokers, settings and access.
 
 A page compares the topics that have an event in between. If the two points are far apart, the index of shards finds
-these, one key at a time; else the events in between are read. A value that changed and changed back is no difference.
+these, one key at a time; otherwise the page reads the events in between. A value that changed and changed back is no
+difference.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from projections.views.overviews import (
 from projections.views.rows import TopicRow
 
 PASSED_MAX, FOLDED_MAX = 10_000, 1000
-"""The most shard keys that a page passes, and the most that it folds."""
+"""A page scans at most PASSED_MAX shard keys, and folds the events of at most FOLDED_MAX."""
 
 TopicDifference = tuple[str, TopicRow | None, TopicRow | None]
 """A name, and its topic before and after; None if there is none."""

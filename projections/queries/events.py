@@ -1,8 +1,8 @@
 """Pages of events, of one log or of several partitions, and the timelines of a log and of a topic.
 
 The events of one partition are ordered by offset, those of several by time. The cursor of a page holds an offset of
-each partition, so paging neither skips nor repeats events. Indexes are read forwards only: for the newest first they
-are read in ranges, the last range first.
+each partition, so paging neither skips nor repeats events. Indexes are read forwards only. A
+page with the newest events first therefore reads ranges of offsets, the last range first.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Listing:
         return tuple(part.end() for part in self.parts)
 
     def place(self, start: int, cursor: str | None) -> Place:
-        """The place of an offset, in a listing of one part, or of a cursor. Raises BadPlace."""
+        """The place of a cursor or, without one, of the offset `start` in a listing of one part. Raises BadPlace."""
         count = len(self.parts)
         if cursor is None:
             if start and count > 1:
@@ -124,7 +124,7 @@ class Listing:
         return self._page(merge(*streams, key=lambda one: (one[1].at_ms, one[0])), place, limit, after=1)
 
     def newest(self, place: Place, limit: int) -> Listed:
-        """The same below the offsets of a place, the newest first."""
+        """Up to `limit` events below the offsets of a place, the newest first; fewer as for `oldest`."""
         streams = [_backwards(number, part, self._which, place[number]) for number, part in enumerate(self.parts)]
         in_order = merge(*streams, key=lambda one: (-one[1].at_ms, -one[0], -one[1].offset))
         return self._page(in_order, place, limit, after=0)
@@ -217,7 +217,7 @@ def newest_of_topic(part: Query, name: str, before: int) -> Iterator[Recorded]:
 
 
 def newest_of_cluster(part: Query, before: int) -> Iterator[Recorded]:
-    """The events that concern every topic below an offset, the newest first."""
+    """The events below an offset that concern every topic (brokers, settings), the newest first."""
     return _decoded(part, offsets_before(part.log, CLUSTER_SHARD, before))
 
 

@@ -74,7 +74,7 @@ def explain_request(query: Queries, request_id: str, at: str | None = None) -> E
     ends = query.end(at)
     request, chain = query.request(request_id, ends), _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]
-    several = len(found) > 1  # then only times have an order: each partition has offsets of its own
+    several = len(found) > 1  # then events are ordered by time: offsets are per partition
     for record, because in merge(*found, key=lambda one: (one[0].at_ms if several else 0, one[0].offset)):
         chain.add(record, because)
     decided = external_decision(Cause(request.api, RequestId(request.request_id)))
@@ -122,7 +122,7 @@ ENDS = TopicDeleted | TopicVanished | CreationRefused
 
 def _during_request(query: Query, request: RequestView, topic: RequestTopicView, end: int) -> Iterator[Recorded]:
     """The events of a topic from the first of a request to its last, without those of other requests. If the request
-    timed out, they go on until the topic is ready."""
+    timed out, its events follow until the topic is ready."""
     unfinished = topic.status in ("waiting", "timed-out")
     last = end if unfinished else topic.offset + 1
     for record in query.topic_events(topic.topic, request.requested_offset, last):
@@ -166,7 +166,7 @@ class _Chain:
 
 _RECONCILE = "ReconcileTopics"
 _REPORT = "AlterPartition"
-"""The cause of a leader's report is a broker change or a slow replica."""
+"""The command by which a leader reports an ISR. A broker change or a slow replica causes it."""
 _OUT = (
     catalog.BrokerFenced,
     catalog.BrokerUnregistered,
@@ -205,8 +205,8 @@ class Because:
         return f"{event_text(change.event)} at offset {change.offset}" if change is not None else ""
 
     def _removals(self, brokers: Iterable[BrokerId], before: int, command: str) -> Iterator[Recorded]:
-        """The newest removing change of each broker. A report after the broker is live again is about a slow
-        replica."""
+        """For each broker the newest change that removes it from partitions. A leader's report after the broker is
+        live again has none: it is about a slow replica."""
         for broker_id in brokers:
             newest = self._newest(broker_id, before)
             if command == _REPORT and newest is not None and isinstance(newest.event, catalog.BrokerUnfenced):

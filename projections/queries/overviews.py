@@ -35,7 +35,7 @@ from projections.views.view import AsOfView
 DAY_MS = 86_400_000
 NEWEST_SHOWN = 10
 REFUSALS_SCANNED_MAX = 3000
-"""For all rules together, a few tens of milliseconds; divided among the rules."""
+"""The most refusals to scan, divided among the rules: a few tens of milliseconds for all of them."""
 RULES_SHOWN_MAX = 100
 BROKER_EVENTS_SHOWN = 20
 PRINCIPALS_SHOWN = 10

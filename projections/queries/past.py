@@ -12,7 +12,7 @@ memory by shard key. A log caches one tail. It is dropped when its list ends, an
 ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes the bytes of the events, at most `TAIL_BYTES` for
 each name or event of a page, and about 100 bytes a key. The garbage collector tracks none of its events.
 
-What it does not do: it takes no snapshots and no locks.
+Non-goals: it takes no snapshots and no locks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from projections.views.rows import NO_PAST, TopicPast, TopicRow, fold_topics
 
 EVENTS_PER_REST = 250
-"""Events to read between two pauses."""
+"""Events to read between two pauses (`Query.rest`), in which the writing thread can run."""
 KEYS_AT_ONCE = 250
 """Keys whose later events are looked up at once."""
 LONG_PAGE = 500
@@ -233,7 +233,7 @@ def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
 
 
 def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
-    """The visible topic of a key: that of the snapshot after its later events."""
+    """The visible topic of a key: the topic in the snapshot with the later events applied."""
     if not events:
         return topic if topic is not None and may_show(topic.name) else None
     pasts: dict[str, TopicPast] = {}

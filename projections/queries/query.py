@@ -10,7 +10,7 @@ continues there.
 Threads. `Query.live` and `Queries.newest` read the live store, on the writing thread. Everything else reads only the
 log, in any thread, and pauses now and then so that it does not hold up the writing thread.
 
-What it does not do: it writes nothing, has no index of its own, and reads no clock.
+Non-goals: it writes nothing, has no index of its own, and reads no clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of, topic_
 from projections.views.view import AsOfView, as_of
 
 REST_S = 0.0002
-"""Long enough for the writing thread to get the interpreter."""
+"""The length of a pause: enough for the writing thread to get the interpreter lock."""
 PARTITIONS_PER_SLICE = 2000
 """The approximate number of partitions that are read from the live store at once."""
 

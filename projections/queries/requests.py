@@ -52,7 +52,8 @@ class RequestFilter(msgspec.Struct, frozen=True):
     host: str | None = None
 
     def found_by(self, *, is_now: bool) -> RequestFilter:
-        """The filter by the most selective value. Outcomes change, so the index has only the current ones."""
+        """This filter reduced to its most selective value. An outcome counts only if `is_now`: outcomes change, and the
+        index has only the current ones."""
         if self.rule is not None:
             return RequestFilter(rule=self.rule)
         if self.principal is not None:
@@ -150,7 +151,7 @@ def _each(
 
 
 def _whole(query: Queries, by: RequestFilter, number: int, request: IndexedRequest, end: Ends) -> IndexedRequest | None:
-    """A request with its parts in other partitions; None if it is listed at one of these."""
+    """A request merged with its parts in other partitions; None if the list has it at a newer one of these."""
     whole = request
     for other, part in enumerate(query.parts):
         if other == number or request.counted:

@@ -2,7 +2,7 @@
 
 Each sub-command is a function `run_NAME(runner, ref, options) -> Outcome` in a module of its name. If an exception was
 raised in a Spark worker, Spark passes on its text among Python's and Java's stack traces. `message_of` finds the line
-that a user can act on. No msgspec here: `--help` has to be quick.
+that a user can act on. This module does not import msgspec, because `--help` must be quick.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Table(NamedTuple):
 class Outcome(NamedTuple):
     """The result: `rows` for programs, `lines` for people. `found` is true if a check failed (exit code 1).
 
-    `about` tells programs up to which offset the log was read, and how many events it has.
+    `about` has, for programs, the offset up to which the log was read, and the number of its events.
     """
 
     rows: Sequence[Mapping[str, Any]]

@@ -51,7 +51,7 @@ class Runner(Protocol):
         """Run `function` on a source, and return its rows, which have `schema`.
 
         Each task calls the function with its batches. Without `by` a task has one or more parts. With `by`, all rows
-        that have the same values in these columns are in the same of so many buckets, and sorted by `order`.
+        with the same values in these columns go to the same one of `buckets` buckets, sorted by `order`.
         """
         ...
 
@@ -61,7 +61,7 @@ class Runner(Protocol):
 
 
 class InProcess:
-    """Runs everything on one core of this process. Whatever is sorted is in memory, about 500 bytes an event."""
+    """Runs everything on one core of this process. Sorting holds all rows in memory, about 500 bytes an event."""
 
     def fold(
         self,
@@ -94,7 +94,7 @@ def events_of(ref: Ref, ends: Ends, columns: Sequence[str]) -> Source:
 
 
 def whole(batches: Batches) -> Batches:
-    """The function that changes nothing."""
+    """Return the batches unchanged: a function for `Runner.fold` that only collects rows."""
     return batches
 
 

@@ -4,8 +4,8 @@ A shard has the events of one shard key (`events.names.shard_key`): a topic name
 never depends on another's. So shards are processed concurrently, and only the state of one is in memory at a time.
 Shards of different log partitions are different shards.
 
-Broker and settings events concern every topic, and there are few of them: `cluster_events` reads them here, and the
-function that folds carries them along. A fold may begin at a snapshot, whose topics then come first.
+Broker and settings events concern every topic, and there are few of them: `cluster_events` reads them in this
+process, and each task gets all of them. A fold may begin at a snapshot, whose topics then come first.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ READ_EVENTS = 200_000
 BUCKET_EVENTS = 100_000
 """About how many events one task folds."""
 BUCKET_BYTES = 4 << 20
-"""Of a snapshot, for each bucket: some ten thousand topics."""
+"""About how many bytes of a snapshot one task folds: some ten thousand topics."""
 _BATCH_ROWS = 5_000
 _PLACE = ("log_partition", "shard", "offset")
 STORED = pa.schema(
@@ -77,15 +77,15 @@ AT_FIRST = Beginning()
 
 
 class _SnapshotPart(NamedTuple):
-    """The topics of a log partition in the snapshot at an offset: a part of a source, as a range is."""
+    """The topics of a log partition in the snapshot at an offset: a part of a source, like a `Range` of events."""
 
     offset: int
     partition: int
 
 
 def newest_snapshot(ref: Ref, ends: Ends) -> Beginning:
-    """The newest intact snapshot of no more than the events before `ends`; AT_FIRST if there is none, and for a log in
-    Kafka. Raises ReplayError."""
+    """The newest intact snapshot that has no events after `ends`; AT_FIRST if there is none, and for a log in Kafka.
+    Raises ReplayError."""
     if not isinstance(ref, LogRef):
         return AT_FIRST
     at_most = ends[ref.partition]

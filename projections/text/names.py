@@ -52,7 +52,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def topic_id_bytes(text: str) -> bytes:
-    """The topic id of such a text. Raises ValueError."""
+    """The inverse of `topic_id_text`. Raises ValueError."""
     return urlsafe_b64decode(text + "==")
 
 

@@ -83,7 +83,7 @@ class BrokerDetailView(BrokerView, frozen=True, kw_only=True):
 
 
 class PoliciesView(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules for changes of topics in force (null before any were applied), and the classes of policies in the
+    """The effective rules for changes of topics (null before any were applied), and the classes of policies in the
     settings. `refused` covers the day before the newest event, and the built-in checks too."""
 
     version: RulesVersionView | None
@@ -106,8 +106,7 @@ TopicChange = Literal["created", "deleted", "recreated", "changed"]
 
 class TopicDifferenceView(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that differs between two points in time. `recreated` is another topic of the same name. Counts are null
-    without a topic; `other_…` are the numbers of partitions, of those in
-    both, whose replicas, leader or ISR differ."""
+    without a topic; `other_…` are the numbers of partitions, of those in both, whose replicas, leader or ISR differ."""
 
     name: str
     change: TopicChange

@@ -39,7 +39,7 @@ class RequestTopicView(msgspec.Struct, frozen=True, kw_only=True):
     topic: TopicName
     status: RequestStatus
     offset: int
-    """That of its newest event."""
+    """The offset of its newest event."""
     topic_id: str | None = None
     error: str | None = None
     code: int | None = None
@@ -80,8 +80,8 @@ class RequestSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A request in a list. `topics` has the first ten of `num_topics`. `outcomes` counts the topics by status, and has
     `done` for a request without topics. `rules` are those that refused a topic.
 
-    With `counted` this is a number of refusals without a record of their own: there is no request of this id, and the
-    event at `requested_offset` has the details.
+    `counted` is true for an entry that stands for several refusals, which are recorded only as a number. There is then
+    no request of this id, and the event at `requested_offset` has the details.
     """
 
     request_id: str

@@ -48,7 +48,7 @@ class AsOfView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def as_of(offset: int, at_ms: int | None, ends: tuple[int, ...] = (), partition: int | None = None) -> AsOfView:
-    """The point in time of a response, of which these are the newest event's offset and time."""
+    """The point in time of a response whose newest event has this offset and time (-1 and None before any)."""
     return AsOfView(offset, maybe_iso(at_ms), at_ms, partition, ends)
 
 

@@ -2,8 +2,8 @@
 
 The state of one topic never depends on another, so a bucket can be checked alone, given the few rows that concern every
 topic (the views `OF_THE_LOG`). With buckets there are two passes over the events. In the first, each task summarizes
-its part: ranges of offsets, and the events that concern every topic. This process makes the views `OF_THE_LOG` of them.
-The second brings the events of each shard to one task (the only shuffle), which checks its bucket given those views.
+its part: ranges of offsets, and the events that concern every topic. This process computes `OF_THE_LOG` from them.
+In the second, all events of a shard go to one task (the only shuffle), which checks its bucket with those views.
 
 Memory: a task has the columns of one bucket, about 500 bytes an event. A shard is never divided.
 """
@@ -55,7 +55,7 @@ _FOUND = pa.unify_schemas(
     [OPEN, pa.schema([("check", pa.string()), ("seen", pa.string()), ("expected", pa.string()), ("times", pa.int64()),
                       ("at_end", pa.bool_())])]
 )  # fmt: skip
-"""What a bucket returns: violations, and the partitions that exist at the end, which have no `check`."""
+"""The rows that a bucket returns: violations, and the partitions that exist at the end (`check` is null)."""
 _OPEN = f"""select {", ".join(f'"{name}"' for name in OPEN.names)},
   {", ".join(f'null as "{name}"' for name in _FOUND.names[len(OPEN) :])} from open_partitions"""
 _WHOLE = re.compile(rf"\b({'|'.join(OF_THE_LOG)})\b")
@@ -68,8 +68,8 @@ Events = Callable[[Sequence[str]], Source]
 class Result(NamedTuple):
     """The violations, and how many events there are in how many log partitions.
 
-    For a checkpoint, if one was wanted: the rows of `offset_runs` and of `open_partitions`. After one, `read` is the
-    number of events that were read.
+    `runs` and `partitions` are the rows of `offset_runs` and `open_partitions`, for a checkpoint, if one is wanted. If
+    the check began at a checkpoint, `read` is the number of events that were read.
     """
 
     rows: list[dict[str, Any]]
@@ -89,11 +89,11 @@ def check(
     others: pa.Table | None = None,
     keep: bool = False,
 ) -> Result:
-    """Check the events in `stored_events` of a database; of each query the first `limit` violations (all for None).
+    """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
-    exist already. `others` are open partitions of shards without events here. With `keep`, the result is one for a
-    checkpoint. Raises ReplayError.
+    exist already. `others` are open partitions of shards without events here. With `keep`, the result also has the
+    rows for a checkpoint. Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
     if others is not None:
@@ -121,8 +121,8 @@ def check_growth(
 ) -> Result:
     """Check the events after a checkpoint, in this process. Raises ReplayError.
 
-    `earlier` gives the events before it of some shards, with COLUMNS. `last` are the shards of the last of them: the
-    end of the log may have cut off a decision there.
+    `earlier` returns the events of some shards before the checkpoint, with COLUMNS. `last` are the shards of the newest
+    events before it. They are checked again, because the earlier check may have ended in the middle of a decision.
     """
     source = new(COLUMNS)
     with database() as history:
@@ -144,8 +144,8 @@ def check_in_buckets(
     buckets: int | None = None,
     keep: bool = False,
 ) -> Result:
-    """The same in so many buckets of the shards (default: by the number of events). This process runs the queries of
-    views that a bucket does not have, such as `broker_spans`. Raises ReplayError."""
+    """Check events in `buckets` buckets of the shards (default: by the number of events). This process runs the queries
+    of views that need the whole log, such as `broker_spans`. Raises ReplayError."""
     every = tuple(wanted) or invariants()
     whole = [one._replace(queries=tuple(query for query in one.queries if _WHOLE.search(query))) for one in every]
     rest = [one._replace(queries=tuple(query for query in one.queries if not _WHOLE.search(query))) for one in every]
@@ -177,8 +177,8 @@ def in_buckets(
     settle_ms: int | None = SETTLE_MS,
     buckets: int | None = None,
 ) -> tuple[_T, pa.Table]:
-    """What two functions return: one of a database with the views OF_THE_LOG in this process, and one of a database
-    with the views of some of the shards, in the task of each bucket (rows with `schema`)."""
+    """Run `of_the_log` in this process, on a database with the views OF_THE_LOG, and `of_a_bucket` in a task for each
+    bucket of the shards, on a database with all views. Returns both results, the latter as rows with `schema`."""
     summary = runner.fold(events(_CLUSTER.names), _summarized, _SUMMARIZED)
     with database() as history:
         load(history, summary.filter(summary["type"].is_valid()).to_batches(), _SUMMARIZED)

@@ -1,9 +1,9 @@
 """Checks only what a log has grown by since an earlier check.
 
-The state of one topic never depends on another. So the violations of a topic without new events stay as they were
-found, and a topic with new events is checked again from its first event on. All events that concern every topic are
-read too; there are few. What else the new check needs is in a checkpoint: the ranges of offsets, the violations of
-topics, and the partitions that existed, because the end of a log is judged by them.
+The state of one topic never depends on another. So the violations of a topic without new events stay
+valid, and a topic with new events is checked again from its first event on. All events that concern every topic are
+read too; there are few. A checkpoint has the other inputs of the new check: the ranges of offsets, the violations of
+topics, and the partitions that existed, which the checks of the log's end need.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _ABOUT = b"topicwright"
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """How far a check went, by which rules (a hash), and the violations of topics that later events cannot mend."""
+    """The offset ranges that a check read (`runs`), the hash of its rules, and the violations that are final (`found`):
+    those of single topics, without those that later events may resolve."""
 
     rules: str
     runs: tuple[Run, ...]
@@ -63,14 +64,15 @@ class Checkpoint(NamedTuple):
 
 
 def rules_hash(cluster_id: str) -> str:
-    """The hash of the views, the invariants and a log's cluster id. A checkpoint with another one is of no use."""
+    """The hash of the views, the invariants and a log's cluster id. A checkpoint with another hash is ignored."""
     return sha256("\n".join((cluster_id, text_of("views.sql"), text_of("invariants.sql"))).encode()).hexdigest()
 
 
 def write_checkpoint(
     file: Path, rules: str, runs: Iterable[Run], rows: Iterable[Mapping[str, Any]], partitions: pa.Table
 ) -> None:
-    """Write the checkpoint of a check; none if it found too many violations. `rules` is their hash."""
+    """Write the checkpoint of a check by the rules with the hash `rules`. Remove it instead if the check found more
+    than FOUND_MAX violations."""
     found = tuple({**row, "times": 1} for row in rows if row["shard"] and not row["at_end"])
     if len(found) > FOUND_MAX:
         file.unlink(missing_ok=True)
@@ -81,7 +83,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
-    """The checkpoint in a file; None if there is none of these rules."""
+    """The checkpoint in a file; None if the file is missing, or is of other rules."""
     if not file.exists():
         return None
     partitions = pq.read_table(file)
@@ -95,8 +97,8 @@ def complete(
     earlier: Callable[[Shards], Batches],
     more: Iterable[tuple[int, str]] = (),
 ) -> Shards:
-    """Add to the new events in `stored_events` the earlier ones of their shards and of some `more`, and create the view
-    `offset_runs` of all. Returns the shards."""
+    """Insert the earlier events of all shards that have new events, and of the shards `more`, into `stored_events`, and
+    create the view `offset_runs` of all events. Returns these shards."""
     create_views(history, only=("offset_runs",))
     runs = (*before, *history.sql("from offset_runs").to_arrow_table().to_pylist())
     history.execute("drop view offset_runs")
@@ -117,7 +119,7 @@ def ends_of_runs(runs: Iterable[Run]) -> dict[int, int]:
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """The runs, those that follow each other without a gap as one."""
+    """The runs in order; those without a gap between them are merged."""
     made: list[dict[str, Any]] = []
     for run in sorted(runs, key=lambda run: (run["log_partition"], run["first"], run["last"])):
         last = made[-1] if made and made[-1]["log_partition"] == run["log_partition"] else None
@@ -132,7 +134,7 @@ def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def untouched(partitions: pa.Table, shards: Shards) -> pa.Table:
-    """The partitions of other shards than these."""
+    """The rows of `partitions` whose shard is not in `shards`."""
     places = zip(partitions["log_partition"].to_pylist(), partitions["shard"].to_pylist(), strict=True)
     others = [shard not in shards.get(partition, ()) for partition, shard in places]
     return partitions.filter(pa.array(others, pa.bool_()))

@@ -1,9 +1,9 @@
 """A history in DuckDB: the events of a log as a table, the views of views.sql, and queries of both.
 
-DuckDB runs in this process and keeps what does not fit in memory on disk. A Spark task uses the same code for a bucket
+DuckDB runs in this process and spills to disk if memory does not suffice. A Spark task uses the same code for a bucket
 of the shards.
 
-Non-goal: reading logs. `load` takes batches of Arrow from whoever reads them.
+Non-goal: reading logs. `load` gets the events as Arrow batches from its caller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TABLES = frozenset(
 )  # fmt: skip
 """The views that are computed once if all invariants are checked, because several queries read them."""
 OF_THE_LOG = ("offset_runs", "broker_spans", "cluster_spans", "log_extents", "cluster_blocks", "log_ends")
-"""The views that need the events of the whole log, and that all others are judged by."""
+"""The views that need the events of the whole log. Checks of one bucket get them as tables."""
 _EVENTS = """
 create or replace view events as
 select *, cause_command in ('AdoptMetadata', 'FollowController') as external,
@@ -83,7 +83,7 @@ def causes() -> dict[str, list[str]]:
 
 @contextmanager
 def database(threads: int | None = None, memory_mib: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database of its own, in memory; what does not fit goes to a temporary folder."""
+    """A new database in memory, which spills to a temporary folder."""
     with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as made:
         made.execute("set temp_directory = ?", [folder])
         made.execute("set preserve_insertion_order = false")
@@ -95,9 +95,9 @@ def database(threads: int | None = None, memory_mib: int | None = None) -> Itera
 
 
 def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Create the table of events from batches; `schema` is that of the table if there are none.
+    """Create the table of events from batches; without any batch, an empty table with `schema`.
 
-    Raises ReplayError for an event that does not fit into a table, because a map has a key twice.
+    Raises ReplayError for an event that DuckDB cannot store, because a map has a duplicate key.
     """
     left = iter(batches)
     first = next(left, pa.RecordBatch.from_pylist([], schema=schema))
@@ -119,7 +119,8 @@ def create_views(
 ) -> None:
     """Create the views over the events of `source`; `tables` are computed at once, `given` exist already.
 
-    `settle_ms` is the time after which the end of a log is judged; None: never. With `only`, no other view is created.
+    The end of a log is checked only if the reconciler wrote nothing for `settle_ms` (None: never). With `only`, no
+    other view is created.
     """
     history.execute(f"set variable settle_ms = {'null::bigint' if settle_ms is None else settle_ms}")
     history.execute(_EVENTS.format(source=source))

@@ -3,11 +3,11 @@
 The checks are a second witness: `decide` and `apply` could share a mistake; the queries in invariants.sql share no
 code with the machine, and so cannot hide it.
 
-Method. DuckDB evaluates the queries, on the views in views.sql over the columns of the events (`checking`): in this
-process for `--local`, and in the tasks of Spark for a bucket of the shards each.
+Method. DuckDB evaluates the queries, on the views in views.sql over the columns of the events (`checking`): with
+`--local` in this process, else in Spark tasks, each for one bucket of the shards.
 
-Non-goals: whether a decision was the right one (`redecide` does that), and whether the live state is what the log says
-(`compare`). Logs are judged from their first event on.
+Non-goals: checking that decisions were right (`redecide`), and that the live state equals the state rebuilt from the
+log (`compare`). Logs are checked from their first event on.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ def check_invariants(ref: Ref, options: Options) -> None:
 
 
 def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay invariants`: check the log up to a point in time. Violations are rows, and are found.
-    Raises ReplayError.
+    """Run `topicwright replay invariants`: check the log up to a point in time. Each violation is a row; `found` is
+    true if there is one. Raises ReplayError.
 
     With `options.output` the checks run on the export in that folder, which is updated first. From the second time on
-    only topics with new events are checked. `options.more` may have `checks`, a file of more invariants: then all are.
+    only topics with new events are checked. `options.more` may have `checks`, a file of more invariants: then all
+    topics are.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     if not isinstance(runner, InProcess):
@@ -86,7 +87,7 @@ def _checked(
 
 
 def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Result:
-    """Check what an export has grown by since the last check of it; if there was none, all of it."""
+    """Check the events added to an export since its last check; all events if there is no usable checkpoint."""
     file = folder / CHECKPOINT
     before = read_checkpoint(file, rules)
     if before is not None and all(end <= ends.get(partition, 0) for partition, end in before.checked.ends.items()):

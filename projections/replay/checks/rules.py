@@ -131,11 +131,10 @@ def _by_topic(tree: Any, using: Sequence[str] = ()) -> bool:
 def violations(
     history: duckdb.DuckDBPyConnection, rules: Iterable[Invariant], limit: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The violations in a history, of each query the first `limit` (None: all). Raises ReplayError for a query that
-    fails.
+    """The violations in a history, at most `limit` a query (None: all). Raises ReplayError for a query that fails.
 
     `times` has the number of a query's violations in its first row, and 0 in the others. `at_end` is true if only the
-    end of the log violates the invariant, so that later events may mend it.
+    end of the log violates the invariant, so that later events may resolve it.
     """
     for rule in rules:
         for query in rule.queries:
@@ -168,7 +167,7 @@ _WIDTH = 120
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of docs/invariants.md."""
     text = text_of("invariants.md")
     return text.replace("{invariants}", "\n".join(_invariants())).replace("{views}", "\n".join(_views()))
 

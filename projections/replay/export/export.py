@@ -62,7 +62,7 @@ from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import Batches, Runner, Source, check_written, whole
 from projections.text.wording import many
 
-FILE_EVENTS = 250_000  # a task's share, and what one reader takes at a time
+FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
 GROUP_EVENTS = 50_000
 """About how many events a row group has. A reader of an export has as many in memory."""
 GROUP_BYTES = 64 << 20
@@ -319,7 +319,7 @@ def _add_segments(runner: Runner, ref: Ref, folder: Path, starts: Sequence[int],
     try:
         write_parts(runner, ref, run, parts(ref, starts, end, names))
     except BaseException:
-        shutil.rmtree(run, ignore_errors=True)  # what a task still writes there, the next run removes
+        shutil.rmtree(run, ignore_errors=True)  # the next run removes files that a task still writes
         raise
     for name in names:
         (run / name).rename(folder / name)

@@ -158,7 +158,7 @@ _BROKER = _same("broker_id", "broker_epoch", "reason")
 
 
 def _filled(name: str, event: catalog.RulesObserved) -> int | None:
-    """A count that a default of the rules filled, or None."""
+    """The partition count or replication factor (`name`) that a default of the rules set, or None."""
     return next((int(one.value) for one in event.defaults if one.name == name), None)
 
 

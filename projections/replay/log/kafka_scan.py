@@ -7,7 +7,7 @@ topic (brokers, settings), which every task needs. The end of each partition is 
 
 Memory: some hundred bytes for each range, and the events of brokers and settings.
 
-Non-goal: keeping the other events. Tasks read them from Kafka again.
+Non-goal: storing the other events. Tasks read them from Kafka again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from events.logs.log import LogError
 from projections.replay.log.kafka_ref import KafkaTopic, Reading, reading
 from projections.replay.outcome import ReplayError
 
-SCAN_EVENTS = 50_000  # a task's share of a partition
+SCAN_EVENTS = 50_000  # the events of a partition between two positions at which a task may begin
 Stored = tuple[int, bytes]
 
 
@@ -58,7 +58,7 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 def scan(topic: KafkaTopic, segment_events: int = SCAN_EVENTS, only: int | None = None) -> Scan:
-    """Fold a topic, or `only` one of its partitions, up to its current end. Raises ReplayError if it cannot be reached,
+    """Scan a topic, or `only` one of its partitions, up to its current end. Raises ReplayError if it cannot be reached,
     records are missing or invalid, or the partition does not exist."""
     with reading(topic) as kafka:
         now = kafka.now()

@@ -65,7 +65,7 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     """The log of a LOG argument, scanned if it is in Kafka; `properties` are librdkafka's. A service may write to it
     meanwhile.
 
-    Raises ReplayError if it is missing, no log, empty, damaged, or from a newer release.
+    Raises ReplayError if it is missing, not a log, empty, damaged, or from a newer release.
     """
     named = parse_ref(text, properties=properties)
     if isinstance(named, KafkaTopic):
@@ -74,7 +74,7 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
 
 
 def open_folder(folder: str) -> LogRef:
-    """The same for a data directory."""
+    """The log in a data directory. Raises ReplayError as `open_ref`."""
     return _not_empty(_folder(folder))
 
 
@@ -214,7 +214,7 @@ def offsets_row(ends: Ends) -> dict[str, object]:
 class Range(NamedTuple):
     """Offsets from `start` up to `end` (exclusive) of a log partition.
 
-    Of a log in Kafka, reading begins at the fold's `position`, and ends before the record `kafka_end`.
+    In Kafka, a task reads from the `position` of the `PartitionReader` up to the record `kafka_end` (exclusive).
     """
 
     start: int

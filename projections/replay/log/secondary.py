@@ -9,11 +9,11 @@ fails or misses these events.
 Method. `frozen` opens every file, so that it stays readable after it is deleted. Then it checks that CURRENT, the
 manifest and the set of write-ahead logs have not changed since. RocksDB deletes no file that a manifest needs before it
 has appended to that manifest, so unchanged files belong together. If they have changed, it tries again, which takes a
-millisecond. RocksDB then opens a temporary folder with copies of the small files and links to the open files for the
-others, which is removed once all are open. Nothing is written to the log's folder, which may be read-only or belong to
+millisecond. RocksDB then opens a temporary folder with copies of the small files and links to the others. The folder
+is removed once all files are open. Nothing is written to the log's folder, which may be read-only or belong to
 another user. The log then shows everything that was durable at that instant; events, indexes and state belong together.
 
-Damage that RocksDB does not report: a write-ahead log that is cut or damaged seems to end there. So the end is compared
+Damage that RocksDB does not report: a truncated or damaged write-ahead log seems to end there. So the end is compared
 with `DURABLE`, the offset up to which the service has synced: a log that ends before it is damaged. A missing event
 before the end is found when it is read.
 
@@ -40,7 +40,7 @@ from events.logs.rocksdb_keys import run_prefix
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import check_state, classify, cluster_of, lock_holder, lost, marked_offset, start_of
 
-_TRIES = 1000  # files are made and merged by the live process meanwhile
+_TRIES = 1000  # the live process creates and merges files meanwhile
 _MANIFEST = "MANIFEST-"
 _COPIED = ("IDENTITY", "rocksdict-config.json")
 _LINKED = (".sst", ".log")
@@ -53,7 +53,7 @@ class _Moved(Exception):
 
 
 class _Start(msgspec.Struct, frozen=True):
-    """The files that decide which others belong to them; any move by the writer changes them."""
+    """CURRENT, the size of the manifest, and the write-ahead logs: these change whenever the writer moves files."""
 
     current: bytes
     manifest_size: int
@@ -208,7 +208,7 @@ def frozen_log(path: Path) -> Iterator[FrozenLog]:
 
 
 class _Secondary(Database):
-    """A database opened beside its writer, from the frozen files in `place`."""
+    """A RocksDB secondary on the frozen files in `place`; the writer may be running."""
 
     def __init__(self, path: Path, place: Path) -> None:
         access = AccessType.secondary(str(place))

@@ -1,12 +1,12 @@
 """Compares the live state with the state rebuilt from the events, topic by topic, by the hash of their bytes.
 
 A log has both: events, and the state that was committed with them. If they differ, one of the two is wrong: a topic
-changed without an event, an event came without its change, or a byte on the disk flipped.
+changed without an event, an event was written without its change, or a byte on the disk flipped.
 
 Method. The live side is fixed first, then topics are rebuilt from events up to the same offsets, however busy the
 service is. Topics that differ are then shown one by one, with both sides and the first event after which they differ
-(see `first_difference`). Brokers and settings are compared too, under the empty shard key. Topics of a data directory
-begin at the newest snapshot, if there is one: this proves what came after it, and `from_scratch` proves everything.
+(see `first_difference`). Brokers and settings are compared too, under the empty shard key. The rebuild of a
+data directory begins at its newest snapshot, if any, and so checks only later events; `from_scratch` checks all.
 
 A log in Kafka has no state. `--data DIR` is then the data folder of a gateway or worker, live or a copy: a log for each
 partition, in `partition-00000` and so on. A worker has the partitions that it owned; missing ones are not compared.
@@ -62,9 +62,9 @@ def check_compare(ref: Ref, options: Options) -> None:
 
 
 def run_compare(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """The sub-command: both sides of every topic; differences are found.
+    """Run `topicwright replay compare`: compare both sides of every topic; `found` is true if one differs.
 
-    Of a log in Kafka `options.more` has the live side: `data`, the folder of a gateway or worker, or `http`, the
+    For a log in Kafka, `options.more` names the live side: `data`, the folder of a gateway or worker, or `http`, the
     address of a gateway. Raises ReplayError.
     """
     if isinstance(ref, LogRef):

@@ -117,7 +117,7 @@ class GatewayTopics:
 
 
 def _topic(name: str, shown: Mapping[str, Any]) -> Topic:
-    """A topic as a gateway shows it, from what it shows or from a row of the rebuilt topics."""
+    """The fields of a topic that a gateway shows, from its JSON or from a row of the rebuilt topics."""
     return Topic(
         TopicName(name),
         TopicId(topic_id_bytes(shown["topic_id"])),
@@ -162,7 +162,7 @@ def _compared(runner: Runner, ref: KafkaRef, gateway: GatewayTopics, options: Op
 def _remaining(
     runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, GatewayTopic | None]
 ) -> Iterator[Difference]:
-    """The shards that still differ from the rebuilt topic as of the gateway's newest event."""
+    """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
     count = len(ref.scan.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
     ends = {one.partition: one.end for one in ref.scan.partitions}
@@ -181,7 +181,7 @@ def _remaining(
 
 
 class _ShownHistory(History):
-    """A history of what a gateway shows."""
+    """A history whose topics have only the fields that a gateway shows."""
 
     def after(self, count: int) -> Topic | None:
         return _plain(super().after(count))
@@ -192,7 +192,7 @@ def _hash(topic: Topic | None) -> str | None:
 
 
 def _plain(topic: Topic | None) -> Topic | None:
-    """A topic as a gateway shows it."""
+    """A rebuilt topic, with only the fields that a gateway shows."""
     if topic is None:
         return None
     configs = tuple(sorted(topic.configs))

@@ -50,7 +50,7 @@ class FirstDifference(msgspec.Struct, frozen=True):
 
 
 SEARCHED_MAX = 500
-"""Of a log in Kafka: for how many topics the first event after which they differ is searched."""
+"""For a log in Kafka, `first_difference` runs for at most so many topics."""
 NOT_SEARCHED = FirstDifference(None, f"not looked into: more than {SEARCHED_MAX} topics differ")
 Key = tuple[int, str]
 """A log partition and a shard key."""
@@ -92,7 +92,7 @@ def first_difference(history: History, live: Topic | None) -> FirstDifference:
 
 
 def _gone(history: History) -> Callable[[int], bool]:
-    """A function of a count: true if the topic that exists in the end was created by that many events."""
+    """Returns a function of a number of events: true if the topic that exists at the end was created by then."""
     born: int | None = None
     lives = False
     for number, record in enumerate(history.records()):
@@ -104,7 +104,7 @@ def _gone(history: History) -> Callable[[int], bool]:
 
 
 def _passed(history: History, live: Topic) -> Callable[[int], bool]:
-    """A function of a count: true if the topic is past `live` after that many events. Once true, it stays true."""
+    """Returns a function of a number of events: true if the topic is past `live` after them. It then stays true."""
     born = bisect_left(history.offsets, live.created_offset)
     changes = _config_changes(history, live)
 
@@ -177,7 +177,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def outcome(differences: list[Difference], topics: int, ends: Ends, options: Options) -> Outcome:
-    """The result of comparing so many topics."""
+    """The outcome of a comparison of `topics` topics, with these differences."""
     differences.sort(key=lambda one: (one.log_partition, one.shard))
     lines = _lines(differences, topics, ends, options.limit)
     about = {**offsets_row(ends), "topics": topics}
@@ -189,7 +189,7 @@ Hashes = dict[tuple[int, str], str]
 
 
 def live_hashes(log: FrozenLog, partition: int) -> Hashes:
-    """The hash of every topic's stored state by key; of one in several blocks, the hash of its state in one piece."""
+    """The hash of every topic's stored state by key. The blocks of a large topic are joined first."""
     return {(partition, key): state_hash(_whole(values)) for key, values in each_stored(log.scan(TOPIC))}
 
 

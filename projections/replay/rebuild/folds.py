@@ -156,7 +156,7 @@ def topic_rows(shards: Iterable[Shard]) -> Iterator[Row]:
 
 
 def hash_rows(shards: Iterable[Shard]) -> Iterator[Row]:
-    """The same, as a row of HASHES."""
+    """The hash of the topic of each shard that has one, as a row of HASHES."""
     for log_partition, shard, events in shards:
         topic, _ = folded(events)
         if topic is not None:

@@ -118,7 +118,7 @@ def beginning(ref: Ref, ends: Ends, options: Options) -> Beginning:
 
 
 def begun_at(outcome: Outcome, begin: Beginning, ends: Ends) -> Outcome:
-    """An outcome that says at which snapshot its fold began, if it did: in a line, and as `snapshot_offset`."""
+    """Add the offset of the snapshot at which the fold began, if any, to an outcome: a line and `snapshot_offset`."""
     if begin is AT_FIRST:
         return outcome
     left = many(events_before(ends) - begin.offset, "event")
@@ -150,7 +150,7 @@ def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Begi
 
 
 def _writing(job: Job, schema: pa.Schema, folder: Path, kind: str) -> Job:
-    """A job that writes the rows of another one to a file; its own row is that file."""
+    """A job that writes the rows of `job` to a file, and returns one row with the file's name."""
 
     def written(shards: Iterator[Shard]) -> Iterable[Row]:
         return [_write(as_batches(job(shards), schema), schema, folder, kind)]

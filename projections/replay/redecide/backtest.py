@@ -1,14 +1,15 @@
 """Tries other policies or other settings on every recorded request.
 
-Each request is decided again with the changes, and the result is compared with the recorded one: refused now, let
-through now, refused otherwise, done otherwise. Counts are by change, principal and rule, each with its first examples.
+Each request is decided again with the changes, and the result is compared with the recorded one: refused now,
+accepted now, refused by another rule, or done differently.
+Counts are by change, principal and rule, each with its first examples.
 
 A deliberate limit: each request is decided on the **recorded** state before it, not on the history that would have
 followed from the changes. A topic whose creation would have been refused still exists for later requests. So each count
 tells the effect on the requests that were really made, one by one.
 
-Policies are loaded in the tasks, once for each bucket of the shards and each effective settings, and closed at the end.
-They get the requests by shard, so a policy that counts topics sees another order than it did. Without a policy in the
+Policies are loaded in the tasks, once for each bucket of the shards and each set of settings, and closed at the end.
+They get the requests by shard, so a policy that counts topics sees a different order. Without a policy in the
 hypothesis, recorded verdicts apply; a request that now reaches the policies for the first time has none, and counts as
 unjudged.
 """
@@ -60,7 +61,7 @@ CHANGES: dict[Change, str] = {
 """The possible changes, in the order in which they are shown. "" means no change."""
 
 
-# What of one request would change.
+# The effect on one request.
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
@@ -282,13 +283,13 @@ class Backtest(msgspec.Struct, frozen=True):
     close_failures: tuple[str, ...] = ()
 
     def changed(self, *changes: Change) -> int:
-        """The number of requests with these changes; with any, if none is named."""
+        """The number of requests with one of these changes; without arguments, with any change."""
         return sum(one.count for one in self.counts if not changes or one.change in changes)
 
 
 def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay backtest`: try `options.policies` and `options.settings` on every request up to
-    `options.at`; found if one changes. Raises ReplayError."""
+    `options.at`; `found` is true if one changes. Raises ReplayError."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
     done = backtest(runner, ref, ends, tried)
     rows = [{**msgspec.to_builtins(one), "requests": done.requests} for one in done.counts]

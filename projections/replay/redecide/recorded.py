@@ -70,7 +70,7 @@ class Timeline:
         return self._clusters[place - 1] if place else Cluster()
 
     def settings_before(self, offset: int) -> catalog.Recorded | None:
-        """The SettingsChanged in force before the event at an offset; None if there is none."""
+        """The newest SettingsChanged before an offset; None if there is none."""
         newest = None
         for record in self.settings_changes:
             if record.offset >= offset:
@@ -118,7 +118,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     cluster: Cluster
     topic: Topic | None
     broken: str = ""
-    """Why the only record does not follow from the earlier ones of its shard, of which the rest is skipped."""
+    """The error, if the only record cannot be applied to the topic before it. The rest of the shard is then skipped."""
 
     @property
     def first(self) -> catalog.Recorded:

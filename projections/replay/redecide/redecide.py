@@ -1,7 +1,7 @@
 """Decides every recorded request again, and checks that the result equals the log bit for bit.
 
 This release's `decide` gets each request with the inputs in the log (counts, ids, times, the authorizer's answer, the
-policies' verdict), on the state before it, with the brokers and settings of that moment. The new events are compared
+policies' verdict), on the state before it, with the brokers and settings of that time. The new events are compared
 with the recorded ones as canonical bytes. A log of an older release is decided with the settings recorded in it; if the
 rules themselves have changed since, the difference names the release that decided.
 
@@ -47,7 +47,7 @@ DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
-    """A request that is now decided otherwise: the first recorded and new events that differ, as the fields that
+    """A request that is now decided differently: the first recorded and new events that differ, as the fields that
     differ, and the most likely cause."""
 
     shard: str
@@ -71,8 +71,8 @@ class Redecided(msgspec.Struct, frozen=True):
 
 
 def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay redecide`: decide every request up to `options.at` again; found if one differs. Raises
-    ReplayError."""
+    """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
+    differs. Raises ReplayError."""
     ends, release = ends_of(ref, options.at), this_release()
     again = decided_again(runner, ref, ends, release)
     words = f"{many(again.requests, 'request')} up to {as_of(ends)} decided again by release {release}"
@@ -87,7 +87,7 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
 def decided_again(runner: Runner, ref: Ref, ends: Ends, release: str) -> Redecided:
     """Decide the requests of a log before `ends` again, each shard by itself. Raises ReplayError."""
     clusters = cluster_events(ref, ends)
-    timelines_of(clusters)  # so that an error in it shows before the work begins
+    timelines_of(clusters)  # raises errors of the timelines before the work begins
     rows = fold_shards(runner, ref, ends, lambda shards: _of_bucket(shards, clusters, release), _SCHEMA).to_pylist()
     causes = Counter[str]()
     for row in rows:
@@ -179,7 +179,7 @@ def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> 
     return Difference(request.shard, first.offset, topic, request_id, recorded, now, why, request.log_partition)
 
 
-# What is decided, and what of it differs.
+# Deciding again, and describing the difference.
 
 
 def _decided(request: RecordedRequest, cluster: Cluster) -> tuple[Recorded, ...]:
@@ -238,7 +238,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1] + "…"
 
 
-# Why it differs.
+# The cause of a difference.
 
 
 def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, release: str) -> str:
@@ -260,7 +260,7 @@ def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, re
 
 
 def _other_settings(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, in_force: Recorded) -> str:
-    """The settings that lead to the recorded result, if they are not those in force; as text."""
+    """Other settings than the effective ones, if these lead to the recorded result; as text, else ""."""
     for pairs, origin in _candidates(request, timeline):
         cluster = _with_settings(request.cluster, pairs)
         if cluster is None or not _gives(request, cluster, recorded):

@@ -244,8 +244,8 @@ def _place(options: Options) -> Path:
 
 
 def run_report(_: object, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay report`: write the report up to `options.at` to `options.output`; found if an invariant
-    is broken. Raises ReplayError."""
+    """Run `topicwright replay report`: write the report up to `options.at` to `options.output`; `found` is true
+    if an invariant is violated. Raises ReplayError."""
     output = _place(options)
     report = gather(ref, options.at)
     _write(output, page(report))

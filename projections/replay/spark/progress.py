@@ -57,7 +57,7 @@ class _Reporter:
         self.ended = False
 
     def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        """Take the current stages: id, tasks done, all tasks. A stage that is missing is done."""
+        """Update the counts from the current stages: id, tasks done, all tasks. A stage that is missing is done."""
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
         self._stages = finished | now
@@ -84,7 +84,7 @@ class _Reporter:
             self._out.write(text)
             self._out.flush()
         except (OSError, ValueError):
-            self.ended = True  # whoever read it is gone; the work goes on
+            self.ended = True  # the reader of the output is gone; the work continues
 
 
 @contextmanager

@@ -62,7 +62,7 @@ _SETTINGS = {
     "spark.python.authenticate.socketTimeout": "120s",  # a worker starts within 15 s, but not on a crowded machine
     "spark.executor.extraJavaOptions": _JAVA_OPTIONS,
 }
-"""The settings everywhere."""
+"""Settings for every master."""
 _LOCAL = {
     "spark.driver.extraJavaOptions": _HERE,
     "spark.driver.memory": f"{512 + 64 * _CORES}m",
@@ -73,7 +73,7 @@ _LOCAL = {
 """More settings if Spark runs on this machine alone."""
 _STANDARD_ERROR_BYTES = 100_000
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""The settings if spark-submit has already started Java."""
+"""The environment variable that is set if spark-submit has already started Java."""
 
 
 def spark_session(
@@ -81,9 +81,9 @@ def spark_session(
 ) -> SparkSession:
     """A session that can replay; `settings` are Spark's, over those of this module.
 
-    `master` None is `local[*]`, or spark-submit's own. With `spark_log` Spark's log goes to standard error, with what
-    its log4j2.properties let through: warnings, where SPARK_CONF_DIR has no such file.
-    Raises ReplayError: no Java, a wrong JAVA_HOME, a master that cannot be reached.
+    `master` None is `local[*]`, or spark-submit's own. With `spark_log` Spark's log goes to standard error, at the
+    level that log4j2.properties sets: warnings, if SPARK_CONF_DIR has no such file.
+    Raises ReplayError for a missing Java, a wrong JAVA_HOME, or a master that cannot be reached.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master is not None and master.startswith(CONNECT):
@@ -154,7 +154,7 @@ def _is_running(process_id: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's
+        pass  # a process of another user
     return True
 
 
@@ -224,8 +224,8 @@ def zipped(roots: Iterable[Path], target: Path) -> Path:
 
 @contextmanager
 def _standard_error_aside(*, aside: bool) -> Iterator[Callable[[], str]]:
-    """Redirect the standard error of child processes that start meanwhile to a file. Yields a function that returns its
-    end."""
+    """Redirect the standard error of child processes that start meanwhile to a file. Yields a function that returns the
+    last bytes of that file, as text."""
     if not aside:
         yield lambda: ""
         return

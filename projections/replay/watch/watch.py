@@ -7,8 +7,8 @@ Method. The watch polls the log (`followed`), from its first event on. The check
 are checked together with the earlier events of the topics that they concern, and with all broker and settings events.
 A violation is reported once.
 
-Non-goals: what can only be said of a log that has ended (placeholders of topics that no event concerns); `invariants`
-does. It does not scale with the history of a single topic: that is read again with each poll that has events of it.
+Non-goals: checks of the end of a log, such as for placeholders of topics without new events; `invariants` has them.
+It does not scale with the history of a single topic: each poll that finds events of the topic reads all of it again.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ POLL_EVERY_S = 1.0
 
 
 def check_watch(ref: Ref, options: Options) -> None:
-    """Check that the address can be served on. Raises ReplayError."""
+    """Check that the watch can listen on its address. Raises ReplayError."""
     with serving(options.more.get("http"), Alerts(CHECKS)):
         pass
 
 
 def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
-    """Run `topicwright replay watch`: check events as they are written, until SIGINT or SIGTERM; found if there was an
-    alert.
+    """Run `topicwright replay watch`: check events as they are written, until SIGINT or SIGTERM; `found` is true if
+    there was an alert.
 
     `options.more` may have `http` (HOST:PORT to serve on) and `every` (seconds between polls). With `options.all_rows`
     alerts are lines of JSON. Raises ReplayError, LogError and EventDecodeError, for example if the log is damaged or
@@ -122,7 +122,7 @@ class LogWatch:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set meanwhile."""
+    """A `threading.Event` that SIGINT and SIGTERM set while the context is open."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

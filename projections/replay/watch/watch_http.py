@@ -121,7 +121,7 @@ def _handler(alerts: Alerts) -> type[BaseHTTPRequestHandler]:
     pages = {"/alerts": ("application/json", alerts.shown), "/metrics": (METRICS_TYPE, alerts.metrics)}
 
     class Handler(BaseHTTPRequestHandler):
-        """Two pages to read."""
+        """Serves GET requests for `/alerts` and `/metrics`."""
 
         timeout = 10
 
