@@ -316,6 +316,10 @@ async def test_policies_in_force_and_whom_they_refused() -> None:
         await one.create("orphan-2", 403)
         applied = await one.request("POST", "/v1/rules", json={"text": "[[rule]]\nname = 'r'\npartitions = 3"})
         assert applied == {"number": 1}
+        late = await one.client.post("/v1/rules", json={"text": "", "after": 0})
+        assert (late.status_code, late.json()["error"]) == (409, "INVALID_UPDATE_VERSION")
+        wrong = await one.client.post("/v1/rules", json={"text": "[[rule]]\nname = 'r'"})
+        assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_CONFIG")
         shown = await one.get("/v1/policies")
         assert (shown["class_names"], shown["version"]["number"]) == (["tests.Owned"], 1)
         (rule,) = shown["rules"]

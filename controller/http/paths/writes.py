@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import starmap
 from typing import Annotated, Any, Protocol, runtime_checkable
 from urllib.parse import quote
@@ -213,8 +212,11 @@ async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
     reader.need(request, operation="Alter")
     body, caller, controller = await read_body(request, RulesBody), caller_of(request), reader.api.controller
-    with suppress(RulesError):  # in a thread, because it may take seconds; deciding finds the result in the cache
-        await asyncio.to_thread(read_rules, body.text)
+    try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
+        if body.text:
+            await asyncio.to_thread(read_rules, body.text)
+    except RulesError as error:
+        raise refused(400, ErrorCode.INVALID_CONFIG, str(error)) from None
     command = ApplyRules(
         request_id=controller.new_request_id(),
         at_ms=controller.now_ms(),
