@@ -230,9 +230,8 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         parser.error("nothing to check: give --config FILE, --set KEY=VALUE or --rules FILE")
     from controller.http.metrics import Metrics
     from controller.machine.state import Cluster
-    from controller.policy.loading import load_policies
     from controller.serving.client_listeners import Address, ClientListeners
-    from controller.serving.process import rules_of_file
+    from controller.serving.process import policies_of, rules_of_file
     from controller.settings.load import load_settings
 
     overrides = list(options.set)
@@ -240,8 +239,7 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         overrides.append(f"topic.rules.file={options.rules}")
     settings = load_settings(options.config, overrides)
     rules_of_file(settings)
-    names, of_configs = settings.create_topic_policy_class_name, settings.alter_config_policy_class_name
-    chain = load_policies(names, settings.as_mapping(), of_configs)
+    chain = policies_of(settings)
     local = Address("127.0.0.1", 0)
     clients = ClientListeners(settings, local, local, Metrics(), Cluster)
     clients.users.close()

@@ -43,7 +43,7 @@ def decide(state: State, command: commands.AnyCommand) -> Decision:
 
 def decide_in_full(state: State, command: commands.AnyCommand) -> Decision:
     """Like `decide`, but without truncation."""
-    if state.cluster.rules is None or type(command) not in judging.KINDS:
+    if state.cluster.rules is None or type(command) not in judging.KIND_OF:
         return _DECIDERS[type(command)](state, command)
     return _by_rules(state, command)
 
@@ -58,6 +58,8 @@ def _by_rules(state: State, command: Any) -> Decision:
         decision = _DECIDERS[type(command)](state, command)
         judgement = judging.judged(state, command, decision)
     except RulesError as error:  # the rules of a newer release
+        if not isinstance(command, commands.TopicCommand):  # a discovery, which rules only observe
+            return _DECIDERS[type(command)](state, command)
         unread = Observation("policy:rules", f"the rules cannot be read: {error}")
         judgement, decision = judging.Judgement((unread,)), Decision()
     rejection = judgement.rejection
@@ -65,7 +67,7 @@ def _by_rules(state: State, command: Any) -> Decision:
         decision = topics.rejected(command, rejection) or judging.rejected(command, rejection)
     if not (defaults or judgement.warned or judgement.observed):
         return decision
-    kind, noted = judging.KINDS[type(command)], (judgement.warned, judgement.observed, defaults)
+    kind, noted = judging.KIND_OF[type(command)], (judgement.warned, judgement.observed, defaults)
     observed = RulesObserved(command.request_id, command.topic, kind, *noted, getattr(command, "principal", ""))
     if observed.warned and rejection is None:
         answers = (replace(each, message=each.message or observed.warning) for each in decision.answers)

@@ -82,15 +82,22 @@ class PolicyViolation(Exception):
         self.observed = tuple(observed)
 
 
-class CreateTopicPolicy(ABC):
-    """A policy for new topics (KIP-108), instantiated once at the start without arguments.
+class _Policy:
+    """The life of a policy, instantiated once at the start without arguments.
 
-    Calls are sequential: `configure` once, then `validate` for each topic, including dry runs and automatic creations,
-    then `close`. `validate` is called in another thread than `configure`.
+    Calls are sequential: `configure` once, then `validate` for each request, including dry runs and automatic
+    creations, then `close`. `validate` is called in another thread than `configure`.
     """
 
-    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a policy without settings leaves it out
+    def configure(self, settings: Mapping[str, str]) -> None:
         """Receives the settings, by name. An exception stops the start with its message."""
+
+    def close(self) -> None:
+        """Releases resources. Exceptions are logged."""
+
+
+class CreateTopicPolicy(_Policy, ABC):
+    """A policy for new topics (KIP-108)."""
 
     @abstractmethod
     def validate(self, request: RequestMetadata) -> Sequence[Observation] | None:
@@ -100,22 +107,13 @@ class CreateTopicPolicy(ABC):
         log. Any other exception refuses this topic with UNKNOWN_SERVER_ERROR (-1).
         """
 
-    def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
-        """Releases resources. Exceptions are logged."""
 
-
-class AlterConfigPolicy(ABC):
-    """A policy for changes of configs (KIP-133), with the life of a CreateTopicPolicy."""
-
-    def configure(self, settings: Mapping[str, str]) -> None:  # noqa: B027 - a policy without settings leaves it out
-        """Receives the settings, by name. An exception stops the start with its message."""
+class AlterConfigPolicy(_Policy, ABC):
+    """A policy for changes of configs (KIP-133)."""
 
     @abstractmethod
     def validate(self, request: AlterConfigMetadata) -> Sequence[Observation] | None:
         """Like `CreateTopicPolicy.validate`."""
-
-    def close(self) -> None:  # noqa: B027 - a policy that holds nothing leaves it out
-        """Releases resources. Exceptions are logged."""
 
 
 Request = RequestMetadata | AlterConfigMetadata

@@ -36,7 +36,7 @@ import structlog
 
 from controller.controller_api import new_topic_ids
 from controller.http.metrics import Metrics
-from controller.policy.chain import PolicyProbe
+from controller.policy.chain import PolicyChain, PolicyProbe
 from controller.policy.loading import load_policies
 from controller.policy.rules_file import checked_file
 from controller.policy.runner import PolicyRunner
@@ -182,6 +182,12 @@ def rules_of_file(settings: ServeSettings) -> str | None:
     return None if settings.topic_rules_file is None else checked_file(Path(settings.topic_rules_file))
 
 
+def policies_of(settings: ServeSettings) -> PolicyChain:
+    """The policies of the settings. Raises PolicyLoadError."""
+    names, of_configs = settings.create_topic_policy_class_name, settings.alter_config_policy_class_name
+    return load_policies(names, settings.as_mapping(), of_configs)
+
+
 def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | None:
     """The policies of the settings; None without any. Raises PolicyLoadError."""
 
@@ -189,8 +195,7 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
     probe = PolicyProbe(clock=time.perf_counter, on_verdict=metrics.policy_judged, on_exception=failed)
-    names, of_configs = settings.create_topic_policy_class_name, settings.alter_config_policy_class_name
-    chain = load_policies(names, settings.as_mapping(), of_configs)
+    chain = policies_of(settings)
     return PolicyRunner(chain, probe=probe) if chain.names else None
 
 

@@ -8,6 +8,7 @@ change is judged after the decision on it, because the decision contains the top
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from controller.machine.commands.commands import (
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, operators_default, values_in_force
-from controller.machine.configs.values import Bad, Value, read_value
+from controller.machine.configs.values import Bad, Value
 from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
@@ -47,7 +48,7 @@ from events.catalog import (
     TopicDiscovered,
 )
 
-KINDS: Mapping[type, Kind] = {
+KIND_OF: Mapping[type, Kind] = {
     CreateTopic: "create",
     CreatePartitions: "grow",
     AlterTopicConfigs: "alter",
@@ -103,7 +104,7 @@ def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
     """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
-    change = _change(state, KINDS[type(command)], command, decision)
+    change = _change(state, KIND_OF[type(command)], command, decision)
     return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
 
 
@@ -162,7 +163,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         topic = topic_named(state, command.topic)
         defaults = state.cluster.settings.defaults_in_force
         before = None if topic is None else _facts(topic.partitions, topic.configs, defaults)
-        after = None if kind == "delete" else _facts_after(topic, decision, defaults)
+        after = None if kind == "delete" else _facts_after(topic, before, decision, defaults)
     return Change(
         kind=kind,
         topic=command.topic,
@@ -175,7 +176,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
     )
 
 
-def _facts_after(topic: Topic | None, decision: Decision, defaults: Configs) -> TopicFacts:
+def _facts_after(topic: Topic | None, before: TopicFacts | None, decision: Decision, defaults: Configs) -> TopicFacts:
     partitions: Sequence[Partition] = () if topic is None else topic.partitions
     configs: Configs = () if topic is None else topic.configs
     if not decision.events:
@@ -193,9 +194,11 @@ def _facts_after(topic: Topic | None, decision: Decision, defaults: Configs) -> 
                 configs = event.configs
             case PartitionChanged():
                 changed[event.partition] = event.after
-    return _facts(
-        [changed.get(n, one) for n, one in enumerate(partitions)] if changed else partitions, configs, defaults
-    )
+    if changed:
+        partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
+    elif topic is not None and before is not None and partitions is topic.partitions:  # there may be 100,000 of them
+        return TopicFacts(before.partitions, before.factors, dict(configs), defaults)
+    return _facts(partitions, configs, defaults)
 
 
 def _facts(partitions: Sequence[Partition], configs: Configs, defaults: Configs) -> TopicFacts:
@@ -227,6 +230,7 @@ def _inherited(settings: Configs) -> TopicFacts:
 def _variables(change: Change) -> Variables:
     now = change.after or change.before
     assert now is not None, "a change is of something"
+    config = cache(lambda: _config(now))
     return Variables(
         {
             "name": lambda: change.topic,
@@ -239,8 +243,8 @@ def _variables(change: Change) -> Variables:
             "configs": lambda: dict(now.configs),
             "partitions": lambda: now.partitions,
             "replication_factor": lambda: now.factors[-1],
-            "config": lambda: _config(now),
-            "min_insync_replicas": lambda: _config(now)[MIN_INSYNC_REPLICAS],
+            "config": config,
+            "min_insync_replicas": lambda: config()[MIN_INSYNC_REPLICAS],
         }
     )
 
@@ -259,9 +263,8 @@ def _fields(topic: TopicFacts) -> dict[str, object]:
 def _config(topic: TopicFacts) -> dict[str, object]:
     """The effective configs of a topic by name: numbers, texts, true or false, and lists."""
     values: dict[str, Value] = dict(values_in_force(topic.defaults))
-    for name, text in topic.configs.items():
-        row = BY_NAME.get(name)
-        value = None if row is None else read_value(name, row.kind, row.allowed, text)
+    for name in topic.configs:
+        value = topic.value(name) if name in BY_NAME else None
         if value is not None and not isinstance(value, Bad):
             values[name] = value
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -79,7 +79,7 @@ def read_rules(text: str) -> Rules:
 
 
 def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
-    known = {"rule": "rules", "default": "defaults", "example": "examples"}
+    known = ("rule", "default", "example")
     for key, value in document.items():
         if key != "mode" and key not in known:
             allowed = "mode, and tables [[rule]], [[default]], [[example]]"

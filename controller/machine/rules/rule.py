@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -22,10 +22,10 @@ from controller.patterns import Pattern
 Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered"]
 """A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: a change that was made
 in the target cluster directly; rules only observe it."""
-KINDS: tuple[Kind, ...] = ("create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 ON_BY_DEFAULT: tuple[Kind, ...] = ("create", "grow", "alter", "reassign", "defaults", "discovered")
 Mode = Literal["enforce", "warn", "observe"]
-MODES: tuple[Mode, ...] = ("enforce", "warn", "observe")
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class TopicFacts(msgspec.Struct, frozen=True):

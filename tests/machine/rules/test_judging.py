@@ -75,6 +75,19 @@ def broker_default(rig: Rig, name: str, value: str, **given: Any) -> Decision:
     return rig.put(command(rig, commands.AlterResourceConfigs, **fields, **given))
 
 
+def discover(rig: Rig, topic: str) -> Decision:
+    """Somebody created a topic with endless retention in the target cluster."""
+    found = DiscoverTopic(
+        request_id=RequestId("d"),
+        at_ms=rig.tick(),
+        topic=TopicName(topic),
+        topic_id=TopicId(b"b" * 16),
+        partitions=(ObservedPartition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0),),
+        configs=(("retention.ms", "-1"),),
+    )
+    return rig.put(found)
+
+
 def refusal(decision: Decision) -> str:
     (answer,) = decision.answers
     assert answer.code == ErrorCode.POLICY_VIOLATION
@@ -167,16 +180,7 @@ def test_an_observed_rule_only_leaves_an_event() -> None:
 
 def test_a_change_behind_our_back_is_observed() -> None:
     rig = ready(RETENTION, **{"has.target.cluster": "true"})
-    seen = ObservedPartition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0)
-    found = DiscoverTopic(
-        request_id=RequestId("d"),
-        at_ms=rig.tick(),
-        topic=TopicName("b"),
-        topic_id=TopicId(b"b" * 16),
-        partitions=(seen,),
-        configs=(("retention.ms", "-1"),),
-    )
-    observed = rig.put(found).events[-1]
+    observed = discover(rig, "b").events[-1]
     assert isinstance(observed, RulesObserved)
     assert (observed.change, [one.rule for one in observed.observed]) == ("discovered", ["policy:rules/retention"])
 
@@ -276,6 +280,7 @@ def test_rules_of_a_newer_release_refuse_every_change() -> None:
     newer = replace(rig.state.cluster.rules, text="[[rule]]\nname = 'r'\nmoon = 'full'")
     rig.state.cluster = replace(rig.state.cluster, rules=newer)
     assert "cannot be read: line 3" in refusal(create(rig, "a"))
+    assert [type(event).__name__ for event in discover(rig, "b").events] == ["TopicDiscovered"]
 
 
 def test_a_dry_run_records_nothing() -> None:
