@@ -1,7 +1,7 @@
-"""Errors for the person who runs a command."""
+"""Errors that commands print to their user."""
 
 
 class UserError(Exception):
-    """An error that its message explains to the person who runs a command, so that no stack trace is needed."""
+    """An error whose message is enough for the user of a command: it is printed without a stack trace."""
 
     exit_code = 2

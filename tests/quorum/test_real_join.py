@@ -171,7 +171,7 @@ def _with_all_listed(text: str) -> str:
 
 
 def _all_fetch(quorum: KafkaQuorum) -> bool:
-    """Whether both followers fetched just now: a controller that has just started may not have yet."""
+    """True if both followers fetched just now: a controller that has just started may not have yet."""
     ages_s = re.findall(r"^\d+ .* voter .* ([0-9.]+) s ago\b", shown(quorum.bootstrap), re.MULTILINE)
     return len(ages_s) == 2 and all(float(each) < 2 for each in ages_s)
 

@@ -183,7 +183,7 @@ def _call(wire: Wire, key: ApiKey, version: int, request: Message) -> Any:
 
 
 def history_of(folder: Path, kills: int) -> list[Operation]:
-    """What clients were answered while that many leaders were killed."""
+    """The clients' answers while that many leaders were killed."""
     with ExitStack() as ending:
         voters: list[Voter] = []
         ports = list(free_ports(6))

@@ -93,7 +93,7 @@ def _stop(one: Stream) -> None:
 
 
 def _is_missing(one: Stream, words: str) -> None:
-    """What workers and gateways begin with raises for their folders."""
+    """The checks at the start of workers and gateways raise for their folders."""
     settings = load_settings(overrides=[f"{key}={value}" for key, value in one.common.items()])
     for name in ("worker-0", "gateway-0"):
 

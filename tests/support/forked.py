@@ -38,7 +38,7 @@ MODULES = (
     "litestar.plugins.attrs",
     "litestar.plugins.pydantic",
 )
-"""What these commands import, first or last."""
+"""The modules that these commands import, at the start or later."""
 _NUMBER = struct.Struct("i")
 
 

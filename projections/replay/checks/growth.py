@@ -57,7 +57,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(NamedTuple):
-    """What a check leaves for the next one; `partitions` are those that existed at its end."""
+    """The result of a check that the next check continues from; `partitions` are those that existed at its end."""
 
     checked: Checked
     partitions: pa.Table

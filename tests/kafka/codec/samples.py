@@ -82,7 +82,7 @@ def _one(field: Field) -> Any:
 
 
 def kio_bytes(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
-    """What kio's writer makes of the message's like."""
+    """The bytes that kio's writer makes of the equivalent message."""
     entity = load_entity(api_key, version, direction)
     out = io.BytesIO()
     entity_writer(entity)(out, _as_kio(entity, message))

@@ -131,7 +131,7 @@ def both(logs: Iterable[Log]) -> Iterator[tuple[Violated, Violated]]:
 
 
 OF_LOGS = ("offsets-contiguous", "settings-first")
-"""What the SQL finds in a log, and not in a topic."""
+"""Violations that the SQL reports for the whole log instead of a topic."""
 ALSO = {
     "one-answer": ("cause-exists",),  # an answer without its request
     "created-as-asked": ("cause-exists", "one-creation-per-life"),  # a rejection without its request; created twice
@@ -152,11 +152,11 @@ ONLY_SQL = {
     "replicas-live": "a topic assigned by hand whose request is missing counts as placed",
     "topic-exists": "partitions added at a wrong place",
 }
-"""What the SQL finds and the auditor does not, with the reason."""
+"""Checks whose violations the SQL finds and the auditor does not, with the reason."""
 
 
 def missed(audited: Violated, found: Violated) -> Violated:
-    """What the auditor finds and the SQL does not."""
+    """The violations that the auditor finds and the SQL does not."""
     return {
         (check, topic)
         for check, topic in audited

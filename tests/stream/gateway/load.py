@@ -71,7 +71,7 @@ class Wanted:
 
 @dataclass
 class ClientReport:
-    """What a client requested, what it found wrong, and how long it took to find somebody else, in seconds."""
+    """A client's requests, the errors that it found, and the seconds until it found another gateway."""
 
     topics: list[Wanted] = field(default_factory=list)
     answers: int = 0
