@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -173,55 +172,3 @@ log.close()
 
 def test_file_size_limit(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WRITE_UNTIL_FULL, str(tmp_path / "log")], check=True, timeout=60)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 24 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "topicwright-test", str(disk)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
-    yield disk
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
-
-
-def write_until_full(log: RocksDbLog, number: int) -> int:
-    """Write and flush commits one by one until one fails; returns its number."""
-    try:
-        while True:
-            write_counted(log, range(number, number + 1))
-            number += 1
-    except LogDiskFull:
-        return number
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or os.getuid() != 0, reason="mounting a small file system needs root on Linux"
-)
-def test_a_full_disk(small_disk: Path) -> None:
-    log = open_log(small_disk / "log")
-    write_counted(log, range(10))
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes((24 << 20) - (2 << 20)))
-    number = write_until_full(log, 10)
-    assert number > 10, "there was some room"
-    with pytest.raises(LogDiskFull, match="No space left"):
-        log.recover()
-    assert int(log.get(b"count") or b"") >= number - 1, "reading goes on while the disk is full"
-    ballast.unlink()
-    end = log.recover()
-    assert end in (5 * number, 5 * number + 5), "all that was flushed is there, and the last commit whole or not at all"
-    assert log.get(b"count") == b"%d" % (end // 5 - 1)
-    write_counted(log, range(end // 5, end // 5 + 10))
-    log.close()
-    log = open_log(small_disk / "log")
-    assert log.next_offset == end + 50
-    assert [value for _, value in log.read()] == [e.value for n in range(end // 5 + 10) for e in counted(n).entries]
-    log.close()

@@ -55,17 +55,15 @@ def live_on(log: RocksDbLog, events: int) -> None:
     asyncio.run(write())
 
 
-def archiver(
-    log: EventLog, place: ArchiveStore, writer: Writer = WRITER, segment: int = SEGMENT, *, backup: bool = False
-) -> Archiver:
-    """An archiver of a log, in small segments; one for a `backup` goes by the place alone."""
+def archiver(log: EventLog, place: ArchiveStore, writer: Writer = WRITER) -> Archiver:
+    """An archiver of a log, in small segments."""
     return archiver_of(
         log,
         place,
         ManifestWriter(place, writer),
         lambda start, end: root_over(value for _, value in log.read(start, end)),
-        known=list if backup else lambda: list(segments_of(log)),
-        segment_events=segment,
+        known=lambda: list(segments_of(log)),
+        segment_events=SEGMENT,
     )
 
 
