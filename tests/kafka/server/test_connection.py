@@ -64,13 +64,6 @@ async def test_handlers_may_return_messages_or_futures() -> None:
 
 
 @on_each_loop
-async def test_requests_without_a_response() -> None:
-    async with serving({ApiKey.METADATA: at_once}) as server, connected(server) as client:
-        client.send(metadata_request(1), metadata_request(2, "nothing"), metadata_request(3))
-        assert await client.correlation_ids(2) == [1, 3]
-
-
-@on_each_loop
 async def test_request_context() -> None:
     seen: list[RequestContext] = []
 

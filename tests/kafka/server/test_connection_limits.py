@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
 from controller.kafka.handling import Answer, RequestContext
@@ -18,7 +17,7 @@ from controller.kafka.messages.topics import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from controller.kafka.server.server import ConnectionCounts, Limits
+from controller.kafka.server.server import UNLIMITED, ConnectionCounts, Limits
 from controller.kafka.server.tls import Tls
 from tests.kafka.server.listener import (
     Gates,
@@ -118,23 +117,49 @@ async def test_slow_reader_backpressure() -> None:
         assert await client.correlation_ids(count) == list(range(count))
 
 
+@pytest.mark.parametrize(
+    ("limits", "per_ip", "reason"),
+    [
+        (Limits(connections_max=1), UNLIMITED, "too many connections: max.connections allows 1"),
+        (None, 1, "too many connections from one address: max.connections.per.ip allows 1"),
+    ],
+    ids=["one listener", "all listeners"],
+)
 @on_each_loop
-async def test_max_connections() -> None:
+async def test_max_connections(limits: Limits | None, per_ip: int, reason: str) -> None:
+    counts, handlers = ConnectionCounts(per_ip), {ApiKey.METADATA: at_once}
     with capture_logs() as logs:
-        async with serving({ApiKey.METADATA: at_once}, limits=Limits(connections_max=1)) as server:
-            async with connected(server) as first:
+        async with (
+            serving(handlers, limits=limits, counts=counts) as one,
+            serving(handlers, limits=limits, counts=counts) as another,
+        ):
+            again = another if limits is None else one
+            async with connected(one) as first:
                 first.send(metadata_request(1))
                 assert await first.correlation_ids(1) == [1]
-                async with connected(server) as second:
+                async with connected(again) as second:
                     assert await second.closed() == b""
-                assert server.connections == 1
-            await until(lambda: server.connections == 0)
-            async with connected(server) as third:
+                assert one.connections == counts.total == 1
+            await until(lambda: counts.total == 0)
+            async with connected(again) as third:
                 third.send(metadata_request(3))
                 assert await third.correlation_ids(1) == [3]
-    assert [(log["event"], log["reason"]) for log in logs] == [
-        ("connection_rejected", "too many connections: max.connections allows 1")
-    ]
+    assert [(log["event"], log["reason"]) for log in logs] == [("connection_rejected", reason)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "per_ip"), [(Limits(connections_max=1), UNLIMITED), (None, 1)], ids=["one listener", "all listeners"]
+)
+@on_each_loop
+async def test_tls_handshake_counts_as_connection(tmp_path: Path, limits: Limits | None, per_ip: int) -> None:
+    tls, counts = Tls(settings(Authority(tmp_path).issue("server"))), ConnectionCounts(per_ip)
+    async with serving({ApiKey.METADATA: at_once}, tls=tls, limits=limits, counts=counts) as server:
+        _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
+        await until(lambda: counts.total == 1)
+        async with connected(server) as second:
+            assert await second.closed() == b""
+        waiting.close()
+        await until(lambda: counts.total == 0)
 
 
 @on_each_loop
@@ -165,41 +190,6 @@ async def test_idle_check_runs_periodically() -> None:
     limits = Limits(idle_ms_max=20)
     async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
         assert await client.closed() == b""
-
-
-@on_each_loop
-async def test_muted_client_that_disconnects_leaves_nothing_behind() -> None:
-    def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
-        context.throttle(2**31 - 1)
-        return MetadataResponse()
-
-    limits = Limits(idle_ms_max=100)
-    async with serving({ApiKey.METADATA: silencing}, limits=limits) as server, connected(server) as client:
-        client.send(metadata_request(1))
-        assert await client.correlation_ids(1) == [1]
-        known = [weakref.ref(each) for each in server._connections]
-        assert await client.closed() == b""
-        await until(lambda: server.connections == 0)
-        await settled()
-        gc.collect()
-        assert [each() for each in known] == [None]
-
-
-@on_each_loop
-async def test_longest_throttle_time_wins() -> None:
-    begun: list[int] = []
-
-    def silencing(context: RequestContext, request: MetadataRequest) -> Answer:
-        begun.append(context.correlation_id)
-        for throttle_time_ms in (1,) if context.correlation_id == 1 else (3_600_000, 1):
-            context.throttle(throttle_time_ms)
-        return MetadataResponse()
-
-    async with serving({ApiKey.METADATA: silencing}) as server, connected(server) as client:
-        client.send(*(metadata_request(number) for number in (1, 2, 3)))
-        assert await client.correlation_ids(2) == [1, 2]
-        await asyncio.sleep(0.05)
-        assert begun == [1, 2]
 
 
 @on_each_loop
@@ -268,34 +258,3 @@ def test_disconnected_addresses_are_forgotten() -> None:
         counts.left(str(number))
     assert counts.total == 0
     assert not counts._by_host, "each address that ever came is kept"
-
-
-@on_each_loop
-async def test_listeners_share_max_connections_per_ip() -> None:
-    counts, handlers = ConnectionCounts(1), {ApiKey.METADATA: at_once}
-    with capture_logs() as logs:
-        async with serving(handlers, counts=counts) as one, serving(handlers, counts=counts) as other:
-            async with connected(one) as first:
-                first.send(metadata_request(1))
-                assert await first.correlation_ids(1) == [1]
-                async with connected(other) as second:
-                    assert await second.closed() == b""
-            await until(lambda: counts.total == 0)
-            async with connected(other) as third:
-                third.send(metadata_request(3))
-                assert await third.correlation_ids(1) == [3]
-    reason = "too many connections from one address: max.connections.per.ip allows 1"
-    assert [(log["event"], log["reason"]) for log in logs] == [("connection_rejected", reason)]
-
-
-@on_each_loop
-async def test_tls_handshake_counts_as_connection(tmp_path: Path) -> None:
-    tls = Tls(settings(Authority(tmp_path).issue("server")))
-    counts = ConnectionCounts(1)
-    async with serving({ApiKey.METADATA: at_once}, tls=tls, counts=counts) as server:
-        _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
-        await until(lambda: counts.total == 1)
-        async with connected(server) as second:
-            assert await second.closed() == b""
-        waiting.close()
-        await until(lambda: counts.total == 0)

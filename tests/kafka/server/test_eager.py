@@ -18,20 +18,6 @@ async def at_once(value: int) -> int:
 
 
 @on_each_loop
-async def test_eager_result_without_wait() -> None:
-    assert eager.start(at_once(3), asyncio.get_running_loop()) == 3
-
-
-@on_each_loop
-async def test_eager_exception_before_first_wait() -> None:
-    async def fails() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        eager.start(fails(), asyncio.get_running_loop())
-
-
-@on_each_loop
 async def test_eager_continues_as_task() -> None:
     loop = asyncio.get_running_loop()
     gate: asyncio.Future[int] = loop.create_future()
@@ -53,60 +39,40 @@ async def test_eager_continues_as_task() -> None:
     assert steps == ["begun", "resumed"]
 
 
-@on_each_loop
-async def test_eager_receives_exceptions() -> None:
-    loop = asyncio.get_running_loop()
-    gate: asyncio.Future[int] = loop.create_future()
-
-    async def waits() -> str:
-        try:
-            await gate
-        except LookupError as error:
-            return f"caught {error}"
-        return "missed"
-
-    started = eager.start(waits(), loop)
-    assert isinstance(started, asyncio.Task)
-    gate.set_exception(LookupError("it"))
-    assert await started == "caught it"
+async def catches(gate: asyncio.Future[None]) -> str:
+    """Wait for the gate, then once more after an exception."""
+    try:
+        await gate
+    except (LookupError, asyncio.CancelledError) as error:
+        await asyncio.sleep(0.001)
+        return f"caught {type(error).__name__}"
+    return "missed"
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
+@pytest.mark.parametrize("error", [LookupError, asyncio.CancelledError])
 @on_each_loop
-async def test_eager_cancellation(rounds: int) -> None:
+async def test_eager_receives_exceptions(error: type[BaseException], rounds: int) -> None:
     loop = asyncio.get_running_loop()
-    seen = []
-
-    async def waits() -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            seen.append("cleaned up")
-
-    started = eager.start(waits(), loop)
+    gate: asyncio.Future[None] = loop.create_future()
+    started = eager.start(catches(gate), loop)
     assert isinstance(started, asyncio.Task)
     for _ in range(rounds):
         await asyncio.sleep(0)
-    started.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await started
-    assert seen == ["cleaned up"]
+    if error is LookupError:
+        gate.set_exception(LookupError("it"))
+    else:
+        started.cancel()
+    assert await started == f"caught {error.__name__}"
 
 
 @on_each_loop
-async def test_eager_continues_after_cancellation() -> None:
-    async def stays() -> str:
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            await asyncio.sleep(0.001)
-            return "retained_events"
-        return "was not cancelled"
-
-    started = eager.start(stays(), asyncio.get_running_loop())
+async def test_eager_task_is_cancelled() -> None:
+    started = eager.start(asyncio.sleep(60), asyncio.get_running_loop())
     assert isinstance(started, asyncio.Task)
     started.cancel()
-    assert await started == "retained_events"
+    with pytest.raises(asyncio.CancelledError):
+        await started
 
 
 @on_each_loop

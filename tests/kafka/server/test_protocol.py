@@ -159,15 +159,6 @@ def test_no_response_has_no_bytes() -> None:
     assert (exchange.outcome, exchange.frame) == ("unanswered", b"")
 
 
-def test_a_request_is_answered_once() -> None:
-    conversation = protocol()
-    conversation.receive(metadata_request(1))
-    (exchange,) = exchanges(conversation)
-    exchange.answer(MetadataResponse())
-    with pytest.raises(AssertionError, match="answered once"):
-        exchange.answer(MetadataResponse())
-
-
 def test_large_request_is_not_decoded_on_the_loop() -> None:
     conversation = ServerProtocol(table({ApiKey.METADATA: never}), 1 << 20)
     names = tuple(MetadataRequestTopic(name="") for _ in range(DECODED_ON_LOOP_BYTES_MAX))

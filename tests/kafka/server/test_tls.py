@@ -186,16 +186,6 @@ async def test_handshake_timeout(authority: Authority) -> None:
 
 
 @on_each_loop
-async def test_handshakes_count_as_connections(authority: Authority) -> None:
-    tls = Tls(settings(authority.issue("server")))
-    async with serving(HANDLERS, tls=tls, limits=Limits(connections_max=1)) as server:
-        _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
-        await until(lambda: bool(server.handshakes))
-        await refused(server, context_of(authority))
-        waiting.close()
-
-
-@on_each_loop
 async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
     folders = [tmp_path / "old", tmp_path / "new"]
     for folder in folders:

@@ -162,11 +162,12 @@ async def test_muted_connection_starts_no_requests() -> None:
 
 
 @on_virtual_time
-async def test_second_mute_extends_the_first() -> None:
+async def test_longest_throttle_time_wins() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)
     bench.contexts[0].connection.mute(2 * MUTED_S)
+    bench.contexts[0].connection.mute(MUTED_S / 2)
     bench.connection.data_received(metadata_request(2))
     await asyncio.sleep(1.5 * MUTED_S)
     assert len(bench.futures) == 1
