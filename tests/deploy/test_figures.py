@@ -35,7 +35,6 @@ SUFFIXES = {"histogram": ("_bucket", "_count", "_sum"), "counter": ("",), "gauge
 
 
 def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
-    """Run Prometheus' checker of its own files."""
     argv = [cached("promtool/usr/bin/promtool"), *arguments]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, input=given)
 
@@ -51,7 +50,6 @@ def dashboard() -> dict[str, Any]:
 
 
 def expressions() -> list[str]:
-    """Those of the dashboard's panels."""
     return [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
 
 
@@ -142,7 +140,6 @@ def lost(file: Any, again: Any, path: str = "") -> Iterator[str]:
 
 
 def typed(file: dict[str, Any]) -> Any:
-    """The dashboard, read into Grafana's types and written again."""
     register_default_plugins()
     return json.loads(JSONEncoder().encode(Dashboard.from_json(file)))
 

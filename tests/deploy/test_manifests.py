@@ -34,7 +34,6 @@ def manifests() -> Iterator[dict[str, Any]]:
 
 
 def of(*kinds: str) -> dict[str, dict[str, Any]]:
-    """The manifests of some kinds, by name."""
     return {one["metadata"]["name"]: one for one in manifests() if one["kind"] in kinds}
 
 
@@ -118,7 +117,6 @@ EXPOSURE_MAX = 20
 
 
 def unit(path: Path) -> configparser.SectionProxy:
-    """The section [Service] of a unit."""
     read = configparser.ConfigParser(interpolation=None, strict=True)
     read.optionxform = str  # type: ignore[assignment,method-assign]
     read.read_string(path.read_text(encoding="utf-8"))

@@ -202,7 +202,6 @@ FOLLOWED = "followed"
 
 
 def lines_of(name: str) -> list[bytes]:
-    """The events of a golden log, as bytes."""
     lines = (FOLDER / f"{name}.log").read_text().splitlines()
     words = (line.split()[0] for line in lines if line and not line.startswith(("#", "state ")))
     return [base64.b64decode(word, validate=True) for word in words]
@@ -215,7 +214,6 @@ def hash_of(name: str) -> str:
 
 
 def state_hash(records: list[Recorded]) -> str:
-    """The hash of the state that these records fold to."""
     return sha256(stored(fold(records))).hexdigest()
 
 
@@ -246,7 +244,6 @@ def _text(name: str) -> str:
 
 
 def write(names: list[str]) -> Iterator[Path]:
-    """Write golden files anew."""
     for name in names:
         path = FOLDER / f"{name}.log"
         path.write_text(_text(name))

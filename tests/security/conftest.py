@@ -12,12 +12,10 @@ from tests.security.service import Secured, secured
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A service with a listener of every protocol."""
     with secured(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that no other test has."""
     return f"secured-{uuid.uuid4().hex[:12]}"

@@ -71,7 +71,6 @@ class Secured:
         return properties
 
     def get(self, path: str, authorization: str | None = None) -> Any:
-        """The JSON of a path over HTTPS."""
         return json.loads(self.read(path, authorization))
 
     def read(self, path: str, authorization: str | None = None) -> bytes:
@@ -85,7 +84,6 @@ class Secured:
 
     @property
     def bearer(self) -> str:
-        """carol's token as a header."""
         return f"Bearer {self.token}"
 
     def creator_of(self, topic: str) -> str:

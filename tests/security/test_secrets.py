@@ -67,7 +67,6 @@ def _shown_while_it_runs(service: Secured) -> list[str]:
 
 
 def _run(*arguments: str | Path) -> str:
-    """All that a command of Topicwright prints."""
     done = command(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

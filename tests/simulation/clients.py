@@ -32,8 +32,6 @@ class Answers(Protocol):
 
 
 class Served(Protocol):
-    """The world of a client."""
-
     rng: random.Random
     plan: Plan
     counts: Counter[str]
@@ -54,7 +52,6 @@ class Client:
         self._made = 0
 
     async def live(self, until: float, think_s: float) -> None:
-        """Send requests until the end."""
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             await asyncio.sleep(self._rng.expovariate(1 / think_s))

@@ -21,7 +21,6 @@ class Faults:
         self._rng = random.Random(world.rng.getrandbits(64))
 
     async def go_on(self, until: float, pause_s: float) -> None:
-        """Do things until the end."""
         deeds: tuple[Deed, ...] = (
             self.stop_broker, self.stop_broker, self.start_broker, self.start_broker, self.start_broker,
             self.add_broker, self.delay_broker, self.delay_broker,
@@ -41,7 +40,6 @@ class Faults:
             process.run(process.brokers.set_delay, broker_id, 0)
 
     def heal_brokers(self) -> None:
-        """Every broker runs."""
         process = self._world.process
         for broker_id, broker in process.brokers.by_id.items():
             if not broker.running:

@@ -49,7 +49,6 @@ def live_through(
 
 
 def failure(module: str, seed: int, items: list[Item], simulate: Simulate, error: Exception, tries: int) -> str:
-    """What is shown of a seed that failed."""
     notes = getattr(error, "__notes__", ())
     where = "".join(traceback.format_exception(error))
     print(f"seed {seed}, commit {_commit()}: {_kind(error)}; {'; '.join(notes)}\n{where}", flush=True)

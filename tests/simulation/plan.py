@@ -52,7 +52,6 @@ class Plan:
 
 
 def plan_of(items: Iterable[Item]) -> Plan:
-    """A plan of these alone."""
     only: dict[str, set[int]] = {}
     for kind, number in items:
         only.setdefault(kind, set()).add(number)

@@ -13,7 +13,6 @@ Bugs = Mapping[str, Sequence[tuple[Any, str, Any]]]
 
 @contextmanager
 def planted(bugs: Bugs, name: str) -> Iterator[None]:
-    """With a fault."""
     with ExitStack() as stack:
         for owner, attribute, wrong in bugs[name]:
             stack.enter_context(patch.object(owner, attribute, wrong))

@@ -136,7 +136,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return [*tasks, *(timer for timer in self._timers.get(process, ()) if timer in timers)]
 
     def timers(self) -> list[asyncio.TimerHandle]:
-        """What is still to come."""
         scheduled: list[asyncio.TimerHandle] = getattr(self, "_scheduled")  # noqa: B009 - asyncio's own, and not typed
         return [timer for timer in scheduled if not timer.cancelled()]
 
@@ -150,7 +149,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def virtual_loop() -> VirtualTimeLoop:
-    """The running loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualTimeLoop), "this runs on virtual time"
     return loop

@@ -32,7 +32,6 @@ class Witness:
             self.take(decode_event(offset, value).event)
 
     def take(self, event: Event) -> None:
-        """Take in one event that is durable."""
         match event:
             case TopicCreated():
                 self.created[event.topic_id] = event.topic

@@ -62,7 +62,6 @@ class Serving:
         self.alive = True
 
     def run(self, action: Callable[..., Any], *args: Any) -> Any:
-        """Call something inside the process."""
         return context_of(self.number).run(action, *args)
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
@@ -121,7 +120,6 @@ class Process(Serving):
         self.handlers = controller_listener(self.api, {})
 
     async def start(self) -> None:
-        """Begin to decide."""
         settings = tuple(sorted(self.world.settings.items()))
         await self.run(asyncio.ensure_future, self.controller.start(settings, RELEASE))
 
@@ -142,8 +140,6 @@ class Process(Serving):
 
 
 class World:
-    """Everything there is, drawn from a seed."""
-
     def __init__(
         self, rng: random.Random, settings: dict[str, str] | None = None, brokers: int = 3, plan: Plan | None = None
     ) -> None:
@@ -178,11 +174,9 @@ class World:
         return self.process
 
     def records(self, start: int = 0, end: int | None = None) -> list[Recorded]:
-        """The events on the disk."""
         return [decode_event(offset, value) for offset, value in self.disk.kept.read(start, end)]
 
     def digest(self) -> str:
-        """A hash of the log's bytes."""
         sha = hashlib.sha256()
         for _, value in self.disk.kept.read():
             sha.update(len(value).to_bytes(4, "big") + value)

@@ -88,7 +88,6 @@ def snapshot(recorder: Recorder, events: list[Event]) -> Any:
 
 
 def steps(records: list[Recorded]) -> list[tuple[Recorded, list[Event]]]:
-    """The events of each command."""
     groups = (list(group) for _, group in groupby(records, lambda record: (record.at_ms, record.cause)))
     return [(group[0], [record.event for record in group]) for group in groups]
 

@@ -38,8 +38,6 @@ Work = Callable[[], None]
 
 
 class Notes:
-    """What was reported."""
-
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.failed: list[str] = []
@@ -76,12 +74,10 @@ class Kept:
         self.snapshotting.reached(self.store.durable_counts.topics)
 
     def work(self) -> None:
-        """Do what waits."""
         while self.waiting:
             self.waiting.pop(0)()
 
     def state_at(self, offset: int) -> list[tuple[bytes, bytes]]:
-        """The state keys in the snapshot at an offset."""
         with open_snapshot(self.log, offset) as snapshot:
             return list(state_keys(snapshot))
 

@@ -58,12 +58,10 @@ class Bench:
         return changes
 
     def flush(self) -> None:
-        """The sync is done."""
         self.log.flush()
         self.store.became_durable(self.state)
 
     def commit(self, *topics: Topic, gone: tuple[str, ...] = ()) -> dict[bytes, bytes | None]:
-        """Put, write and flush."""
         for name in gone:
             self.store.put(shard_key(name), None)
         for one in topics:
@@ -73,7 +71,6 @@ class Bench:
         return changes
 
     def keys(self, kind: bytes) -> list[bytes]:
-        """What is stored under one kind of key."""
         return [key[1:] for key, _ in self.log.scan(kind)]
 
 

@@ -92,8 +92,6 @@ def test_roots_and_proofs_of_every_size(log: EventLog) -> None:
 
 
 class Counted(InMemoryLog):
-    """Counts what is read of it."""
-
     reads = 0
 
     def get(self, key: bytes) -> bytes | None:

@@ -47,7 +47,6 @@ class Churn:
         return sum(map(len, (*self.acked.values(), *self.acked_somewhere.values())))
 
     def goes_on(self, within_s: float = 240, records: int = 50) -> None:
-        """Wait until so many more are acknowledged."""
         wanted = self.count + records
         until(lambda: self.count >= wanted, within_s, f"{records} more records are acknowledged")
 
@@ -190,7 +189,6 @@ class Reading:
 
     @property
     def said(self) -> list[str]:
-        """What the member logged last."""
         return self._member.said.lines
 
     def begin_anew(self) -> None:
@@ -200,7 +198,6 @@ class Reading:
         self._member.start()
 
     def has_begun(self, within_s: float = 240) -> None:
-        """Wait until something is read."""
         deadline = time.monotonic() + within_s
         while not self.read:
             self._before(deadline, f"the group has read nothing in {within_s} s")

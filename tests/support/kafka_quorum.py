@@ -20,8 +20,6 @@ FIRST_ID = 3001
 
 @dataclass(slots=True)
 class Controller(Node):
-    """One of Kafka's controllers."""
-
     node_id: int
     port: int
     folder: Path
@@ -46,7 +44,6 @@ class Controller(Node):
         return self.folder / "data" / "__cluster_metadata-0"
 
     def listens(self) -> bool:
-        """Whether it takes connections."""
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 5):
             return True
         return False
@@ -68,7 +65,6 @@ class KafkaQuorum:
 
     @property
     def bootstrap(self) -> str:
-        """Where a voter finds them."""
         return ",".join(each.address for each in self.controllers)
 
     @property

@@ -45,6 +45,5 @@ def fetch_of(offset: int = 0, epoch: int = 1, last_epoch: int = 0, wait_ms: int 
 
 
 def partition_of(response: FetchResponse) -> FetchPartitionData:
-    """The one partition of an answered fetch."""
     assert response.error_code == 0, response
     return response.responses[0].partitions[0]

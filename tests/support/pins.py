@@ -47,12 +47,10 @@ def others() -> dict[int, str]:
 
 
 def packages(minor: int) -> Path:
-    """Where the packages for a Python are."""
     return CACHE / "python" / f"3.{minor}"
 
 
 def environment(minor: int) -> Mapping[str, str]:
-    """What a program of that Python is started with."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages(minor)), str(ROOT)]), "PYTHONNOUSERSITE": "1"}
 
 
@@ -132,7 +130,6 @@ def requirements() -> dict[str, list[Requirement]]:
 
 
 def main() -> None:
-    """Write constraints.txt."""
     with tempfile.TemporaryDirectory() as folder:
         pinned, builds = Path(folder, "pinned.txt"), Path(folder, "builds.in")
         pinned.write_text("\n".join(line.split()[0] for rows in sections().values() for line in rows.values()))

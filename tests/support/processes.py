@@ -30,11 +30,9 @@ class Node:
     process: Process | None
 
     def pid(self) -> int | None:
-        """Its process, once it was started."""
         return None if self.process is None else self.process.pid
 
     def kill(self) -> None:
-        """SIGKILL."""
         assert self.process is not None, "it runs"
         self.process.kill()
 
@@ -70,7 +68,6 @@ class Process:
 
     @property
     def output(self) -> str:
-        """All that the process has printed so far."""
         return "\n".join(self._lines)
 
     def wait_for_line(self, pattern: str, *, within_s: float) -> re.Match[str]:
@@ -93,7 +90,6 @@ class Process:
         return code
 
     def write_line(self, line: str) -> None:
-        """Write one line to the process's standard input."""
         assert self.popen.stdin is not None
         self.popen.stdin.write(line + "\n")
         self.popen.stdin.flush()

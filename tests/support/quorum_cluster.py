@@ -72,7 +72,6 @@ class QuorumCluster:
         return ",".join(f"127.0.0.1:{each.port}" for each in self.brokers.values())
 
     def start(self, node_id: int) -> None:
-        """Start a voter that ended."""
         member = self.members[node_id]
         if isinstance(member, Controller):
             self.quorum.start(member)

@@ -151,8 +151,6 @@ class Round:
 
 @dataclass(slots=True)
 class Load:
-    """What goes on meanwhile."""
-
     creates: Creates
     churn: Churn
     reading: Reading

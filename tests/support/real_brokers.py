@@ -49,7 +49,6 @@ class RealBroker(Node):
 
     @property
     def data(self) -> Path:
-        """Where it keeps its records, and its copy of the metadata log."""
         return self.folder / "data"
 
     @property
@@ -70,7 +69,6 @@ class RealBroker(Node):
         return self.settings.get("advertised.listeners", f"PLAINTEXT://127.0.0.1:{self.port}")
 
     def listens(self) -> bool:
-        """Whether its listeners take connections."""
         try:
             for host, port in re.findall(r"//([^:]+):(\d+)", self.advertised):
                 socket.create_connection((host, int(port)), 60).close()
@@ -100,7 +98,6 @@ class RealCluster:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers."""
         return ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
 
     @property
@@ -110,7 +107,6 @@ class RealCluster:
 
     @property
     def data(self) -> Path:
-        """Topicwright's data folder."""
         return self.folder / "topicwright-data"
 
     def start_controller(self) -> None:
@@ -125,7 +121,6 @@ class RealCluster:
         self.http = self.controller.wait_for_line(r"^ready kafka=\S+ http=(\S+)(?: listeners=\S+)?$", within_s=240)[1]
 
     def kill_controller(self) -> None:
-        """SIGKILL to Topicwright."""
         assert self.controller is not None, "the controller runs"
         self.controller.kill()
 
@@ -150,7 +145,6 @@ class RealCluster:
     def add(
         self, version: str = tools.KAFKA_SERVER, settings: Mapping[str, str] | None = None, *, start: bool = True
     ) -> RealBroker:
-        """A further broker, with the next id."""
         broker_id = max(self.brokers, default=0) + 1
         (port,) = free_ports(1)
         folder = self.folder / f"broker{broker_id}"

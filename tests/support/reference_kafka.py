@@ -140,7 +140,6 @@ class KafkaCluster:
             self.processes[node].kill()
 
     def stop(self) -> None:
-        """End every node."""
         for process in self.processes.values():
             process.kill()
 

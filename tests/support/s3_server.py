@@ -36,12 +36,10 @@ class S3Server:
 
     @property
     def bucket(self) -> Path:
-        """The folder with what is in the bucket."""
         return self._folder / "data" / BUCKET
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Answer requests until the end of the block."""
         settings = {
             "s3proxy.endpoint": f"http://127.0.0.1:{self.port}",
             "s3proxy.authorization": "aws-v2-or-v4",

@@ -80,7 +80,6 @@ class Run:
 
 
 def command(group: str, arguments: Sequence[str] = ()) -> list[str]:
-    """The pytest of a group."""
     own = GROUPS[group]
     others = (folder for name, folders in GROUPS.items() if name != group for folder in folders)
     ignored = [f"--ignore={each}" for each in others if not set(each.parents).isdisjoint(own)]
@@ -88,7 +87,6 @@ def command(group: str, arguments: Sequence[str] = ()) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all groups; the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script all ignore it
     if "MAKELEVEL" in os.environ:

@@ -34,7 +34,6 @@ class Stream:
 
     @property
     def common(self) -> dict[str, str]:
-        """The settings that workers and gateways share."""
         return {
             "stream.commands.topic": f"{self.names}.commands",
             "stream.events.topic": f"{self.names}.events",

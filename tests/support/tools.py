@@ -69,12 +69,10 @@ def applications_classpath() -> str:
 
 
 def spark_kafka_jars() -> list[Path]:
-    """What Spark needs to read from Kafka."""
     return sorted(cached(f"java/spark-kafka-{SPARK_KAFKA}").glob("*.jar"))
 
 
 def s3_classpath() -> str:
-    """A server of S3."""
     return _jars(f"s3proxy-{S3PROXY}")
 
 

@@ -55,7 +55,6 @@ class Voter(Node):
         return self.process
 
     def votes(self) -> None:
-        """Wait until it does."""
         assert self.process is not None
         self.process.wait_for_line(rf"^ready voter={self.node_id} ", within_s=120)
 

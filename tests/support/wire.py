@@ -65,7 +65,6 @@ class Wire:
         self._socket.settimeout(timeout_s)
 
     def log_in(self, user: str, password: str) -> None:
-        """Authenticate by SASL/PLAIN."""
         shaken = self.call("SaslHandshake", 1, mechanism="PLAIN")
         assert shaken["error_code"] == 0, shaken
         answer = self.call("SaslAuthenticate", 1, auth_bytes=f"\0{user}\0{password}".encode())
@@ -94,11 +93,9 @@ class Wire:
         self.send_bytes(struct.pack(">i", len(payload)) + payload)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are."""
         self._socket.sendall(data)
 
     def receive_frame(self) -> bytes:
-        """The payload of the next frame."""
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 

@@ -38,5 +38,4 @@ def _whole(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def name() -> str:
-    """A unique topic name."""
     return f"cluster-{uuid.uuid4().hex[:12]}"

@@ -36,7 +36,6 @@ SETTINGS = {"node.id": str(NODE_ID), "cluster.watch.interval.ms": "500", "cluste
 
 @contextmanager
 def in_front_of(kafka: ReferenceKafka, folder: Path, **settings: str) -> Iterator[Topicwright]:
-    """Topicwright before the cluster."""
     more = {key.replace("_", "."): value for key, value in settings.items()}
     with topicwright(folder, {**SETTINGS, **more}, brokers=f"cluster:{kafka.bootstrap}") as server:
         yield server

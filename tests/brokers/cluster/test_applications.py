@@ -65,7 +65,6 @@ class InFront:
 
 @pytest.fixture(scope="module")
 def applications(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """A JVM for them."""
     classpath = tools.compile_java(SOURCES, tools.applications_classpath())
     argv = tools.java_command(classpath, "Applications", heap="512m")
     with Process(argv, cwd=tmp_path_factory.mktemp("applications")) as process:
@@ -129,7 +128,6 @@ def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> N
 
 
 def put(url: str, config: Mapping[str, object]) -> None:
-    """Configure a connector."""
     content = json.dumps({key: str(value) for key, value in config.items()}).encode()
     headers = {"Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url, content, headers, method="PUT"), timeout=240) as answer:

@@ -49,7 +49,6 @@ def configs_of(address: str, broker: str) -> Any:
 
 
 def list_groups(address: str) -> None:
-    """A request that is passed on, answered."""
     with Wire(address) as wire:
         assert wire.call("ListGroups", 4, states_filter=[])["error_code"] == 0
 

@@ -30,7 +30,6 @@ def counted(number: int, events: int = 5) -> Commit:
 
 
 def write_counted(log: RocksDbLog, numbers: range) -> None:
-    """Write and flush the commits of these numbers."""
     for number in numbers:
         log.write(counted(number))
     log.flush()
@@ -48,7 +47,6 @@ def largest(folder: Path, suffix: str) -> Path:
 
 
 def flip(file: Path, at: int, bits: int = 0xFF) -> None:
-    """Change the bits of one byte, as a bad disk does."""
     with file.open("r+b") as opened:
         opened.seek(at)
         byte = opened.read(1)[0]
@@ -64,5 +62,4 @@ def blank(file: Path, at: int, size: int) -> None:
 
 
 def cut(file: Path, size: int) -> None:
-    """Take bytes off the end."""
     os.truncate(file, file.stat().st_size - size)

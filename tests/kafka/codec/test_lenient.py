@@ -148,7 +148,6 @@ def test_long_error_message_is_truncated_at_a_character(version: int) -> None:
 
 
 def decode(api_key: int, version: int, direction: Direction, frame: bytes) -> Any:
-    """The message in a frame, by the same way that a server or a client takes."""
     if direction == "response":
         return codec.decode_response(api_key, version, frame)[1]
     return codec.read_request(api_key, version, frame, codec.parse_header(frame).body_offset)[0]

@@ -25,7 +25,6 @@ from tests.kafka.codec.samples import (
 
 
 def body(api_key: int, version: int, direction: Direction, message: Message) -> bytes:
-    """Our bytes of a message without its header."""
     tags = 1 if load_schema(api_key, version, direction).flexible_header else 0
     if direction == "request":
         return codec.encode_request(api_key, version, 7, None, message)[14 + tags :]

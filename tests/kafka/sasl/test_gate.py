@@ -33,13 +33,11 @@ PLAIN_ALICE = b"\0alice\0alice-secret"
 
 
 async def handshake(client: Client, mechanism: str, version: int = 1) -> Any:
-    """The answer to a SaslHandshake."""
     client.send(request(1, SaslHandshakeRequest(mechanism=mechanism), version=version))
     return (await client.answer_to(HANDSHAKE, version))[1]
 
 
 async def token(client: Client, said: bytes, version: int = 2) -> Any:
-    """The answer to a SaslAuthenticate."""
     client.send(request(2, SaslAuthenticateRequest(auth_bytes=said), version=version))
     return (await client.answer_to(AUTHENTICATE, version))[1]
 
@@ -51,7 +49,6 @@ async def log_in(client: Client, said: bytes = PLAIN_ALICE) -> Any:
 
 
 def failures(logs: list[Any]) -> list[tuple[str, str]]:
-    """What was logged of failed logins: the reason and the user."""
     return [(line["reason"], line["user"]) for line in logs if line["event"] == "authentication_failed"]
 
 

@@ -20,7 +20,6 @@ MECHANISMS: dict[str, StartConversation] = {
 
 
 def credential_of(mechanism: str, password: str, salt: bytes, iterations: int = ITERATIONS) -> ScramCredential:
-    """The credential for a password."""
     return ScramCredential(
         iterations, salt, *keys_of(mechanism, salted_password(mechanism, password, salt, iterations))
     )
@@ -35,12 +34,10 @@ class MemoryUsers:
         """Where logins by PLAIN came from."""
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
-        """The credential of a user."""
         password = self._passwords.get(user)
         return None if password is None else credential_of(mechanism, password, SALT)
 
     async def has_password(self, user: str, password: str, address: str) -> bool:
-        """Whether this is the password of a user."""
         self.addresses.append(address)
         return self._passwords.get(user) == password
 
@@ -62,11 +59,9 @@ class ScramClient:
         self._signature = b""
 
     def first(self) -> bytes:
-        """The first message."""
         return b"n,," + self._bare.encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The final message."""
         said = dict(part.split("=", 1) for part in challenge.decode().split(","))
         salted = hashlib.pbkdf2_hmac(self._digest, self._password.encode(), base64.b64decode(said["s"]), int(said["i"]))
         without_proof = f"c=biws,r={said['r']}"

@@ -139,8 +139,6 @@ def at_once(context: RequestContext, request: MetadataRequest) -> Answer:
 
 
 class Client:
-    """One connection to a listener."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
@@ -155,11 +153,9 @@ class Client:
         return await self.reader.readexactly(size)
 
     async def answer_to(self, api_key: int, version: int) -> tuple[int, Any]:
-        """The next answer, decoded."""
         return codec.decode_response(api_key, version, await self.receive())
 
     async def correlation_ids(self, count: int) -> list[int]:
-        """Those of the next answers."""
         return [int.from_bytes((await self.receive())[:4], "big", signed=True) for _ in range(count)]
 
     async def closed(self) -> bytes:
@@ -172,7 +168,6 @@ class Client:
 
 @asynccontextmanager
 async def connected(server: KafkaServer) -> AsyncIterator[Client]:
-    """A client of this listener."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         yield Client(reader, writer)
@@ -196,7 +191,6 @@ async def settled() -> None:
 
 
 def request(correlation_id: int, message: Message, version: int = 0, client_id: str | None = "test") -> bytes:
-    """A frame with this request."""
     key = next(api.key for api in APIS.values() if api.request is type(message))
     return codec.encode_request(key, version, correlation_id, client_id, message)
 
@@ -207,7 +201,6 @@ def metadata_request(correlation_id: int, name: str = "") -> bytes:
 
 
 def frame(payload: bytes) -> bytes:
-    """Any bytes as a frame."""
     return struct.pack(">i", len(payload)) + payload
 
 

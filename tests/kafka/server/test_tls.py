@@ -76,7 +76,6 @@ def authority(tmp_path: Path) -> Authority:
 
 
 def settings(files: Files, **more: object) -> TlsSettings:
-    """The TLS of these files."""
     return TlsSettings(keystore=files.keystore, **more)  # type: ignore[arg-type]
 
 

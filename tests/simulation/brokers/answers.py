@@ -43,7 +43,6 @@ class Answers:
     # --- brokers
 
     def registration(self, since: int, broker: Broker, answer: cluster.BrokerRegistrationResponse) -> None:
-        """A registration was answered."""
         witness, mine = self._witness, broker.incarnation.hex()
         match answer.error_code:
             case Code.NONE:
@@ -70,7 +69,6 @@ class Answers:
         request: cluster.BrokerHeartbeatRequest,
         answer: cluster.BrokerHeartbeatResponse,
     ) -> None:
-        """A heartbeat was answered."""
         witness, epoch = self._witness, request.broker_epoch
         match answer.error_code:
             case Code.NONE:
@@ -115,7 +113,6 @@ class Answers:
     def alter_partition(
         self, since: int, request: cluster.AlterPartitionRequest, answer: cluster.AlterPartitionResponse
     ) -> None:
-        """AlterPartition was answered."""
         me = request.broker_id
         if answer.error_code:
             self._refused(since, me, request.broker_epoch, answer.error_code)
@@ -179,7 +176,6 @@ class Answers:
         request: cluster.AssignReplicasToDirsRequest,
         answer: cluster.AssignReplicasToDirsResponse,
     ) -> None:
-        """AssignReplicasToDirs was answered."""
         me = request.broker_id
         if answer.error_code:
             self._refused(since, me, request.broker_epoch, answer.error_code)

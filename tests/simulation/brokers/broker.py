@@ -56,7 +56,6 @@ class Broker:
     # --- life and death
 
     def start(self) -> None:
-        """Begin."""
         self.machine.broker = self
         for each in (self._follow(), self._live(), self._replicate()):
             self._run(each)
@@ -81,7 +80,6 @@ class Broker:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the process stands still."""
         return not self._runs.is_set()
 
     def pause(self) -> None:

@@ -122,7 +122,6 @@ class ControllerProcess(Serving):
             return
 
     async def start(self) -> None:
-        """Follow what there is, then lead."""
         await self.run(asyncio.ensure_future, self._start())
         self.door = Door(
             self.number, CONTROLLER_LISTENER, kraft_broker_listener(self.brokers, CONTROLLER_LISTENER, self.api, {})
@@ -141,7 +140,6 @@ class ControllerProcess(Serving):
 
     @property
     def leads(self) -> bool:
-        """Whether it decides."""
         return self.alive and self.replication.leads and self.controller.storage_error is None
 
     def kill(self, *, power: bool) -> None:

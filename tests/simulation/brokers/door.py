@@ -30,7 +30,6 @@ class Door(KafkaServer):
         self.is_open = True
 
     def run(self, action: Callable[..., Any], *args: Any) -> Any:
-        """Call something inside the process."""
         return context_of(self._process).run(action, *args)
 
     def enter(self, answered: Callable[[bytes | None], None]) -> _Way:
@@ -43,7 +42,6 @@ class Door(KafkaServer):
         return way
 
     def left(self, way: _Way) -> None:
-        """A connection is closed."""
         if way in self._ways:
             self._ways.remove(way)
 
@@ -66,7 +64,6 @@ class _Way(asyncio.Transport):
         self._closed = False
 
     def send(self, frame: bytes) -> None:
-        """A request arrives."""
         if not self._closed:
             self._door.run(self.connection.data_received, frame)
 
@@ -98,7 +95,6 @@ class _Way(asyncio.Transport):
         return None
 
     def close(self) -> None:
-        """By either side."""
         if not self._closed:
             self._closed = True
             self._door.left(self)
@@ -161,7 +157,6 @@ class Line:
             assert frame is None or waiting.cancelled(), "a second answer"
 
     def close(self) -> None:
-        """By the client."""
         way, self._way = self._way, None
         if way is not None:
             way.close()

@@ -29,7 +29,6 @@ class Faults:
         self._replaced: list[Broker] = []
 
     async def go_on(self, until: float, pause_s: float) -> None:
-        """Do things until the end."""
         deeds: tuple[Deed, ...] = (
             *[self.kill_broker] * 3, *[self.stop_broker] * 2, *[self.pause_broker] * 3, *[self.cut_broker] * 2,
             *[self.start_broker] * 6, self.replace_process, self.slow_broker, self.fail_directory,

@@ -48,8 +48,6 @@ def decoded(data: bytes) -> Decoded:
 
 
 class Replica:
-    """The log of one partition on one machine."""
-
     __slots__ = ("directory", "entries", "flushed")
 
     def __init__(self, directory: bytes) -> None:
@@ -60,7 +58,6 @@ class Replica:
 
     @property
     def numbers(self) -> set[int]:
-        """All that is in it."""
         return {number for _, number in self.entries}
 
     def agree_with(self, leader: Replica) -> None:
@@ -82,15 +79,12 @@ class View:
         """All below that offset is applied; the last record's epoch."""
 
     def topic_id(self, name: str) -> bytes | None:
-        """The id of a topic."""
         return next((each.topic_id for each in self.image.all(TopicRecord) if each.name == name), None)
 
     def broker(self, broker_id: int) -> RegisterBrokerRecord | None:
-        """A registered broker."""
         return self.image.find(RegisterBrokerRecord(broker_id=broker_id))
 
     def partitions_of(self, broker_id: int) -> dict[Key, PartitionRecord]:
-        """Those that it has replicas of."""
         return {
             (topic_id, index): partition
             for topic_id, partitions in self.image.partitions.items()
@@ -128,7 +122,6 @@ class Machine:
 
     @property
     def online(self) -> list[bytes]:
-        """The directories that work."""
         return [each for each in self.directories if each not in self.failed]
 
     def take_clean_epoch(self) -> int:

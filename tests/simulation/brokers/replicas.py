@@ -80,8 +80,6 @@ class Led:
 
 
 class Replicas:
-    """Those of one process."""
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._world, self._machine = broker.world, broker.machine
@@ -92,7 +90,6 @@ class Replicas:
         self._reports = False
 
     def serves(self, topic_id: bytes, index: int) -> bool:
-        """Whether it leads a partition."""
         self._look()
         mine = self._mine.get((topic_id, index))
         return mine is not None and mine.leader == self._broker.id and self._broker.is_caught_up

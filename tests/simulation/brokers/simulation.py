@@ -52,7 +52,6 @@ async def _live(rng: random.Random, plan: Plan, worlds: list[World]) -> Outcome:
 
 
 async def _go_wrong(faults: Faults, pause_s: float) -> None:
-    """And come right at last."""
     await faults.go_on(LIFE_S, pause_s)
     await faults.heal()
 

@@ -40,13 +40,10 @@ class Known(NamedTuple):
 
     @property
     def lives(self) -> bool:
-        """Whether it may lead."""
         return not self.fenced and not self.leaving
 
 
 class Part(NamedTuple):
-    """A partition as the events have it."""
-
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
@@ -58,7 +55,6 @@ class Part(NamedTuple):
     recovering: bool = False
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Where a replica lies."""
         found = zip(self.replicas, self.directories, strict=False)
         return next((directory for replica, directory in found if replica == broker_id), NOWHERE)
 
@@ -87,7 +83,6 @@ class History:
         self.values: list[Any] = []
 
     def add(self, end: int, value: Any) -> None:
-        """From there on it is so."""
         self.ends.append(end)
         self.values.append(value)
 
@@ -98,7 +93,6 @@ class History:
 
     @property
     def now(self) -> Any:
-        """What is."""
         return self.values[-1] if self.values else None
 
 
@@ -151,13 +145,11 @@ class LifeWitness(Witness):
         self._metadata_end = self._world.quorum_disk.durable_end
 
     def broker(self, broker_id: int, end: int | None = None) -> Known | None:
-        """A broker, now or then."""
         history = self.brokers.get(broker_id)
         found: Known | None = None if history is None else history.now if end is None else history.at(end)
         return found
 
     def part(self, key: Key, end: int | None = None) -> Part | None:
-        """A partition, now or then."""
         history = self.parts.get(key)
         found: Part | None = None if history is None else history.now if end is None else history.at(end)
         return found
@@ -167,7 +159,6 @@ class LifeWitness(Witness):
         return self.configs.get(topic, {}).get(name) or self.of_all.get(name)
 
     def min_isr(self, topic: str) -> int:
-        """How many have to be in sync."""
         first = self.part((self.names[topic], 0))
         factor = len(first.replicas) if first is not None else 1
         return min(int(self.config(topic, MIN_ISR) or 1), factor)

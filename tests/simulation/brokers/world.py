@@ -73,12 +73,10 @@ class World:
         return BORN_MS + self.skew_ms + int(asyncio.get_running_loop().time() * 1000)
 
     def new_process(self) -> int:
-        """A number for a process."""
         self._processes += 1
         return self._processes
 
     async def boot(self) -> None:
-        """Start a controller on the disks."""
         process = ControllerProcess(self, self.new_process())
         await process.start()
         self.controller = process
@@ -97,7 +95,6 @@ class World:
             self.booting = asyncio.ensure_future(self.boot())
 
     def door(self) -> Door | None:
-        """Where connections go, if there is a process."""
         process = self.controller
         return process.door if process is not None and process.alive else None
 
@@ -105,7 +102,6 @@ class World:
 
     @property
     def process(self) -> World:
-        """Who answers a client."""
         return self
 
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Any:
@@ -116,12 +112,10 @@ class World:
         return await line.call(api_key, version, request)
 
     def next_number(self) -> int:
-        """A number that no log has."""
         self._numbers += 1
         return self._numbers
 
     def records(self) -> list[Recorded]:
-        """The events on the disk."""
         return [decode_event(offset, value) for offset, value in self.disk.kept.read()]
 
 

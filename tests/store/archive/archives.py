@@ -91,7 +91,6 @@ def take_snapshot(log: RocksDbLog, offset: int) -> None:
 
 
 def query_of_log(log: RocksDbLog) -> Query:
-    """Queries on it."""
     store = TopicStore(log)
     return Query(log, lambda: store)
 

@@ -26,7 +26,6 @@ def base_at(offset: int, start: int = 0) -> Base:
 
 
 def writer_of(place: ArchiveStore) -> ManifestWriter:
-    """The writer of a new archive."""
     writer = ManifestWriter(place, WRITER)
     writer.register(writer.begin("c", "h"))
     return writer

@@ -220,8 +220,6 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 
 
 class Full(Folder):
-    """A folder without room."""
-
     def write(self, name: str, content: bytes) -> None:
         if name.startswith("events/"):
             raise ArchiveAway(f"the archive {self.url} cannot be used now: No space left on device")
