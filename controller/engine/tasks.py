@@ -25,7 +25,7 @@ from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEA
 from controller.machine.partitions.changes import Reconciliation
 from controller.machine.state import Topic
 from controller.machine.topics import ELECTED_AT_ONCE_MAX
-from controller.store.store import PARTITIONS_PER_SLICE, Part, parts_of, topic_slices
+from controller.store.store import Part, parts_of, topic_slices
 from events import catalog
 from events.catalog import CreateAnswered, Recorded, TopicCreated
 from events.logs.log import LogClosed
@@ -228,13 +228,12 @@ class Reconciler:
         """The configured topics, those with replicas on these brokers, those with placeholders, and pending ones. A
         target cluster elects leaders itself, so with one the replicas on these brokers are left out."""
         store = self._sink.store
-        keys = dict.fromkeys(map(shard_key, configured))
-        if not store.durable_cluster.settings.has_target_cluster:
-            for broker_id in brokers:
-                keys.update(dict.fromkeys(store.durable_keys_of(broker_id)))
-        keys.update(dict.fromkeys(store.durable_keys_with_placeholders()))
-        keys.update(dict.fromkeys(store.durable_keys_waiting()))
-        return store.durable_topics(keys, PARTITIONS_PER_SLICE)
+        with_replicas = () if store.durable_cluster.settings.has_target_cluster else brokers
+        return store.durable_topics(
+            sorted(map(shard_key, configured)),
+            *map(store.durable_keys_of, (*store.durable_placeholders(), *with_replicas)),
+            store.durable_keys_waiting(),
+        )
 
     def _in_need(self, part: Part, configured: Container[TopicName]) -> tuple[TopicName, ...]:
         is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from typing import Protocol
 
 import msgspec
@@ -27,9 +27,9 @@ from controller.store.topic_indexes import (
     HealthIndex,
     Tallies,
     newest_created,
+    placeholders,
     put_replicas,
     topics_of,
-    topics_with_placeholders,
     unhealthy,
 )
 from events.catalog import Configs
@@ -179,51 +179,47 @@ class TopicStore:
         """
         return slice_of(self.durable_from(after), limit, partitions_max)
 
-    def durable_topics(self, keys: Iterable[ShardKey], partitions_max: int) -> Iterator[list[Topic]]:
-        """The durable topics under these keys, in lists of about `partitions_max` partitions. Keys without one are
-        skipped.
+    def durable_topics(self, *keys: Iterable[ShardKey]) -> Iterator[list[Topic]]:
+        """The durable topics under these keys, each iterable of which is ordered, in slices of PARTITIONS_PER_SLICE.
+        Keys without a topic are skipped.
 
-        Each list is read when the iterator gets there, so topics may change in between.
+        Each slice is read when the iterator gets there, so topics may change in between.
         """
         topics: list[Topic] = []
         partitions = 0
-        for key in keys:
-            topic = self.durable(key)
-            if topic is not None:
-                topics.append(topic)
-                partitions += len(topic.partitions)
-            if partitions >= partitions_max:
+        for topic in self._each_durable(key for key, _ in groupby(merge(*keys))):
+            topics.append(topic)
+            partitions += len(topic.partitions)
+            if partitions >= PARTITIONS_PER_SLICE:
                 yield topics
                 topics, partitions = [], 0
         if topics:
             yield topics
 
-    def durable_keys_of(
-        self, broker_id: BrokerId, after: ShardKey | None = None, at_most: int | None = None
-    ) -> list[ShardKey]:
-        """The keys of topics with a replica on a broker, after one of them."""
-        return list(islice(topics_of(self._log, broker_id, after), at_most))
+    def durable_keys_of(self, broker_id: BrokerId) -> Iterator[ShardKey]:
+        """The keys of topics with a replica on a broker, in order. They are read in pages when they are needed."""
+        return topics_of(self._log, broker_id)
 
     def has_replicas(self, broker_id: BrokerId) -> bool:
         """True if a topic has a replica on a broker, which may be unregistered."""
-        return bool(self.durable_keys_of(broker_id, at_most=1))
+        return any(True for _ in self.durable_keys_of(broker_id))
 
-    def durable_keys_with_placeholders(self) -> list[ShardKey]:
-        """The keys of topics with placeholders (KIP-409)."""
-        return list(dict.fromkeys(topics_with_placeholders(self._log)))
+    def durable_placeholders(self) -> list[BrokerId]:
+        """The ids of placeholders that topics have (KIP-409)."""
+        return list(placeholders(self._log))
 
-    def durable_keys_waiting(self) -> list[ShardKey]:
-        """The keys of topics that were never ready."""
-        return list(self._keys_waiting())
+    def durable_keys_waiting(self, after: str | None = None) -> Iterator[ShardKey]:
+        """The keys of topics that were never ready, in order, after one of them."""
+        return shard_keys(self._log, WAITING, after)
 
     def durable_waiting(self, limit: int) -> list[Topic]:
         """The first `limit` topics that were never ready."""
-        return list(self._each_durable(islice(self._keys_waiting(), limit)))
+        return list(self._each_durable(islice(self.durable_keys_waiting(), limit)))
 
     def durable_unhealthy(self, after: str | None) -> Iterator[Topic]:
         """The topics that were never ready, or have under-replicated or offline partitions or placeholders, ordered by
         shard key, after one of them."""
-        keys = merge(unhealthy(self._log, after), self._keys_waiting(after))
+        keys = merge(unhealthy(self._log, after), self.durable_keys_waiting(after))
         return self._each_durable(key for key, _ in groupby(keys))
 
     def durable_newest(self, before: int) -> Iterator[Topic]:
@@ -248,9 +244,6 @@ class TopicStore:
                 yield topic
 
     # --- inside
-
-    def _keys_waiting(self, after: str | None = None) -> Iterator[ShardKey]:
-        return shard_keys(self._log, WAITING, after)
 
     def _each_durable(self, keys: Iterable[ShardKey]) -> Iterator[Topic]:
         return (topic for topic in map(self.durable, keys) if topic is not None)
@@ -387,8 +380,7 @@ def unhealthy_slices(store: Callable[[], TopicStore]) -> Iterator[list[Topic]]:
 
 def broker_slices(store: Callable[[], TopicStore], brokers: Iterable[BrokerId]) -> Iterator[list[Topic]]:
     """The topics with a replica on one of these brokers in slices."""
-    keys = dict.fromkeys(chain.from_iterable(map(store().durable_keys_of, brokers)))
-    return store().durable_topics(keys, PARTITIONS_PER_SLICE)
+    return store().durable_topics(*map(store().durable_keys_of, brokers))
 
 
 def _slices(slice_after: Callable[[str | None], list[Topic]]) -> Iterator[list[Topic]]:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import merge
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -65,15 +65,20 @@ def _added_replicas(before: Sequence[Partition], after: Sequence[Partition]) -> 
     return added
 
 
-def topics_of(log: EventLog, broker_id: BrokerId, after: ShardKey | None = None) -> Iterator[ShardKey]:
-    """The shard keys of the topics with a replica on a broker, in order, after one of them."""
-    return shard_keys(log, _of_broker(broker_id), after)
+def topics_of(log: EventLog, broker_id: BrokerId) -> Iterator[ShardKey]:
+    """The shard keys of the topics with a replica on a broker, in order."""
+    return shard_keys(log, _of_broker(broker_id))
 
 
-def topics_with_placeholders(log: EventLog) -> Iterator[ShardKey]:
-    """The shard keys of the topics with a placeholder, one for each placeholder id."""
-    keys = takewhile(lambda key: _ID.unpack_from(key, 1)[0] < _ZERO, (key for key, _ in log.scan(REPLICAS)))
-    return (ShardKey(key[1 + _ID.size :].decode()) for key in keys)
+def placeholders(log: EventLog) -> Iterator[BrokerId]:
+    """The ids of placeholders that topics have, in order (KIP-409)."""
+    last = b""
+    while found := next(log.scan(REPLICAS, last), None):
+        broker_id = _ID.unpack_from(found[0], 1)[0] - _ZERO
+        if broker_id >= 0:
+            return
+        yield BrokerId(broker_id)
+        last = _of_broker(broker_id) + b"\xff"  # after every name
 
 
 @lru_cache(maxsize=4096)

@@ -18,13 +18,13 @@ from controller.store import (
     tree,
 )
 from controller.store.store import TopicStore
-from controller.store.topic_indexes import Health, Tallies, topics_of, topics_with_placeholders
+from controller.store.topic_indexes import Health, Tallies, placeholders, topics_of
 from controller.stream.log import partition
 from events.codec import encode_event
 from events.logs.archive import manifest
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
-from events.names import NO_LEADER, BrokerId
+from events.names import NO_LEADER, BrokerId, ShardKey
 from tests.events.golden import HISTORIES, REAL, history
 from tests.projections.logs import kept, story
 
@@ -96,19 +96,23 @@ def test_the_index_by_broker_matches_the_topics_after_every_event(given: str) ->
             assert list(topics_of(log, broker_id)) == having, f"after {end} events, broker {broker_id}"
             leads = any(p.leader == broker_id for t in topics for p in t.partitions)
             assert broker_id < 0 or store.leads(broker_id, store.durable_keys_of(broker_id)) == leads
-        waiting = [str(t.name) for t in topics if any(replica < 0 for p in t.partitions for replica in p.replicas)]
-        assert sorted(map(str, set(topics_with_placeholders(log)))) == waiting
+        missing = {replica for t in topics for p in t.partitions for replica in p.replicas if replica < 0}
+        assert list(placeholders(log)) == sorted(missing)
     assert records, "there is a history"
 
 
-def test_durable_topics_come_in_lists_of_limited_partitions() -> None:
-    log, store = kept(story("fewer\nquorum\njoin 1\nunfence 1" + "".join(f"\ncreate t{n} 3x1" for n in range(5))).log)
-    keys = store.durable_keys_of(BrokerId(1))
+def test_durable_topics_come_in_slices_of_limited_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, store = kept(story("fewer\nquorum\njoin 1\nunfence 1" + "".join(f"\ncreate t{n} 3x1" for n in range(5))).log)
+    keys = list(store.durable_keys_of(BrokerId(1)))
     assert keys == [f"t{n}" for n in range(5)]
-    assert store.durable_keys_of(BrokerId(1), keys[0], 2) == keys[1:3]
-    assert store.durable_keys_waiting() == keys
-    assert [[t.name for t in each] for each in store.durable_topics(keys, 5)] == [["t0", "t1"], ["t2", "t3"], ["t4"]]
-    assert list(topics_of(log, BrokerId(1), keys[2])) == keys[3:]
+    assert list(store.durable_keys_waiting()) == keys
+    assert list(store.durable_keys_waiting(keys[2])) == keys[3:]
+    monkeypatch.setattr("controller.store.store.PARTITIONS_PER_SLICE", 5)
+    slices = store.durable_topics(keys[:3], [keys[1], ShardKey("t10"), *keys[3:]])
+    assert [[t.name for t in each] for each in slices] == [["t0", "t1"], ["t2", "t3"], ["t4"]]
+    left = iter(keys)
+    next(store.durable_topics(left))
+    assert keys[-1] in left, "keys are read when they are needed"
 
 
 OF_A_LOG = {

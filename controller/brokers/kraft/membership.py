@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -25,7 +26,7 @@ from controller.brokers.port import CommandSink
 from controller.machine.state import Broker, Cluster
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered
 from events.logs.log import LogClosed
-from events.names import BrokerId, ShardKey
+from events.names import BrokerId
 
 ANY_EPOCH: Final = -1
 """Sent by a broker that does not know another broker's epoch (KIP-903)."""
@@ -143,12 +144,12 @@ class Membership:
 
     async def leads(self, broker_id: BrokerId) -> bool:
         """True if the broker leads a partition, or if that is unknown while the log is recovered."""
-        after: ShardKey | None = None
+        store = self._controller.store
         try:
-            while keys := self._controller.store.durable_keys_of(broker_id, after, TOPICS_AT_ONCE):
-                if self._controller.store.leads(broker_id, keys):
+            keys = store.durable_keys_of(broker_id)
+            while some := list(islice(keys, TOPICS_AT_ONCE)):
+                if store.leads(broker_id, some):
                     return True
-                after = keys[-1]
                 await asyncio.sleep(0)
         except LogClosed:
             return True
