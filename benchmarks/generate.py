@@ -63,7 +63,7 @@ class Generator:
     """Writes one log."""
 
     def __init__(self, folder: Path, seed: int, skewed: bool, partitions_cached: int = 100_000) -> None:
-        self.log = RocksDbLog.open(
+        self.log = RocksDbLog(
             folder, cluster_id="generated", event_version=EVENT_VERSION, new_cluster_id=lambda: "generated"
         )
         self._store = TopicStore(self.log, partitions_cached)

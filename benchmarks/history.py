@@ -132,7 +132,7 @@ class Growing(Generator):
 
 def past_of(folder: Path, seed: int) -> Iterator[Figure]:
     """What questions about a log's past take."""
-    log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     store = TopicStore(log)
     query, end, chance = Queries([Query(log, lambda: store)]), log.durable_offset, random.Random(seed)
     names = sorted(topic.name for topic in store.durable_from(None))

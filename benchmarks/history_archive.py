@@ -49,7 +49,7 @@ WRITER = Writer(boot="benchmark", where="benchmark", since_ms=0)
 
 def opened(folder: Path) -> RocksDbLog:
     """The log in a folder."""
-    return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    return RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
 
 
 def archived(log: RocksDbLog, place: Folder) -> Iterator[Figure]:

@@ -89,7 +89,7 @@ class Standstill:
 async def measured(folder: Path) -> list[Figure]:
     """Request each page some times, at now and at moments of the past."""
     sys.setswitchinterval(SWITCH_S)
-    log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     controller = Stopped(log)
     gateway = ControllerApi(controller, node_id=0, advertised=Endpoint("PLAINTEXT", "localhost", 9092))
     http = HttpServer(gateway, None, Queries([Query(log, lambda: controller.store)]), Metrics())

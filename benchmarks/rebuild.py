@@ -23,7 +23,7 @@ TOPICS = 300
 
 def rebuild(data: Path) -> tuple[int, int, float, float]:
     """Events, topics and seconds of folding a whole log, and those of a core."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     topics = DictTopics()
     state = State(topics)
     gc.disable()

@@ -24,7 +24,7 @@ from controller.machine.commands.commands import ClientCommand, TopicCommand
 from controller.machine.decision import Answer, Detail
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster, Topic
-from controller.store.store import TopicReader
+from controller.store.partitioned_store import TopicReader
 from events.catalog import Endpoint
 from events.names import BrokerId, RequestId, TopicId
 from projections.views.overviews import QuorumView

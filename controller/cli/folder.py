@@ -27,7 +27,7 @@ from controller.machine.commands.commands import ClientCommand, CreateTopic
 from controller.machine.decide import decide
 from controller.machine.decision import Answer
 from controller.store.partitioned_store import PartitionedStore
-from controller.store.store import TopicReader, TopicStore
+from controller.store.store import TopicStore
 from events.catalog import Endpoint, Verdict
 from events.errors import UserError
 from events.logs import events_topic
@@ -123,7 +123,7 @@ class _StoppedController:
         self.cluster_id = cluster_id
 
     @property
-    def store(self) -> TopicReader:
+    def store(self) -> PartitionedStore:
         return self._partitioned
 
     @property

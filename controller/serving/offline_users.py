@@ -101,7 +101,7 @@ def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
 def offline_users(data: Path, settings: ServeSettings, release: str) -> Iterator[OfflineUsers]:
     """The users of a data folder, which is created if missing. Raises LogError, also while a service uses it, and
     FolderError."""
-    log = RocksDbLog.open(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)
+    log = RocksDbLog(data, cluster_id=settings.cluster_id, new_cluster_id=new_cluster_id)
     try:
         if (data / META_PROPERTIES).exists():
             with _only_voter(data, log, settings) as files:

@@ -126,8 +126,8 @@ def _check(metadata: ClusterMetadata, settings: ServeSettings) -> None:
             f"cluster.id={settings.cluster_id} is not the id of the target cluster, which is {metadata.cluster_id}: "
             "remove cluster.id"
         )
-    if any(broker.broker_id == settings.node_id for broker in metadata.brokers):
-        ids = ", ".join(str(broker.broker_id) for broker in metadata.brokers)
+    if any(broker.node_id == settings.node_id for broker in metadata.brokers):
+        ids = ", ".join(str(broker.node_id) for broker in metadata.brokers)
         raise SettingsError(
             f"node.id={settings.node_id} is the id of a broker of the target cluster ({ids}): choose another, "
             "because the controller is an additional node"

@@ -98,7 +98,7 @@ class Service:
         self._snapshots: LogSnapshots | None = None
 
     def _open_log(self, cluster_id: str | None) -> RocksDbLog:
-        log = RocksDbLog.open(
+        log = RocksDbLog(
             self.options.data,
             cluster_id=cluster_id,
             new_cluster_id=process.new_cluster_id,

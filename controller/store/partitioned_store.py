@@ -25,7 +25,7 @@ PartitionOf = Callable[[ShardKey], int]
 
 
 class PartitionedStore:
-    """A `controller.store.store.TopicReader` over the stores of all partitions."""
+    """The durable view of `TopicStore`, over the stores of all partitions."""
 
     def __init__(self, stores: Sequence[TopicStore], partition_of: PartitionOf) -> None:
         self._stores = tuple(stores)
@@ -95,3 +95,7 @@ class PartitionedStore:
 def _advance(cluster: Cluster) -> tuple[bool, int, int]:
     """Sorts partitions by progress: settings come first, then registrations, then fencing."""
     return bool(cluster.release), cluster.last_broker_epoch, -len(cluster.live)
+
+
+TopicReader = TopicStore | PartitionedStore
+"""The durable view of one log, or of all partitions."""

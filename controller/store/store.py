@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,8 +33,11 @@ from controller.store.topic_indexes import (
     unhealthy,
 )
 from events.catalog import Configs
-from events.logs.log import EventLog
+from events.logs.log import EventLog, grouped
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
+
+if TYPE_CHECKING:
+    from controller.store.partitioned_store import TopicReader
 
 TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
@@ -185,16 +188,8 @@ class TopicStore:
 
         Each slice is read when the iterator gets there, so topics may change in between.
         """
-        topics: list[Topic] = []
-        partitions = 0
-        for topic in self._each_durable(key for key, _ in groupby(merge(*keys))):
-            topics.append(topic)
-            partitions += len(topic.partitions)
-            if partitions >= PARTITIONS_PER_SLICE:
-                yield topics
-                topics, partitions = [], 0
-        if topics:
-            yield topics
+        topics = self._each_durable(key for key, _ in groupby(merge(*keys)))
+        return grouped(topics, PARTITIONS_PER_SLICE, lambda topic: len(topic.partitions))
 
     def durable_keys_of(self, broker_id: BrokerId) -> Iterator[ShardKey]:
         """The keys of topics with a replica on a broker, in order. They are read in pages when they are needed."""
@@ -324,26 +319,6 @@ def _encoded_cluster(cluster: Cluster) -> bytes:
     same = {name: getattr(cluster, name) for name in _SAME}
     configs = tuple(sorted(cluster.resource_configs.items()))
     return _encode(_StoredCluster(settings=cluster.settings_pairs, brokers=brokers, resource_configs=configs, **same))
-
-
-class TopicReader(Protocol):
-    """The durable view of `TopicStore`."""
-
-    @property
-    def durable_counts(self) -> Counts: ...
-
-    @property
-    def durable_cluster(self) -> Cluster: ...
-
-    @property
-    def durable_tallies(self) -> Tallies: ...
-
-    def durable_named(self, name: str) -> Topic | None: ...
-    def durable_name_of(self, topic_id: bytes) -> TopicName | None: ...
-    def durable_waiting(self, limit: int) -> list[Topic]: ...
-    def durable_slice(
-        self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
-    ) -> list[Topic]: ...
 
 
 TOPICS_PER_SLICE, PARTITIONS_PER_SLICE = 200, 500

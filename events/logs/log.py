@@ -18,10 +18,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -221,6 +221,29 @@ class EventLog(Protocol):
     def close(self) -> None:
         """Flush and close the log; closing twice is allowed. Everything else raises LogClosed from now on."""
         ...
+
+
+_T = TypeVar("_T")
+
+
+def grouped(
+    items: Iterable[_T], room: int, size_of: Callable[[_T], int], count_max: int | None = None
+) -> Iterator[list[_T]]:
+    """Consecutive items in lists. A list ends with the item whose size fills `room`, or with `count_max` items."""
+    group: list[_T] = []
+    left = room
+    for item in items:
+        group.append(item)
+        left -= size_of(item)
+        if left <= 0 or len(group) == count_max:
+            yield group
+            group, left = [], room
+    if group:
+        yield group
+
+
+def pair_size(pair: tuple[bytes, bytes]) -> int:
+    return len(pair[0]) + len(pair[1])
 
 
 class Indexed(Protocol):

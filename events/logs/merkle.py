@@ -80,13 +80,9 @@ def root_of(peaks: Sequence[bytes]) -> bytes:
     return root
 
 
-def peaks_of(size: int) -> list[tuple[int, int]]:
-    """The complete subtrees of a tree, from left to right: level and index of each."""
-    return _cover(0, size)
-
-
-def _cover(start: int, end: int) -> list[tuple[int, int]]:
-    """The complete subtrees over the leaves [start, end); `start` is a multiple of the largest."""
+def peaks_of(end: int, start: int = 0) -> list[tuple[int, int]]:
+    """The complete subtrees over the leaves [start, end), from left to right: level and index of each. `start` is a
+    multiple of the largest."""
     found = []
     while start < end:
         level = (end - start).bit_length() - 1
@@ -95,12 +91,9 @@ def _cover(start: int, end: int) -> list[tuple[int, int]]:
     return found
 
 
-def _hash_of(subtree: Subtree, start: int, end: int) -> bytes:
-    return root_of([subtree(level, index) for level, index in _cover(start, end)])
-
-
-def root_at(subtree: Subtree, size: int) -> bytes:
-    return _hash_of(subtree, 0, size)
+def root_at(subtree: Subtree, end: int, start: int = 0) -> bytes:
+    """The root over the leaves [start, end)."""
+    return root_of([subtree(level, index) for level, index in peaks_of(end, start)])
 
 
 def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
@@ -110,10 +103,10 @@ def inclusion_path(subtree: Subtree, offset: int, size: int) -> list[bytes]:
     while end - start > 1:
         middle = start + _split(end - start)
         if offset < middle:
-            path.append(_hash_of(subtree, middle, end))
+            path.append(root_at(subtree, end, middle))
             end = middle
         else:
-            path.append(_hash_of(subtree, start, middle))
+            path.append(root_at(subtree, middle, start))
             start = middle
     return path[::-1]
 
@@ -127,13 +120,13 @@ def consistency_path(subtree: Subtree, old: int, size: int) -> list[bytes]:
     while old != end:
         middle = start + _split(end - start)
         if old <= middle:
-            path.append(_hash_of(subtree, middle, end))
+            path.append(root_at(subtree, end, middle))
             end = middle
         else:
-            path.append(_hash_of(subtree, start, middle))
+            path.append(root_at(subtree, middle, start))
             start, is_whole = middle, False
     if not is_whole:
-        path.append(_hash_of(subtree, start, end))
+        path.append(root_at(subtree, end, start))
     return path[::-1]
 
 

@@ -22,7 +22,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from rocksdict import WriteBatch
 
@@ -47,12 +46,23 @@ class RocksDbLog(WholeLog):
 
     def __init__(
         self,
-        path: Path,
+        path: str | os.PathLike[str],
+        *,
         cluster_id: str | None,
-        event_version: int,
-        new_cluster_id: Callable[[], str],
-        cache_bytes: int,
+        event_version: int = EVENT_VERSION,
+        new_cluster_id: Callable[[], str] = str,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
+        """Open the log in a folder, creating it if missing.
+
+        `cluster_id` is the required cluster; None accepts the folder's own, or takes `new_cluster_id()` for a new
+        folder. `cache_bytes` limits the block cache; write buffers take three times as much in addition, from 8 to 48
+        MiB.
+
+        Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
+        LogDiskFull.
+        """
+        path = Path(path)
         self._path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
         self._failure: str | None = None
@@ -71,27 +81,6 @@ class RocksDbLog(WholeLog):
         except BaseException:
             self._release()
             raise
-
-    @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        cluster_id: str | None,
-        event_version: int = EVENT_VERSION,
-        new_cluster_id: Callable[[], str] = str,
-        cache_bytes: int = DEFAULT_CACHE_BYTES,
-    ) -> Self:
-        """Open the log in a folder, creating it if missing.
-
-        `cluster_id` is the required cluster; None accepts the folder's own, or takes `new_cluster_id()` for a new
-        folder. `cache_bytes` limits the block cache; write
-        buffers take three times as much in addition, from 8 to 48 MiB.
-
-        Raises LogOfAnotherCluster, LogFromNewerVersion, LogLocked, LogCorrupted, LogNotAFolder, LogAccessDenied,
-        LogDiskFull.
-        """
-        return cls(Path(path), cluster_id, event_version, new_cluster_id, cache_bytes)
 
     @property
     def cut(self) -> int | None:

@@ -35,7 +35,7 @@ import msgspec
 from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.files import UNFINISHED, replacing
-from events.logs.log import EventLog, key_range, open_regular, read_one
+from events.logs.log import EventLog, grouped, key_range, open_regular, pair_size, read_one
 
 FORMAT = 1
 _MAGIC = b"TWSNAP01"
@@ -89,26 +89,13 @@ def write_snapshot(file: BinaryIO, info: SnapshotInfo, pairs: Iterable[tuple[byt
     raises."""
     blocks: list[Block] = []
     file.write(_MAGIC)
-    for packed in _packed(pairs):
-        stored = zlib.compress(_encode(packed), _COMPRESSION)
-        blocks.append(Block(packed[0], file.tell(), len(stored), zlib.crc32(stored)))
+    for some in grouped(pairs, _BLOCK_BYTES, pair_size):
+        stored = zlib.compress(_encode([part for pair in some for part in pair]), _COMPRESSION)
+        blocks.append(Block(some[0][0], file.tell(), len(stored), zlib.crc32(stored)))
         file.write(stored)
     head, position = _encode(Head(info, tuple(blocks))), file.tell()
     file.write(head + _END.pack(position, zlib.crc32(head), _MAGIC))
     return file.tell()
-
-
-def _packed(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[list[bytes]]:
-    packed: list[bytes] = []
-    room = _BLOCK_BYTES
-    for pair in pairs:
-        packed += pair
-        room -= len(pair[0]) + len(pair[1])
-        if room <= 0:
-            yield packed
-            packed, room = [], _BLOCK_BYTES
-    if packed:
-        yield packed
 
 
 class Snapshot:

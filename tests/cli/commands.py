@@ -36,9 +36,7 @@ def ended(*arguments: object) -> int:
 
 def open_log(folder: Path) -> RocksDbLog:
     """The log of a service in a folder."""
-    return RocksDbLog.open(
-        folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID
-    )
+    return RocksDbLog(folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID)
 
 
 def columns(text: str) -> list[list[str]]:

@@ -65,7 +65,7 @@ def test_a_command_leaves_the_umask_as_it_was(tmp_path: Path, monkeypatch: pytes
 
 
 def test_folders_are_closed_whoever_makes_them(tmp_path: Path) -> None:
-    RocksDbLog.open(tmp_path / "log", cluster_id="c", event_version=EVENT_VERSION, new_cluster_id=lambda: "c").close()
+    RocksDbLog(tmp_path / "log", cluster_id="c", event_version=EVENT_VERSION, new_cluster_id=lambda: "c").close()
     lock_folder(tmp_path / "gateway").close()
     for name in ("log", "gateway"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700

@@ -71,9 +71,7 @@ def owned(request: RequestMetadata) -> Verdict:
 
 def open_log(folder: Path) -> RocksDbLog:
     """The log in a folder, for writing."""
-    return RocksDbLog.open(
-        folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID
-    )
+    return RocksDbLog(folder, cluster_id=CLUSTER_ID, event_version=EVENT_VERSION, new_cluster_id=lambda: CLUSTER_ID)
 
 
 class Day:

@@ -75,7 +75,7 @@ def _run(*arguments: str | Path) -> str:
 def _shown_of_a_folder(data: Path) -> list[str]:
     """What commands and the export show of a stopped service."""
     shown = [_run("events", "--data", data)]
-    log = RocksDbLog.open(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
+    log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
     end = log.next_offset
     shown.append(repr([decode_event(offset, value).event for offset, value in log.read()]))
     log.close()
@@ -86,7 +86,7 @@ def _shown_of_a_folder(data: Path) -> list[str]:
 
 def _stored(data: Path) -> tuple[list[bytes], list[bytes]]:
     """All that the log holds, events and state; and the keys of credentials among it."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
+    log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
     values = [value for _, value in log.read()]
     events = [decode_event(offset, value).event for offset, value in enumerate(values)]
     held = [*values, *(key + value for key, value in log.scan())]

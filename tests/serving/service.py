@@ -202,7 +202,7 @@ def check_there(topics: dict[str, bytes], loads: list[Load]) -> int:
 
 def check_log(data: Path) -> list[Recorded]:
     """The log of a process that has ended is whole, and its state is what its events lead to. Returns the events."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
         store = TopicStore(log)

@@ -46,7 +46,7 @@ def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
     files = QuorumFiles(data / PARTITION)
     batches = list(files.batches())
     files.close()
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
+    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=str)
     found = [value for _, value in log.read()], MetadataProjector(log).mark.applied
     log.close()
     return batches, *found

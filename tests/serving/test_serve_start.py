@@ -44,9 +44,7 @@ REJECTED = f"""
 
 
 def _log(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VERSION) -> RocksDbLog:
-    return RocksDbLog.open(
-        folder, cluster_id=cluster_id, event_version=event_version, new_cluster_id=lambda: cluster_id
-    )
+    return RocksDbLog(folder, cluster_id=cluster_id, event_version=event_version, new_cluster_id=lambda: cluster_id)
 
 
 def _damaged(folder: Path) -> None:

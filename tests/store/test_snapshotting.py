@@ -54,7 +54,7 @@ class Kept:
     """A log in a folder that records go into, with its snapshotting, whose work is done when `work` is called."""
 
     def __init__(self, folder: Path, interval: int = 0) -> None:
-        self.log = RocksDbLog.open(
+        self.log = RocksDbLog(
             folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "kept", cache_bytes=1 << 20
         )
         self.store = TopicStore(self.log)

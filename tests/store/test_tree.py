@@ -31,7 +31,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
 
 
 def open_log(path: Path) -> RocksDbLog:
-    return RocksDbLog.open(path, cluster_id="c", event_version=1, new_cluster_id=str)
+    return RocksDbLog(path, cluster_id="c", event_version=1, new_cluster_id=str)
 
 
 def event(number: int) -> SettingsChanged:

@@ -87,7 +87,7 @@ def assert_one_history(folders: Sequence[Path]) -> int:
 
 
 def _events(folder: Path) -> list[bytes]:
-    log = RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    log = RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         return [value for _, value in log.read()]
     finally:

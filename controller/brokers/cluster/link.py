@@ -39,6 +39,7 @@ from controller.kafka.connections import (
 from controller.kafka.messages import ApiKey, Message, clients, configs
 from controller.kafka.messages import topics as topics_messages
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from controller.kafka.messages.message import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
 from controller.kafka.security import Security
@@ -113,15 +114,6 @@ _LOCAL_REFUSALS = frozenset((KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTE
 UNKNOWN_SERVER_ERROR = -1
 
 
-class SeenBroker(msgspec.Struct, frozen=True):
-    """A live broker in the cluster's metadata."""
-
-    broker_id: BrokerId
-    host: str
-    port: int
-    rack: str | None
-
-
 class SeenTopic(msgspec.Struct, frozen=True):
     """A topic in one broker's metadata."""
 
@@ -134,7 +126,7 @@ class ClusterMetadata(msgspec.Struct, frozen=True):
     """One broker's metadata: the live brokers, and those of the requested topics that it knows."""
 
     cluster_id: str
-    brokers: tuple[SeenBroker, ...]
+    brokers: tuple[NodeEndpoint, ...]
     topics: Mapping[TopicName, SeenTopic]
 
 
@@ -336,9 +328,8 @@ def _metadata_request(topics: Iterable[str] | None) -> MetadataRequest:
 
 
 def _parse_metadata(answer: MetadataResponse) -> ClusterMetadata:
-    brokers = tuple(SeenBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in answer.brokers)
     known = (_parse_topic(topic) for topic in answer.topics if topic.name is not None and not topic.error_code)
-    return ClusterMetadata(answer.cluster_id or "", brokers, {topic.name: topic for topic in known})
+    return ClusterMetadata(answer.cluster_id or "", answer.brokers, {topic.name: topic for topic in known})
 
 
 def _parse_topic(topic: TopicAnswer) -> SeenTopic:

@@ -25,10 +25,9 @@ from controller.brokers.port import CommandSink, EventTypes, stamp
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.security import NotAuthenticated
 from controller.machine.commands.commands import AnyCommand, DryRunResult, FinishChange, RefuseCreation
-from controller.machine.state import Topic
 from events.catalog import Recorded, TopicDeleted
 from events.logs.archive.store import ArchiveError
-from events.names import Offset, TopicName, shard_key
+from events.names import Offset, TopicName
 
 RECENT_EVENTS = 10_000
 """The number of newest events in which a start looks for changes without a result."""
@@ -199,8 +198,10 @@ class TargetCluster:
 
     def _resume_creations(self) -> None:
         """Create incomplete topics again: the cluster may or may not have them already."""
-        for topic in self._waiting():
-            if not self._watch.is_busy(topic.name):
+        store = self._sink.store
+        for key in store.durable_keys_waiting() if self._sink.has_pending_creates() else ():
+            topic = store.durable(key)
+            if topic is not None and topic.ready_at_ms is None and not self._watch.is_busy(topic.name):
                 self._actions.enqueue(Action(topic.name, topic, tried=True))
 
     def _resume_changes(self) -> None:
@@ -208,13 +209,3 @@ class TargetCluster:
         for name in unfinished_topics(self._recent()):
             self._actions.resume_work(name)
         self._unfinished = False
-
-    def _waiting(self) -> list[Topic]:
-        if not self._sink.has_pending_creates():
-            return []
-        waiting: list[Topic] = []
-        after: str | None = None
-        while topics := self._sink.store.durable_slice(after, 200):
-            after = shard_key(topics[-1].name)
-            waiting += [topic for topic in topics if topic.ready_at_ms is None]
-        return waiting

@@ -15,10 +15,11 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from controller.brokers.cluster.actions import ActionRunner
-from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenBroker, SeenTopic
+from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenTopic
 from controller.brokers.cluster.reconciliation import differs, known
 from controller.brokers.port import CommandSink, stamp
 from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.messages.message import NodeEndpoint
 from controller.machine.commands.commands import (
     ChangeLogDirs,
     ConfirmMetadata,
@@ -73,17 +74,18 @@ class ClusterWatch:
         agrees = await self._report_deleted(metadata) and agrees
         self._payload = payload if agrees else None
 
-    async def _report_brokers(self, seen: Sequence[SeenBroker]) -> None:
+    async def _report_brokers(self, seen: Sequence[NodeEndpoint]) -> None:
         sink, cluster = self._sink, self._sink.store.durable_cluster
         for one in seen:
-            broker, origin = cluster.brokers.get(one.broker_id), f"broker-{one.broker_id}"
+            broker_id = BrokerId(one.node_id)
+            broker, origin = cluster.brokers.get(broker_id), f"broker-{broker_id}"
             incarnation = f"cluster-{one.host}:{one.port}"
             is_same = broker is not None and (broker.incarnation, broker.rack) == (incarnation, one.rack)
             if not is_same:
                 sink.submit_internal(
                     RegisterBroker(
                         **stamp(sink, origin),
-                        broker_id=one.broker_id,
+                        broker_id=broker_id,
                         incarnation=incarnation,
                         rack=one.rack,
                         endpoints=(Endpoint(LISTENER, one.host, one.port),),
@@ -91,9 +93,9 @@ class ClusterWatch:
                 )
             if broker is None or broker.fenced or not is_same:
                 sink.submit_internal(
-                    UnfenceBroker(**stamp(sink, origin), broker_id=one.broker_id, reason="live in the cluster")
+                    UnfenceBroker(**stamp(sink, origin), broker_id=broker_id, reason="live in the cluster")
                 )
-        for broker_id in sorted(set(sink.store.durable_cluster.live) - {one.broker_id for one in seen}):
+        for broker_id in sorted(set(sink.store.durable_cluster.live) - {one.node_id for one in seen}):
             stamped = stamp(sink, f"broker-{broker_id}")
             sink.submit_internal(FenceBroker(**stamped, broker_id=broker_id, reason="not live in the cluster"))
         await sink.decided()
@@ -159,7 +161,7 @@ class ClusterWatch:
             deleted = [topic for topic in missing if not is_provisional(topic) and not self.is_busy(topic.name)]
             if deleted:
                 topics_by_broker = await self._metadata_from(
-                    [broker.broker_id for broker in metadata.brokers], [t.name for t in deleted]
+                    [BrokerId(broker.node_id) for broker in metadata.brokers], [t.name for t in deleted]
                 )
                 for topic in deleted:
                     if not any(topic.name in seen for seen in topics_by_broker.values()):

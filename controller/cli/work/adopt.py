@@ -68,7 +68,7 @@ def handback(options: argparse.Namespace) -> int:
     """Hand a cluster back; returns the exit code."""
     if not (options.data / "CURRENT").is_file():
         raise FolderError(f"{options.data} {NO_LOG}")
-    with closing(RocksDbLog.open(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)) as log:
+    with closing(RocksDbLog(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)) as log:
         store = TopicStore(log)
         quorum = store.durable_cluster.quorum
         if quorum is None or not (options.data / META_PROPERTIES).exists():
@@ -123,7 +123,7 @@ def _check_cluster(folder: KafkaFolder, cluster_id: str | None) -> None:
 
 
 def _take(options: argparse.Namespace, folder: KafkaFolder, taken: Adopted) -> None:
-    with closing(RocksDbLog.open(options.data, cluster_id=folder.cluster_id)) as log:
+    with closing(RocksDbLog(options.data, cluster_id=folder.cluster_id)) as log:
         if log.next_offset:
             raise FolderError(f"{options.data} already has a log of {log.next_offset} events: name an empty folder")
         copy_metadata_log(folder, options.data, taken.quorum)

@@ -81,7 +81,7 @@ def recover(options: argparse.Namespace) -> int:
     data.absolute().parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f"{data.name}{UNFINISHED}", dir=data.absolute().parent) as around:
         fresh = Path(around) / "log"
-        with closing(RocksDbLog.open(fresh, cluster_id=manifest.cluster_id)) as log:
+        with closing(RocksDbLog(fresh, cluster_id=manifest.cluster_id)) as log:
             last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
             is_kraft = _led_kafka_brokers(log)
         fresh.replace(data)

@@ -124,7 +124,7 @@ def _wrong_bases(
 def _wrong(
     path: Path, base: Base, place: ArchiveStore, cluster_id: str, partition: int | None, heads: Sequence[Head]
 ) -> Iterator[str]:
-    with closing(RocksDbLog.open(path, cluster_id=cluster_id)) as log:
+    with closing(RocksDbLog(path, cluster_id=cluster_id)) as log:
         log.write(Commit(own=status_changes(replace(archive_status(log), url=place.url))))
         try:
             check_tree(log, base, place)

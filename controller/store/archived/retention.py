@@ -24,7 +24,7 @@ from controller.store import request_index
 from events.codec import decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import Segment, archive_status, status_changes
-from events.logs.log import REQUEST, SHARD, Commit, read_one
+from events.logs.log import REQUEST, SHARD, Commit, grouped, read_one
 from events.logs.rocksdb_keys import run_prefix
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import newest_snapshot, snapshot_offsets
@@ -89,7 +89,7 @@ class IndexCleanup:
     def slices(self, index: SegmentIndex) -> Iterator[Callable[[], object]]:
         """Steps for the writing thread that remove the segment from the indexes, each about `EVENTS_PER_SLICE` events.
         `index` is the index of the segment."""
-        for some in _slices((name, run) for name, runs in index.each() for run in runs):
+        for some in grouped(_pieces(index), EVENTS_PER_SLICE, lambda run: len(run[1])):
             yield partial(self._log.forget, some)
         requests = index.scan(request_index.REQUEST)
         while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
@@ -102,15 +102,9 @@ class IndexCleanup:
         self._log.forget((), [each for key, value in same for each in (key, *request_index.facets_of(key, value))])
 
 
-def _slices(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    some: list[Run] = []
-    room = EVENTS_PER_SLICE
-    for name, run in runs:
-        for first in range(run.start, run.stop, EVENTS_PER_SLICE):
-            some.append((name, range(first, min(first + EVENTS_PER_SLICE, run.stop))))
-            room -= len(some[-1][1])
-            if room <= 0:
-                yield some
-                some, room = [], EVENTS_PER_SLICE
-    if some:
-        yield some
+def _pieces(index: SegmentIndex) -> Iterator[Run]:
+    """The runs of an index, each of at most `EVENTS_PER_SLICE` events."""
+    for name, runs in index.each():
+        for run in runs:
+            for first in range(run.start, run.stop, EVENTS_PER_SLICE):
+                yield name, range(first, min(first + EVENTS_PER_SLICE, run.stop))

@@ -89,5 +89,5 @@ def start_from_base(folder: Path, place: ArchiveStore | None, cluster_id: str, t
 
 def _check(base: Base, place: ArchiveStore, cluster_id: str, folder: Path) -> None:
     """Raise LogCorrupted unless the tree of a new folder matches its events and the archive."""
-    with closing(RocksDbLog.open(folder, cluster_id=cluster_id)) as log:
+    with closing(RocksDbLog(folder, cluster_id=cluster_id)) as log:
         check_tree(log, base, place)

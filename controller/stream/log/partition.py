@@ -292,7 +292,7 @@ def _opened(
 ) -> RocksDbLog | None:
     """The log in a folder; None if it is unusable and was moved aside. Raises LogError."""
     try:
-        log = _CachedLog.open(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
+        log = _CachedLog(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:

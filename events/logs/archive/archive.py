@@ -15,12 +15,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
 from events.logs.archive.store import ArchiveError, ArchiveStore, open_store, visits
-from events.logs.log import StateKeys
+
+if TYPE_CHECKING:
+    from events.logs.archive.whole_log import WholeLog
 
 FILES_KEPT: Final = 8
 """Segment files to cache, some megabytes each."""
@@ -30,17 +32,10 @@ INDEXES_KEPT: Final = 256
 """Segment indexes to cache: open files of some hundred kilobytes."""
 
 
-class ArchivedLog(StateKeys, Protocol):
-    """The parts of a log that `Archive` needs: its record of the archive, and its first local offset."""
-
-    @property
-    def start_offset(self) -> int: ...
-
-
 class Archive:
     """The archived events of a log."""
 
-    def __init__(self, log: ArchivedLog) -> None:
+    def __init__(self, log: WholeLog) -> None:
         self._log = log
         self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Segment, ...], list[int]] = (), []

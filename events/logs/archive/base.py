@@ -41,7 +41,7 @@ from events.logs.archive.manifest import (
 )
 from events.logs.archive.parquet import GROUP, ParquetFile, ParquetWriter
 from events.logs.archive.store import ArchiveError, ArchiveStore
-from events.logs.log import EventLog
+from events.logs.log import EventLog, grouped, pair_size
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_recovery import classify
 from events.logs.snapshots import (
@@ -155,27 +155,15 @@ def _with_parts(store: ArchiveStore, copy: _Copy, pairs: Iterable[Pair]) -> _Cop
         parts.append(Stored.of(content))
         store.write(copy.part_name(parts[-1]), content)
 
-    for group in _grouped(pairs):
+    for group in grouped(pairs, _GROUP_BYTES, pair_size, GROUP):
         writer.write_group(pa.table([pa.array(one, pa.binary()) for one in zip(*group, strict=True)], _SCHEMA))
-        part_bytes += sum(len(key) + len(value) for key, value in group)
+        part_bytes += sum(map(pair_size, group))
         if part_bytes >= PART_BYTES:
             end_part()
             writer, part_bytes = ParquetWriter(_SCHEMA, _SCHEMA.names), 0
     if part_bytes or not parts:
         end_part()
     return replace(copy, parts=tuple(parts))
-
-
-def _grouped(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    group, room = list[Pair](), _GROUP_BYTES
-    for pair in pairs:
-        group.append(pair)
-        room -= len(pair[0]) + len(pair[1])
-        if room <= 0 or len(group) == GROUP:
-            yield group
-            group, room = [], _GROUP_BYTES
-    if group:
-        yield group
 
 
 def pairs_of(store: ArchiveStore, copy: StateCopy) -> Iterator[Pair]:

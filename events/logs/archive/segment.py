@@ -18,10 +18,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -32,7 +32,7 @@ from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Segment, Stored
 from events.logs.archive.parquet import GROUP, GROUP_BYTES, ParquetFile, ParquetWriter, footer_of, index_in
-from events.logs.log import REQUEST, SHARD, LogCorrupted
+from events.logs.log import REQUEST, SHARD, LogCorrupted, grouped
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_keys import STATE, run_prefix
 from events.logs.snapshots import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
@@ -142,13 +142,6 @@ def _ranges(start: int, runs: Sequence[int]) -> list[range]:
     return found
 
 
-class PackedSegment(NamedTuple):
-    """A segment ready to be archived."""
-
-    segment: Segment
-    content: bytes
-
-
 class _Packing:
     def __init__(self, columns: ColumnMaker, start: int) -> None:
         self.frontier = Frontier()
@@ -186,42 +179,26 @@ class _Packing:
         self._group, self._group_bytes = [], 0
 
 
-def _batches(values: Iterator[tuple[int, bytes]]) -> Iterator[list[tuple[Recorded, bytes]]]:
-    batch, room = [], _BATCH_BYTES
-    for offset, value in values:
-        batch.append((decode_event(offset, value), value))
-        room -= len(value)
-        if len(batch) == _BATCH or room <= 0:
-            yield batch
-            batch, room = [], _BATCH_BYTES
-    if batch:
-        yield batch
-
-
 def pack_segment(
     values: Iterator[tuple[int, bytes]],
     cluster_id: str,
     columns: ColumnMaker,
     requests: Callable[[], Mapping[bytes, bytes]],
     rest: Callable[[], None],
-) -> PackedSegment:
-    """The segment with these events, at least one. `rest` is called between batches, and may raise to stop.
+) -> tuple[Segment, bytes]:
+    """The segment with these events, at least one, and its file. `rest` is called between batches, and may raise to
+    stop.
 
     Raises LogError, EventDecodeError.
     """
-    packing: _Packing | None = None
-    first: Recorded | None = None
-    size = 0
-    for batch in _batches(values):
-        if packing is None or first is None:
-            first = batch[0][0]
-            packing = _Packing(columns, first.offset)
+    records = ((decode_event(offset, value), value) for offset, value in values)
+    first, first_value = next(records)
+    packing, size = _Packing(columns, first.offset), 0
+    for batch in grouped(chain([(first, first_value)], records), _BATCH_BYTES, lambda pair: len(pair[1]), _BATCH):
         packing.take(batch)
         size += sum(len(value) for _, value in batch)
         last, last_value = batch[-1]
         rest()
-    assert packing is not None, "a segment has events"
-    assert first is not None, "a segment has events"
     end = last.offset + 1
     content = packing.done(SnapshotInfo(cluster_id, end, EVENT_VERSION, zlib.crc32(last_value)), requests())
     segment = Segment(
@@ -235,7 +212,7 @@ def pack_segment(
         events=Stored.of(content),
         footer=Stored.of(footer_of(content)),
     )
-    return PackedSegment(segment, content)
+    return segment, content
 
 
 def _with_canonical(batch: pa.RecordBatch, records: Sequence[tuple[Recorded, bytes]]) -> pa.RecordBatch:

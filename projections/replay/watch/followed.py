@@ -111,7 +111,7 @@ def _other(ref: Ref, why: str) -> ReplayError:
 
 
 def _stored_in(folder: Path) -> RocksDbLog:
-    return RocksDbLog.open(
+    return RocksDbLog(
         folder,
         cluster_id="watched",
         event_version=EVENT_VERSION,

@@ -58,7 +58,7 @@ def in_front_by(way: str, kafka: ReferenceKafka, folder: Path, names: str, **set
 
 def check_log(data: Path) -> None:
     """The auditor finds no violation, and every request is decided again bit for bit."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     records = [decode_event(offset, value) for offset, value in log.read()]
     log.close()
     assert not (broken := audit(records)), broken
@@ -113,7 +113,7 @@ def until(look: Callable[[], T], enough: Callable[[T], bool] = bool, within_s: f
 
 def record(data: Path, *commands: Any) -> None:
     """Decide and record, as a process that dies right after that."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
     recorder = Recorder(log, TopicStore(log))
     for command in commands:
         recorder.record_decision(command, decide(recorder.state, command).events)

@@ -62,7 +62,7 @@ async def test_both_clients_authenticate(mechanism: str, guarded: ReferenceKafka
     try:
         name = f"by-{mechanism.lower()}"
         assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
-        assert [broker.broker_id for broker in (await link.metadata([name])).brokers] == [1]
+        assert [broker.node_id for broker in (await link.metadata([name])).brokers] == [1]
     finally:
         link.close()
 

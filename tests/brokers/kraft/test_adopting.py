@@ -371,7 +371,7 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
 
 
 def _log_in(data: Path) -> RocksDbLog:
-    return RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    return RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
 
 
 def _handed_back_to(data: Path) -> str:

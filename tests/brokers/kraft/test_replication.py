@@ -93,7 +93,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLo
     if request.param == "memory":
         yield InMemoryLog("cluster")
         return
-    opened = RocksDbLog.open(
+    opened = RocksDbLog(
         tmp_path / "events", cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "cluster"
     )
     yield opened

@@ -12,7 +12,7 @@ from events.logs.rocksdb_log import RocksDbLog
 
 def open_log(path: Path, cluster_id: str | None = None, event_version: int = 1) -> RocksDbLog:
     """The log in `path`; a new one is of cluster `made-here`."""
-    return RocksDbLog.open(
+    return RocksDbLog(
         path,
         cluster_id=cluster_id,
         event_version=event_version,

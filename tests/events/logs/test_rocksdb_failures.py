@@ -36,7 +36,7 @@ class FaultyLog(RocksDbLog):
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[FaultyLog]:
-    log = FaultyLog.open(tmp_path / "log", cluster_id="c", event_version=1, new_cluster_id=str)
+    log = FaultyLog(tmp_path / "log", cluster_id="c", event_version=1, new_cluster_id=str)
     write_counted(log, range(3))
     yield log
     log.close()

@@ -20,7 +20,7 @@ from events.logs.memory_log import InMemoryLog
 Kept = dict[Path, InMemoryLog]
 """What each folder holds, by its path."""
 
-_open_on_disk: Final = partition._CachedLog.open
+_open_on_disk: Final = partition._CachedLog
 
 
 def copy_of(log: InMemoryLog) -> InMemoryLog:
@@ -41,7 +41,7 @@ def in_memory(kept: Kept) -> Iterator[None]:
         log = kept[folder] = InMemoryLog(cluster_id) if before is None else copy_of(before)
         return log
 
-    with mock.patch.object(partition._CachedLog, "open", opened):
+    with mock.patch.object(partition, "_CachedLog", opened):
         yield
 
 

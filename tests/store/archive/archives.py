@@ -97,7 +97,7 @@ def query_of_log(log: RocksDbLog) -> Query:
 
 def open_any(folder: Path) -> RocksDbLog:
     """The log in a folder, whatever its cluster."""
-    return RocksDbLog.open(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
+    return RocksDbLog(folder, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "none")
 
 
 def assert_one_log(log: RocksDbLog, whole: RocksDbLog) -> None:

@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 def _check_history(data: Path) -> None:
     """Each request is decided again as it was; the whole log folds to the stored state, which is what brokers were
     sent."""
-    log = RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
+    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
     try:
         records = [decode_event(offset, value) for offset, value in log.read()]
         assert audit(records) == []
