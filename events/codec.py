@@ -45,7 +45,6 @@ class EventDecodeError(UserError):
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(f"event at offset {offset}: {why}")
         self.offset = offset
-        self.why = why
 
 
 class _Envelope(Fact, frozen=True):

@@ -3,26 +3,22 @@
     python -m controller.kafka.generate
 
 One class stands for all versions of an entity, so that handlers do not depend on versions: it has every field of every
-version, with Kafka's default and documentation. kio's own classes are one for each version, and take 1.4 s of CPU time
-to import; these take 0.03 s.
+version, with Kafka's default and the versions that have it. kio's own classes are one for each version, and take 1.4 s
+of CPU time to import; these take 0.03 s. Kafka's documentation of a field is in kio's classes.
 
 The modules are not under version control. The build of the package writes them; so does the first import in a checkout.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
-from controller.kafka.api_keys import FAMILIES, GENERATED, RENAMED, ApiKey, Family
-from controller.kafka.schema import OWN, Direction, Field, Kind, Layout, load_entity, read_schema
+from controller.kafka.api_keys import FAMILIES, GENERATED, ApiKey, Family
+from controller.kafka.schema import Direction, Field, Kind, Layout, read_schema
 
 BY_HAND: Final = ("Feature", "LeaderIdAndEpoch", "Listener", "NodeEndpoint")
 """Classes of `messages/message.py`: metadata records have some of them too."""
@@ -47,13 +43,12 @@ class _Field:
     direction: Direction
     versions: list[tuple[ApiKey, int]] = dataclasses.field(default_factory=list)
     nullable: bool = False
-    doc: str = ""
 
     def lines(self) -> Iterator[str]:
         yield f"    {self.newest.name}: {self._type()} = {self._default()}"
-        doc = f"{self.doc} {self._versions()}".strip()
-        if doc:
-            yield f'    """{doc}"""'
+        versions = self._versions()
+        if versions:
+            yield f'    """{versions}"""'
 
     def _type(self) -> str:
         entity = self.newest.entity
@@ -74,7 +69,7 @@ class _Field:
         if {other for other, _ in self.versions} != {key} or len(versions) > key.max_version - key.min_version:
             return ""
         first, last = min(versions), max(versions)
-        return f"(v{first}+)" if last == key.max_version else f"(v{first} to v{last})"
+        return f"From v{first} on." if last == key.max_version else f"From v{first} to v{last}."
 
 
 @dataclass
@@ -119,28 +114,10 @@ def _collect(layout: Layout, key: ApiKey, version: int, direction: Direction, cl
         if field.entity is not None:
             _collect(field.entity, key, version, direction, classes)
     known = classes.setdefault(layout.message, _Class(key.family)).fields
-    docs = _docs(key, version, direction)
     for field in fields:
         merged = known.setdefault(field.name, _Field(field, direction))
         merged.versions.append((key, version))
         merged.nullable |= field.nullable
-        merged.doc = merged.doc or docs.get(f"{layout.message}.{field.name.removesuffix('_ms')}", "")
-
-
-@cache
-def _docs(key: ApiKey, version: int, direction: Direction) -> dict[str, str]:
-    """Kafka's documentation of each field, from the source of kio's module."""
-    if (key, version) in OWN:
-        return {}
-    tree = ast.parse(inspect.getsource(sys.modules[load_entity(key, version, direction).__module__]))
-    renamed = RENAMED.get(key.api_name + direction.capitalize(), {})
-    found: dict[str, str] = {}
-    for entity in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        for each, after in zip(entity.body, entity.body[1:], strict=False):
-            match each, after:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[f"{renamed.get(entity.name, entity.name)}.{name.removesuffix('_ms')}"] = text
-    return found
 
 
 def _module(family: Family, classes: Mapping[str, _Class], aliases: Mapping[str, str]) -> Iterator[str]:

@@ -89,10 +89,6 @@ class RequestContext(msgspec.Struct, frozen=True):
         return str(self.api_key) if api is None else api.name
 
     @property
-    def session(self) -> Session:
-        return self.connection.session
-
-    @property
     def listener(self) -> str:
         return self.connection.session.listener
 

@@ -30,7 +30,7 @@ from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_keys import KEPT, NEXT_KEY, START_KEY, STATE, pack, run_prefix
-from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked
+from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked, start_of
 
 DEFAULT_CACHE_BYTES = 64 << 20
 """The default size of the block cache, 64 MiB."""
@@ -186,7 +186,7 @@ class RocksDbLog(WholeLog):
         self._database = opened.database
         self._cut = opened.cut
         self._next_offset = self._durable_offset = self._durable_elsewhere_offset = opened.next_offset
-        self._start_offset = opened.start
+        self._start_offset = start_of(opened.database)
         self._mark.write(opened.next_offset)
 
     def _put(self, database: Database, batch: WriteBatch) -> None:

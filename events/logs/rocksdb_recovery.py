@@ -108,10 +108,6 @@ class Opened(msgspec.Struct, frozen=True):
     next_offset: int
     cut: int | None
 
-    @property
-    def start(self) -> int:
-        return start_of(self.database)
-
 
 def start_of(database: Database) -> int:
     """The first offset whose event is in a database."""
@@ -225,7 +221,7 @@ def _check(opened: Opened, durable: int) -> None:
     if end < durable:
         raise lost(database.path, end, durable, f"it ends at offset {end}")
     check_state(database, end)
-    _check_events(database, opened.start, end)
+    _check_events(database, start_of(database), end)
 
 
 def check_state(database: Database, end: int) -> None:
