@@ -95,24 +95,6 @@ async def test_the_last_in_sync_replica_leads_again_when_it_returns() -> None:
 
 
 @on_virtual_time
-async def test_several_stop_and_start_at_once() -> None:
-    stage = await Stage(brokers=5).start()
-    await stage.create("a", num_partitions=10, replication_factor=3)
-    for broker_id in (1, 2, 3, 4, 5):
-        stage.brokers.stop_broker(broker_id)
-    await stage.settle()
-    assert live(stage) == ()
-    assert codes(await stage.create("b")) == [38], "nobody to place it on"
-    for broker_id in (5, 4, 3, 2, 1):
-        stage.brokers.start_broker(broker_id)
-    await stage.settle()
-    for partition in topic(stage, "a").partitions:
-        assert set(partition.isr) == set(partition.replicas)
-        assert partition.leader in partition.replicas
-    assert audit(stage.records(), settled=True) == []
-
-
-@on_virtual_time
 async def test_brokers_that_join_get_free_ids_and_take_new_topics() -> None:
     stage = await Stage().start()
     stage.brokers.stop_broker(3)
@@ -120,17 +102,6 @@ async def test_brokers_that_join_get_free_ids_and_take_new_topics() -> None:
     assert (four.broker_id, four.rack, five.broker_id, five.rack) == (4, "rack-a", 5, "far")
     assert codes(await stage.create("a", replication_factor=4)) == [0]
     assert live(stage) == (1, 2, 4, 5)
-
-
-@on_virtual_time
-async def test_a_broker_that_joins_with_a_delay_still_confirms() -> None:
-    stage = await Stage().start()
-    stage.brokers.set_delay(1, 1_000)
-    request = stage.create("a")
-    await stage.settle(0.5)
-    stage.brokers.add()
-    [answer] = await request
-    assert (answer.code, answer.waited_ms) == (0, 1_000), "the new one knows all of the log"
 
 
 @pytest.mark.parametrize("together", [False, True])

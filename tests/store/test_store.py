@@ -7,14 +7,12 @@ import random
 import pytest
 
 from controller.machine.access.acls import Acls
-from controller.machine.apply import apply
-from controller.machine.state import Broker, Cluster, PendingCreate, State, Topic
+from controller.machine.state import Broker, Cluster, PendingCreate, Topic
 from controller.store.access_state import ACL, QUOTA, put_access
 from controller.store.store import TOPIC_ID, WAITING, Counts, TopicStore
 from controller.store.stored_topics import TopicCache
 from events.access import QuotaEntity
-from events.catalog import Cause, Endpoint, Partition, Recorded, TopicCreated
-from events.codec import encode_event
+from events.catalog import Endpoint, Partition
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName, shard_key
@@ -132,15 +130,6 @@ def test_a_topic_deleted_and_created_again_in_one_commit() -> None:
     assert bench.store.durable_counts == Counts(1, 5)
 
 
-def test_a_topic_created_and_deleted_in_one_commit_leaves_nothing() -> None:
-    bench = Bench()
-    bench.store.put(ShardKey("a"), topic("a"))
-    bench.store.put(ShardKey("a"), None)
-    assert bench.store.changes(bench.state) == {}
-    bench.store.became_durable(bench.state)
-    assert bench.store.durable_counts == Counts(0, 0)
-
-
 def test_another_topic_under_the_same_key() -> None:
     bench = Bench()
     bench.commit(topic("c.d"))
@@ -161,13 +150,6 @@ def test_what_waits_is_found_again_in_the_order_of_creation() -> None:
     changes = bench.commit(topic("m", born=4, ready=True), gone=("z",))
     assert changes[WAITING + b"m"] is None
     assert list(TopicStore(bench.log).state().waiting) == ["a"]
-
-
-def test_a_topic_that_waits_again_under_its_name_waits_from_its_new_birth() -> None:
-    bench = Bench()
-    bench.commit(topic("a", born=3, ready=False, topic_id="old"))
-    bench.commit(topic("a", born=9, ready=False, topic_id="new"), gone=("a",))
-    assert dict(TopicStore(bench.log).state().waiting) == {"a": 9}
 
 
 def test_nothing_is_written_that_did_not_change() -> None:
@@ -258,31 +240,6 @@ def test_what_is_used_stays_cached() -> None:
     cache.drop(ShardKey("wanted"))
     assert cache.get(ShardKey("wanted")) is None
     cache.drop(ShardKey("never there"))
-
-
-def test_nothing_is_held_between_commits() -> None:
-    bench = Bench(partitions_cached=5)
-    for number in range(50):
-        bench.commit(topic(f"t{number}"))
-        bench.store.get(ShardKey(f"t{number // 2}"))
-        bench.store.became_durable(bench.state)
-    assert bench.store._fresh == bench.store._before == {}
-
-
-def test_the_machine_decides_on_a_store_as_on_a_dict() -> None:
-    bench = Bench()
-    state = State(bench.store)
-    one = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1))
-    created = TopicCreated(RequestId("r"), TopicName("a"), id_of("a"), (one,), 1, (), None, (BrokerId(1),), 5)
-    cause = Cause("CreateTopic", RequestId("r"))
-    key = apply(state, Recorded(Offset(0), 1, cause, created))
-    entry = Entry(encode_event(1, cause, created), key, "r")
-    bench.log.write(Commit((entry,), bench.store.changes(state)))
-    bench.log.flush()
-    bench.store.became_durable(state)
-    found = TopicStore(bench.log).durable_named("a")
-    assert found is not None
-    assert found.created_offset == 0
 
 
 ENTRIES = [acl(f"u{number}/allow/read/topic/t{number % 7}") for number in range(50)]

@@ -90,38 +90,29 @@ def _install_packages(tool: Tool, into: Path) -> None:
     pins.install(int(tool.pins[0]), into)
 
 
+def _jars(name: str, pom: Path, *properties: str) -> Tool:
+    return Tool(f"java/{name}", "mvn", (pom,), properties, _fetch_jars)
+
+
 def _tools() -> Sequence[Tool]:
-    clients = ROOT / "tests/clients"
-    server_pom, client_pom = ROOT / "tests/reference/pom.xml", clients / "java/pom.xml"
-    s3_pom = ROOT / "tests/support/s3/pom.xml"
-    logging = f"-Dslf4j.version={SLF4J}"
+    clients, java = ROOT / "tests/clients", ROOT / "tests/clients/java"
+    kafka = f"-Dslf4j.version={SLF4J}"
     return (
         *(
-            Tool(f"java/kafka-server-{each}", "mvn", (server_pom,), (f"-Dkafka.version={each}", logging), _fetch_jars)
+            _jars(f"kafka-server-{each}", ROOT / "tests/reference/pom.xml", f"-Dkafka.version={each}", kafka)
             for each in (KAFKA_SERVER, *KAFKA_SERVERS_OTHER)
         ),
-        Tool(
-            f"java/kafka-client-{KAFKA_CLIENT_OLD}",
-            "mvn",
-            (client_pom,),
-            (f"-Dkafka.version={KAFKA_CLIENT_OLD}", logging),
-            _fetch_jars,
+        _jars(
+            f"kafka-client-{KAFKA_CLIENT_OLD}", clients / "java/pom.xml", f"-Dkafka.version={KAFKA_CLIENT_OLD}", kafka
         ),
-        Tool(
-            f"java/kafka-applications-{KAFKA_APPLICATIONS}",
-            "mvn",
-            (clients / "java/applications/pom.xml",),
-            (f"-Dkafka.version={KAFKA_APPLICATIONS}", logging),
-            _fetch_jars,
+        _jars(
+            f"kafka-applications-{KAFKA_APPLICATIONS}",
+            java / "applications/pom.xml",
+            f"-Dkafka.version={KAFKA_APPLICATIONS}",
+            kafka,
         ),
-        Tool(
-            f"java/spark-kafka-{SPARK_KAFKA}",
-            "mvn",
-            (clients / "java/spark/pom.xml",),
-            (f"-Dspark.version={SPARK_KAFKA}",),
-            _fetch_jars,
-        ),
-        Tool(f"java/s3proxy-{S3PROXY}", "mvn", (s3_pom,), (f"-Ds3proxy.version={S3PROXY}",), _fetch_jars),
+        _jars(f"spark-kafka-{SPARK_KAFKA}", java / "spark/pom.xml", f"-Dspark.version={SPARK_KAFKA}"),
+        _jars(f"s3proxy-{S3PROXY}", ROOT / "tests/support/s3/pom.xml", f"-Ds3proxy.version={S3PROXY}"),
         Tool("kafkajs", "npm", (clients / "kafkajs/package.json",), (), _fetch_node_modules),
         Tool("axe", "npm", (ROOT / "tests/http/pages/axe/package.json",), (), _fetch_node_modules),
         *(

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -19,7 +18,6 @@ from tests.support.churn import QUIET
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.network import Network
 from tests.support.ports import free_ports
-from tests.support.processes import Process
 from tests.support.real_brokers import RealBroker, until, write_properties
 from tests.support.voter import VOTER, Voter, voter
 from tests.support.wire import Wire
@@ -30,23 +28,7 @@ REPLY_S = 10.0
 """A controller that is stopped, or about to end, does not respond."""
 
 
-class Member(Protocol):
-    """What Kafka's controllers and Topicwright's voters have in common."""
-
-    node_id: int
-    process: Process | None
-
-    @property
-    def address(self) -> str:
-        """Where others reach it."""
-
-    @property
-    def own_address(self) -> str:
-        """Where it listens."""
-
-    @property
-    def metadata(self) -> Path:
-        """Its copy of the metadata log."""
+Member = Controller | Voter
 
 
 @dataclass(slots=True)
@@ -76,7 +58,6 @@ class QuorumCluster:
         if isinstance(member, Controller):
             self.quorum.start(member)
         else:
-            assert isinstance(member, Voter)
             member.start()
 
     def described_by_leader(self, *, but: int | None = None) -> quorum_messages.DescribeQuorumPartitionResult | None:

@@ -84,13 +84,11 @@ class RealBroker(Node):
 
 @dataclass(slots=True)
 class RealCluster:
-    """Topicwright and its brokers. `settings` are Topicwright's, in which CONTROLLER stands for its address;
-    `arguments` are further ones of its command line."""
+    """Topicwright and its brokers. `settings` are Topicwright's, in which CONTROLLER stands for its address."""
 
     folder: Path
     port: int
     settings: Mapping[str, str]
-    arguments: Sequence[str]
     brokers: dict[int, RealBroker]
     controller: Process | None = None
     http: str = ""
@@ -113,7 +111,7 @@ class RealCluster:
         """Start Topicwright; it answers when this returns."""
         argv: list[str | Path] = [COMMAND, "serve", "--brokers", "kraft"]
         argv += [] if "listeners" in self.settings else ["--kafka", self.address]
-        argv += ["--http", "127.0.0.1:0", "--data", self.data, *self.arguments]
+        argv += ["--http", "127.0.0.1:0", "--data", self.data]
         settings = {"node.id": str(CONTROLLER), "cluster.id": CLUSTER_ID, **self.settings}
         for key, value in settings.items():
             argv += ["--set", f"{key}={value.replace('CONTROLLER', self.address)}"]
@@ -219,7 +217,6 @@ def real_cluster(
     brokers: int = 3,
     versions: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
-    arguments: Sequence[str] = (),
     broker_settings: Mapping[str, str] | None = None,
     prepare: Callable[[RealCluster], None] | None = None,
     heap: str = HEAP,
@@ -231,7 +228,7 @@ def real_cluster(
     tools.server_classpath()
     folder.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
-    cluster = RealCluster(folder, port, settings or {}, arguments, {}, heap=heap)
+    cluster = RealCluster(folder, port, settings or {}, {}, heap=heap)
     with ExitStack() as ending:
         ending.callback(_end, cluster)
         if prepare is not None:

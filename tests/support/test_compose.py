@@ -41,16 +41,9 @@ def test_the_file_is_as_the_specification_wants_it(validate: Callable[[object], 
     validate(composed())
 
 
-def test_it_has_what_a_distributed_topicwright_is_made_of() -> None:
-    names = set(composed()["services"])
-    assert names == {
-        *("kafka-1", "kafka-2", "kafka-3"),
-        *("worker-1", "worker-2", "gateway-1", "gateway-2", "spark-secret", "spark-master", "spark-worker", "single"),
-    }
-
-
 def test_what_services_name_is_there() -> None:
     file = composed()
+    assert {"worker-2", "gateway-2", "kafka-3", "spark-worker", "single"} < set(file["services"])
     for name, service in file["services"].items():
         for needed in service.get("depends_on", ()):
             assert needed in file["services"], f"{name} depends on {needed}"

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.brokers.cluster.served import in_front_of, seen, until
 from tests.support.reference_kafka import TRANSACTIONS, ReferenceKafka, reference_kafka
@@ -26,6 +27,16 @@ def server(kafka: ReferenceKafka, tmp_path_factory: pytest.TempPathFactory) -> I
     """Topicwright in front of the cluster, with the settings of `served`."""
     with in_front_of(kafka, tmp_path_factory.mktemp("served")) as running:
         yield running
+
+
+@pytest.fixture
+def here(server: Topicwright) -> AdminClient:
+    return AdminClient({"bootstrap.servers": server.kafka})
+
+
+@pytest.fixture
+def there(kafka: ReferenceKafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap})
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does not say it exports these
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from controller.machine.decide import decide
 from controller.machine.recorded_command import recall
@@ -78,6 +84,19 @@ def create(admin: AdminClient, name: str, partitions: int = 2, factor: int = 3, 
     except KafkaException as refusal:
         return refusal.args[0].code(), refusal.args[0].str()
     return 0, ""
+
+
+def set_config(
+    admin: AdminClient,
+    resource: str,
+    key: str,
+    value: str,
+    *,
+    kind: Any = ConfigResource.Type.TOPIC,
+    step: Any = AlterConfigOpType.SET,
+) -> None:
+    changed = ConfigResource(kind, resource, incremental_configs=[ConfigEntry(key, value, incremental_operation=step)])
+    admin.incremental_alter_configs([changed])[changed].result(30)
 
 
 def seen(server: Topicwright, path: str) -> Any:

@@ -12,15 +12,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from tests.brokers.cluster.served import create, in_front_by, seen, types, until
+from tests.brokers.cluster.served import create, in_front_by, seen, set_config, types, until
 from tests.support import tools
 from tests.support.processes import Process
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -161,9 +155,7 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other
     ):
         receive(gateway.server.kafka, f"{way}.{orders}", b"one", b"two")
         there.create_partitions([NewPartitions(orders, 3)])[orders].result(30)
-        step = ConfigEntry("retention.ms", "12345678", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, orders, incremental_configs=[step])
-        there.incremental_alter_configs([resource])[resource].result(30)
+        set_config(there, orders, "retention.ms", "12345678")
         assert create(there, payments, 1, 1)[0] == 0
         send(other.bootstrap, payments, "three")
         receive(gateway.server.kafka, f"{way}.{payments}", b"three")

@@ -112,7 +112,7 @@ def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
         consumer.close()
 
 
-def test_java_clients_bootstrap_here(server: Topicwright, name: str) -> None:
+def test_java_clients_bootstrap_here(here: AdminClient, server: Topicwright, name: str) -> None:
     """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program ends its
     JVM, and prints the last when it does."""
 
@@ -122,8 +122,7 @@ def test_java_clients_bootstrap_here(server: Topicwright, name: str) -> None:
         )
         return done.stdout + done.stderr
 
-    admin = AdminClient({"bootstrap.servers": server.kafka})
-    assert (create(admin, name, 1)[0], create(admin, f"{name}-copy", 1)[0]) == (0, 0)
+    assert (create(here, name, 1)[0], create(here, f"{name}-copy", 1)[0]) == (0, 0)
     begin = ["--bootstrap-server", server.kafka, "--topic", name, "--max-messages", "20"]
     assert '"acked":20' in printed("VerifiableProducer", *begin)
     group = ["--group-id", f"{name}-java", "--reset-policy", "earliest"]
@@ -133,10 +132,10 @@ def test_java_clients_bootstrap_here(server: Topicwright, name: str) -> None:
     assert '"remaining":0' in printed("TransactionalMessageCopier", *copy, "--max-messages", "20")
 
 
-def test_kafka_python_bootstraps_here(server: Topicwright, name: str) -> None:
+def test_kafka_python_bootstraps_here(here: AdminClient, server: Topicwright, name: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
-    assert create(AdminClient({"bootstrap.servers": server.kafka}), name, 1)[0] == 0
+    assert create(here, name, 1)[0] == 0
     producer = KafkaProducer(bootstrap_servers=server.kafka)
     for number in range(20):
         producer.send(name, f"{number}".encode()).get(30)

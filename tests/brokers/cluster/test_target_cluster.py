@@ -7,6 +7,7 @@ import os
 import signal
 import urllib.error
 import urllib.request
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
     AdminClient,
     AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -25,16 +25,25 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not
 from controller.cli.main import main
 from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic, DryRunResult
 from events.names import TopicId, TopicName
-from tests.brokers.cluster.served import SETTINGS, create, in_front_of, now_ms, record, replicas, seen, types, until
+from tests.brokers.cluster.served import (
+    SETTINGS,
+    create,
+    in_front_of,
+    now_ms,
+    record,
+    replicas,
+    seen,
+    set_config,
+    types,
+    until,
+)
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import Topicwright
 
 
-def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
-    here, there = (
-        AdminClient({"bootstrap.servers": server.kafka}),
-        AdminClient({"bootstrap.servers": kafka.bootstrap}),
-    )
+def test_requests_are_applied_by_the_cluster(
+    here: AdminClient, there: AdminClient, server: Topicwright, name: str
+) -> None:
     assert create(here, name, 2, 3, **{"retention.ms": "60000"}) == (0, "")
     topic = there.list_topics(name, timeout=10).topics[name]
     assert {index: len(one.replicas) for index, one in topic.partitions.items()} == {0: 3, 1: 3}
@@ -42,9 +51,7 @@ def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, server: Topi
 
     here.create_partitions([NewPartitions(name, 4)])[name].result(30)
     until(lambda: replicas(there, name), lambda found: len(found) == 4)
-    step = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
-    here.incremental_alter_configs([resource])[resource].result(30)
+    set_config(here, name, "retention.ms", "5000")
     described = ConfigResource(ConfigResource.Type.TOPIC, name)
     assert until(lambda: there.describe_configs([described])[described].result(10)["retention.ms"].value == "5000")
 
@@ -60,23 +67,22 @@ def test_requests_are_applied_by_the_cluster(kafka: ReferenceKafka, server: Topi
     ]  # fmt: skip
 
 
-def test_refusals_of_the_cluster_are_rejections(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": server.kafka})
+def test_refusals_of_the_cluster_are_rejections(
+    here: AdminClient, there: AdminClient, server: Topicwright, name: str
+) -> None:
     refused = f"refused-{name}"
-    assert create(admin, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
+    assert create(here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
     events = seen(server, f"/v1/topics/{refused}/events")["events"]
     rejected = next(event["fields"] for event in events if event["type"] == "CreateRejected")
     assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
 
-    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
-    code, _ = create(admin, name)
+    code, _ = create(here, name)
     assert code == KafkaError.TOPIC_ALREADY_EXISTS
     until(lambda: seen(server, f"/v1/topics/{name}"))
 
 
-def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
-    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
+def test_changes_made_in_the_cluster_are_discovered(there: AdminClient, server: Topicwright, name: str) -> None:
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
     until(
         lambda: seen(server, f"/v1/topics/{name}"),
@@ -84,9 +90,7 @@ def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, serve
     )
     there.create_partitions([NewPartitions(name, 3)])[name].result(30)
     until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: len(topic["partitions"]) == 3)
-    step = ConfigEntry("retention.ms", "7000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[step])
-    there.incremental_alter_configs([resource])[resource].result(30)
+    set_config(there, name, "retention.ms", "7000")
     until(lambda: seen(server, f"/v1/topics/{name}"), lambda topic: topic["configs"] == {"retention.ms": "7000"})
     there.delete_topics([name])[name].result(30)
     until(lambda: seen(server, f"/v1/topics/{name}") is None)
@@ -94,18 +98,10 @@ def test_changes_made_in_the_cluster_are_discovered(kafka: ReferenceKafka, serve
 
 
 def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
-    kafka: ReferenceKafka, server: Topicwright, name: str
+    here: AdminClient, there: AdminClient, server: Topicwright, name: str
 ) -> None:
-    broker = ConfigResource(ConfigResource.Type.BROKER, "2")
-
-    def cordon(operation: AlterConfigOpType) -> None:
-        step = ConfigEntry("cordoned.log.dirs", "*", incremental_operation=operation)
-        resource = ConfigResource(broker.restype, broker.name, incremental_configs=[step])
-        there.incremental_alter_configs([resource])[resource].result(30)
-
-    here = AdminClient({"bootstrap.servers": server.kafka})
-    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    cordon(AlterConfigOpType.SET)
+    cordon = partial(set_config, there, "2", "cordoned.log.dirs", "*", kind=ConfigResource.Type.BROKER)
+    cordon()
     try:
         until(lambda: seen(server, "/v1/brokers/2")["cordoned"])
         assert create(here, name, 6, 2) == (0, "")
@@ -114,19 +110,16 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
         assert code == KafkaError.INVALID_REPLICATION_FACTOR
         assert "all their log directories cordoned" in message
     finally:
-        cordon(AlterConfigOpType.DELETE)
+        cordon(step=AlterConfigOpType.DELETE)
     until(lambda: not seen(server, "/v1/brokers/2")["cordoned"])
     assert create(here, f"{name}-later", 1, 3) == (0, "")
 
 
-def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, there: AdminClient, tmp_path: Path, name: str) -> None:
     """Also KIP-409: with one of three brokers down, a topic of factor 3 is created on two and filled later."""
     allowed = {"enable_under_replicated_topic_creation": "true"}
     with in_front_of(kafka, tmp_path, **allowed) as server:
-        here, there = (
-            AdminClient({"bootstrap.servers": server.kafka}),
-            AdminClient({"bootstrap.servers": kafka.bootstrap}),
-        )
+        here = AdminClient({"bootstrap.servers": server.kafka})
         assert create(here, f"{name}-before", 3, 3)[0] == 0
         kafka.stop_broker(3)
         try:
@@ -153,13 +146,14 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, tmp_path: Path, n
         until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
 
 
-def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, server: Topicwright, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": server.kafka})
-    assert create(admin, f"{name}-before")[0] == 0
+def test_the_cluster_is_unreachable_and_returns(
+    kafka: ReferenceKafka, here: AdminClient, server: Topicwright, name: str
+) -> None:
+    assert create(here, f"{name}-before")[0] == 0
     before = len(server.process.output)
     os.killpg(kafka.process.pid, signal.SIGSTOP)
     try:
-        future = admin.create_topics([NewTopic(name, 1, 3)], operation_timeout=4, request_timeout=30)[name]
+        future = here.create_topics([NewTopic(name, 1, 3)], operation_timeout=4, request_timeout=30)[name]
         with pytest.raises(KafkaException) as refused:
             future.result(40)
         assert refused.value.args[0].code() == KafkaError.REQUEST_TIMED_OUT
@@ -172,12 +166,13 @@ def test_the_cluster_is_unreachable_and_returns(kafka: ReferenceKafka, server: T
     finally:
         os.killpg(kafka.process.pid, signal.SIGCONT)
     until(lambda: "the cluster can be reached again" in server.process.output[before:])
-    until(lambda: create(admin, f"{name}-after")[0] == 0, within_s=240)
+    until(lambda: create(here, f"{name}-after")[0] == 0, within_s=240)
 
 
-def test_unfinished_changes_of_a_dead_process_are_resumed(kafka: ReferenceKafka, tmp_path: Path, name: str) -> None:
+def test_unfinished_changes_of_a_dead_process_are_resumed(
+    kafka: ReferenceKafka, there: AdminClient, tmp_path: Path, name: str
+) -> None:
     """The process died after its decisions: the cluster had applied one of them, and none of the others."""
-    there = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made, grown, gone, done = (f"{name}-{each}" for each in ("made", "grown", "gone", "done"))
     with in_front_of(kafka, tmp_path) as server:
         admin = AdminClient({"bootstrap.servers": server.kafka})
