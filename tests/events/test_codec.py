@@ -35,7 +35,7 @@ from events.codec import (
     value_without_secrets,
     without_secrets,
 )
-from events.names import Offset, RequestId, TopicName, shard_key
+from events.names import Offset, RequestId, TopicName
 from events.values import Fact
 from projections.text.wording import event_text
 from tests.events.golden import ADOPTED, FOLDER, FOLLOWED, HISTORIES, hash_of, lines_of, state_hash
@@ -254,13 +254,6 @@ def test_a_fact_is_frozen_and_an_array(kind: type[Fact]) -> None:
 @facts
 def test_a_fact_is_described(kind: type[Fact]) -> None:
     assert inspect.getdoc(kind) != inspect.getdoc(Fact), f"{kind.__name__} says nothing of what it means"
-
-
-@pytest.mark.parametrize(
-    ("name", "key"), [("a", "a"), ("a.b", "a_b"), ("a_b", "a_b"), ("a.b_c.d", "a_b_c_d"), ("a-b", "a-b")]
-)
-def test_names_that_collide_share_a_shard(name: str, key: str) -> None:
-    assert shard_key(name) == key
 
 
 good = pytest.mark.parametrize("name", [*HISTORIES, ADOPTED, FOLLOWED])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 from tests.simulation.plan import Deed
 from tests.simulation.world import POLICY, World
@@ -13,12 +14,34 @@ DELAYS_MS = (0, 0, 10, 300, 4_000)
 POLICY_S = ((0.0, 0.0), (0.0, 0.01), (0.3, 2.0))
 
 
-class Faults:
-    """Does one thing after another to a world until it is to be healed."""
+class DiskFaults:
+    """Faults of the event log's disk, which simulators with such a disk share."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Any) -> None:
         self._world = world
         self._rng = random.Random(world.rng.getrandbits(64))
+
+    def heal_disk(self) -> None:
+        disk = self._world.disk
+        disk.full, disk.failing_writes, disk.failing_syncs, disk.sync_s = False, 0.0, 0.0, (0.0, 0.001)
+
+    async def fill_disk(self) -> None:
+        disk = self._world.disk
+        disk.full, disk.dark = True, self._rng.random() < 0.5
+        await asyncio.sleep(self._rng.uniform(0, 1.5))
+        disk.full = False
+
+    async def fail_syncs(self) -> None:
+        disk = self._world.disk
+        disk.failing_syncs, disk.failing_writes = self._rng.choice((0.01, 0.2)), self._rng.choice((0, 0.02))
+        await asyncio.sleep(self._rng.uniform(0, 1))
+        disk.failing_syncs = disk.failing_writes = 0.0
+
+
+class Faults(DiskFaults):
+    """Does one thing after another to a world until it is to be healed."""
+
+    _world: World
 
     async def go_on(self, until: float, pause_s: float) -> None:
         deeds: tuple[Deed, ...] = (
@@ -31,8 +54,8 @@ class Faults:
 
     def heal_all_but_brokers(self) -> None:
         """All is well again, and brokers are prompt; but those that are down stay down."""
-        disk, process = self._world.disk, self._world.process
-        disk.full, disk.failing_writes, disk.failing_syncs, disk.sync_s = False, 0.0, 0.0, (0.0, 0.001)
+        process = self._world.process
+        self.heal_disk()
         self._world.policy_s = (0.0, 0.0)
         if process.policies is not None:
             process.policies.seconds = (0.0, 0.0)
@@ -63,18 +86,6 @@ class Faults:
     async def delay_broker(self) -> None:
         process = self._world.process
         process.run(process.brokers.set_delay, self._any_broker(), self._rng.choice(DELAYS_MS))
-
-    async def fill_disk(self) -> None:
-        disk = self._world.disk
-        disk.full, disk.dark = True, self._rng.random() < 0.5
-        await asyncio.sleep(self._rng.uniform(0, 1.5))
-        disk.full = False
-
-    async def fail_syncs(self) -> None:
-        disk = self._world.disk
-        disk.failing_syncs, disk.failing_writes = self._rng.choice((0.01, 0.2)), self._rng.choice((0, 0.02))
-        await asyncio.sleep(self._rng.uniform(0, 1))
-        disk.failing_syncs = disk.failing_writes = 0.0
 
     async def slow_syncs(self) -> None:
         disk = self._world.disk

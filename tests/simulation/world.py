@@ -20,6 +20,7 @@ from unittest import mock
 import structlog
 
 from controller.apis.tables import HandlerTable, controller_listener
+from controller.brokers.port import Brokers
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
@@ -64,6 +65,19 @@ class Serving:
     def run(self, action: Callable[..., Any], *args: Any) -> Any:
         return context_of(self.number).run(action, *args)
 
+    def controller_on(self, log: FaultyLog, brokers: Brokers, world: Any, **more: Any) -> Controller:
+        """A controller of this process, by the world's clock."""
+        return Controller(
+            log,
+            brokers,
+            boot_id=f"p{self.number}",
+            clock_ms=world.clock_ms,
+            flush=log.flushed,
+            reports=Reports(Unheard(), lambda _: None, Unheard()),
+            partitions_cached=world.partitions_cached,
+            **more,
+        )
+
     async def call(self, client: str, api_key: int, version: int, request: Message) -> Message:
         """One request as its connection hands it over. Raises ConnectionLost."""
         if not self.alive:
@@ -106,16 +120,7 @@ class Process(Serving):
             broker.running = broker_id not in world.down
             broker.delay_ms = world.delays_ms.get(broker_id, 0)
         self.policies = SlowPolicies(world.rng, world.policy_s) if world.settings.get(POLICY) else None
-        self.controller = Controller(
-            self.log,
-            self.brokers,
-            boot_id=f"p{number}",
-            clock_ms=world.clock_ms,
-            flush=self.log.flushed,
-            reports=Reports(Unheard(), lambda _: None, Unheard()),
-            policies=self.policies,
-            partitions_cached=world.partitions_cached,
-        )
+        self.controller = self.controller_on(self.log, self.brokers, world, policies=self.policies)
         self.api = ControllerApi(self.controller, node_id=0, advertised=ENDPOINT)
         self.handlers = controller_listener(self.api, {})
 

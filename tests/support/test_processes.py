@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import tools
 from tests.support.forked import Forked
 from tests.support.network import Network
 from tests.support.processes import Process, ProcessFailure
@@ -54,15 +53,6 @@ def test_a_line_that_never_comes_fails_with_what_was_printed(tmp_path: Path) -> 
         printer.wait_for_line("something else", within_s=120)
 
 
-def test_a_process_is_sent_lines_and_its_exit_code_is_known(tmp_path: Path) -> None:
-    with Process(
-        [sys.executable, "-c", "print(input() * 2, flush=True); raise SystemExit(3)"], cwd=tmp_path
-    ) as process:
-        process.write_line("ab")
-        process.wait_for_line("^abab$", within_s=120)
-        assert process.wait(120) == 3
-
-
 def test_topicwright_is_forked_and_a_process_like_any_other(tmp_path: Path) -> None:
     with Process([COMMAND, "serve", "--nonsense"], cwd=tmp_path) as process:
         assert process.wait(120) == 2
@@ -82,18 +72,12 @@ def test_topicwright_is_forked_and_a_process_like_any_other(tmp_path: Path) -> N
         assert process.stop() == 0
 
 
-def test_an_absent_tool_skips_the_test_here_and_fails_it_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_tool_skips_a_test_here_fails_it_in_ci_and_ends_a_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "")
-    with pytest.raises(pytest.skip.Exception, match="no-such-program"):
-        tools.program("no-such-program")
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="no-such-program"):
-        tools.program("no-such-program")
-
-
-def test_a_test_is_skipped_and_a_benchmark_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no-such-tool is not here: run `make tools`"):
+        cached("no-such-tool")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no-such-tool"):
         cached("no-such-tool")
     monkeypatch.delenv("PYTEST_VERSION")
     with pytest.raises(SystemExit, match="no-such-tool is not here: run `make tools`"):

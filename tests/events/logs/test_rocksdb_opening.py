@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -286,19 +285,6 @@ def test_runs_next_to_thousands_of_deleted_ones(database: Database, seed: int) -
             for each in kept.values()
         ]
         assert found == wanted
-
-
-def test_readers_block_only_close(tmp_path: Path) -> None:
-    database = opened(tmp_path)
-    write(database, {"a": [range(1)]})
-    closing = threading.Thread(target=database.close)
-    with database._readers:
-        assert database.last_run(run_prefix(REQUEST, "a"), 0, 5) == 0
-        closing.start()
-        closing.join(0.1)
-        assert closing.is_alive()
-    closing.join(10)
-    assert not closing.is_alive()
 
 
 def test_first_page_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

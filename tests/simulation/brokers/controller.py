@@ -12,8 +12,6 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.registration import controller_record, controller_registration
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.controller_api import ControllerApi
-from controller.engine.group_commit import Controller
-from controller.engine.reports import Reports
 from controller.kafka.messages import ZERO_UUID
 from controller.kafka.messages.message import Listener
 from controller.kafka.security import Security
@@ -28,7 +26,7 @@ from tests.simulation.brokers.door import Door
 from tests.simulation.faulty_log import FaultyLog
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.virtual_time import virtual_loop
-from tests.simulation.world import RELEASE, Serving, Unheard
+from tests.simulation.world import RELEASE, Serving
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.world import World
@@ -100,16 +98,8 @@ class ControllerProcess(Serving):
         self.brokers = KraftBrokers(self.projector, self.node, self.replication, world.options, loop.time)
         registration = controller_record(controller_registration(me, world.rng.randbytes(16), 0))
         self.brokers.on_lead = lambda: self._register(encode_record(registration))
-        self.controller = Controller(
-            self.log,
-            self.brokers,
-            boot_id=f"p{self.number}",
-            clock_ms=world.clock_ms,
-            flush=self.log.flushed,
-            reports=Reports(Unheard(), lambda _: None, Unheard()),
-            partitions_cached=world.partitions_cached,
-            projector=self.projector,
-            replication=self.replication,
+        self.controller = self.controller_on(
+            self.log, self.brokers, world, projector=self.projector, replication=self.replication
         )
         endpoint = Endpoint(CONTROLLER_LISTENER, "controller", 9093)
         self.api = ControllerApi(self.controller, node_id=NODE, advertised=endpoint)

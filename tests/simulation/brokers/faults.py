@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
@@ -12,6 +11,7 @@ from tests.simulation.brokers.broker import Broker
 from tests.simulation.brokers.clients import LifeClient
 from tests.simulation.brokers.machine import Machine
 from tests.simulation.brokers.world import World
+from tests.simulation.faults import DiskFaults
 from tests.simulation.plan import Deed
 from tests.simulation.world import ConnectionLost
 
@@ -19,12 +19,14 @@ GHOST_S = 3.0
 """How long a process that was replaced goes on."""
 
 
-class Faults:
+class Faults(DiskFaults):
     """Does one thing after another to a world until it is to be healed."""
 
+    _world: World
+
     def __init__(self, world: World, operator: LifeClient) -> None:
-        self._world, self._operator = world, operator
-        self._rng = random.Random(world.rng.getrandbits(64))
+        super().__init__(world)
+        self._operator = operator
         self._later: set[asyncio.Task[None]] = set()
         self._replaced: list[Broker] = []
 
@@ -41,8 +43,7 @@ class Faults:
     async def heal(self) -> None:
         """All is well again, and all brokers run."""
         world = self._world
-        disk = world.disk
-        disk.full, disk.failing_writes, disk.failing_syncs, disk.sync_s = False, 0.0, 0.0, (0.0, 0.001)
+        self.heal_disk()
         world.quorum_disk.is_full = world.produces = False
         for each in self._later:
             each.cancel()
@@ -184,22 +185,10 @@ class Faults:
         await asyncio.sleep(self._rng.choice((0.2, 0.2, 4.0)) * self._rng.random())
         await self._world.boot()
 
-    async def fill_disk(self) -> None:
-        disk = self._world.disk
-        disk.full, disk.dark = True, self._rng.random() < 0.5
-        await asyncio.sleep(self._rng.uniform(0, 1.5))
-        disk.full = False
-
     async def fill_quorum_disk(self) -> None:
         self._world.quorum_disk.is_full = True
         await asyncio.sleep(self._rng.uniform(0, 1.5))
         self._world.quorum_disk.is_full = False
-
-    async def fail_syncs(self) -> None:
-        disk = self._world.disk
-        disk.failing_syncs, disk.failing_writes = self._rng.choice((0.01, 0.2)), self._rng.choice((0, 0.02))
-        await asyncio.sleep(self._rng.uniform(0, 1))
-        disk.failing_syncs = disk.failing_writes = 0.0
 
     async def slow_syncs(self) -> None:
         self._world.sync_s = self._rng.choice((0.0, 0.001, 0.02, 0.3))
