@@ -198,8 +198,10 @@ class TargetCluster:
 
     def _resume_creations(self) -> None:
         """Create incomplete topics again: the cluster may or may not have them already."""
+        if not self._sink.has_pending_creates():
+            return
         store = self._sink.store
-        for key in store.durable_keys_waiting() if self._sink.has_pending_creates() else ():
+        for key in store.durable_keys_waiting():
             topic = store.durable(key)
             if topic is not None and topic.ready_at_ms is None and not self._watch.is_busy(topic.name):
                 self._actions.enqueue(Action(topic.name, topic, tried=True))
