@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from events.logs.log import REQUEST, SHARD, Commit, LogClosed, check_commit, check_range, key_range
@@ -14,59 +14,42 @@ class InMemoryLog:
 
     def __init__(self, cluster_id: str) -> None:
         self.path: Path | None = None
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
+        self.start_offset = self.next_offset = self.durable_offset = 0
         self._events: list[bytes] = []
         self._index: dict[bytes, dict[str, list[int]]] = {SHARD: {}, REQUEST: {}}
         self._state: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
-        self._next_offset = 0
-        self._durable_offset = 0
         self._unflushed: list[tuple[int, Commit, dict[bytes, bytes | None]]] = []
         self._open = True
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster_id
-
-    @property
-    def start_offset(self) -> int:
-        return 0
-
-    @property
-    def next_offset(self) -> int:
-        return self._next_offset
-
-    @property
-    def durable_offset(self) -> int:
-        return self._durable_offset
 
     def write(self, commit: Commit) -> int:
         self._check_open()
         check_commit(commit)
-        first = self._next_offset
+        first = self.next_offset
         changes = {**commit.state, **commit.own}
         if not commit.entries and not changes:
             return first
-        self._unflushed.append((first + len(commit.entries), commit, self._state_of(changes)))
+        self._unflushed.append((first + len(commit.entries), commit, {key: self._state.get(key) for key in changes}))
         for offset, entry in enumerate(commit.entries, first):
             self._events.append(entry.value)
             self._index[SHARD].setdefault(entry.shard_key, []).append(offset)
             if entry.request_id:
                 self._index[REQUEST].setdefault(entry.request_id, []).append(offset)
         self._put(changes)
-        self._next_offset = len(self._events)
+        self.next_offset = len(self._events)
         return first
 
     def flush(self) -> int:
         self._check_open()
-        end = self._next_offset
+        end = self.next_offset
         while self._unflushed and self._unflushed[0][0] <= end:
             del self._unflushed[0]
-        self._durable_offset = max(self._durable_offset, end)
-        return self._durable_offset
+        self.durable_offset = max(self.durable_offset, end)
+        return self.durable_offset
 
     def mark_durable(self) -> None:
-        self._durable_offset = self._next_offset
+        self.durable_offset = self.next_offset
 
     def recover(self) -> int:
         self._check_open()
@@ -82,28 +65,28 @@ class InMemoryLog:
                 self._index[SHARD][entry.shard_key].pop()
                 if entry.request_id:
                     self._index[REQUEST][entry.request_id].pop()
-            self._next_offset = len(self._events)
+            self.next_offset = len(self._events)
             self._put(before)
-        self._durable_offset = min(self._durable_offset, self._next_offset)
+        self.durable_offset = min(self.durable_offset, self.next_offset)
         return self.flush()
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         self._check_open()
         check_range(start, end)
-        stop = self._next_offset if end is None else min(end, self._next_offset)
+        stop = self.next_offset if end is None else min(end, self.next_offset)
         return self._each_event(start, stop)
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         self._check_open()
         for offset in offsets:
-            if not 0 <= offset < self._next_offset:
-                raise IndexError(f"no event at offset {offset}: the log ends at {self._next_offset}")
+            if not 0 <= offset < self.next_offset:
+                raise IndexError(f"no event at offset {offset}: the log ends at {self.next_offset}")
         return [self._events[offset] for offset in offsets]
 
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         self._check_open()
         check_range(start, end)
-        stop = self._next_offset if end is None else min(end, self._next_offset)
+        stop = self.next_offset if end is None else min(end, self.next_offset)
         return self._each_run(self._index[index].get(name, []), start, stop)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
@@ -123,9 +106,6 @@ class InMemoryLog:
         if self._open:
             self.flush()
             self._open = False
-
-    def _state_of(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
-        return {key: self._state.get(key) for key in keys}
 
     def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
         for key, value in changes.items():

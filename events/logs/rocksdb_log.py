@@ -63,13 +63,14 @@ class RocksDbLog(WholeLog):
         LogDiskFull.
         """
         path = Path(path)
-        self._path, self._cache_bytes = path, cache_bytes
+        self.path, self._cache_bytes = path, cache_bytes
         self._flushing = threading.Lock()
         self._failure: str | None = None
         self._database: Database | None = None
         self._closed = False
-        self._next_offset = self._durable_offset = 0
-        self._cut: int | None = None
+        self.next_offset = self._durable_offset = 0
+        self.cut: int | None = None
+        """The offset at which the last opening truncated an unacknowledged torn tail; None if it did not."""
         make_folder(path)
         try:
             self._mark = DurableMark(path)
@@ -77,19 +78,10 @@ class RocksDbLog(WholeLog):
             raise classify(error, path) from error
         try:
             self._open_database()
-            self._cluster_id = self._read(identify, self._next_offset, cluster_id, event_version, new_cluster_id)
+            self.cluster_id = self._read(identify, self.next_offset, cluster_id, event_version, new_cluster_id)
         except BaseException:
             self._release()
             raise
-
-    @property
-    def cut(self) -> int | None:
-        """The offset at which the last opening truncated an unacknowledged torn tail; None if it did not."""
-        return self._cut
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster_id
 
     @property
     def durable_offset(self) -> int:
@@ -98,11 +90,11 @@ class RocksDbLog(WholeLog):
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
         log.check_commit(commit)
-        first = self._next_offset
+        first = self.next_offset
         if commit.entries or commit.own:
             batch, end = _commit_batch(commit, first, database)
             self._put(database, batch)
-            self._next_offset = end
+            self.next_offset = end
         return first
 
     def drop_before(self, offset: int, retained: Sequence[int] = (), names: Sequence[bytes] = ()) -> None:
@@ -111,10 +103,10 @@ class RocksDbLog(WholeLog):
         `names` are the index keys of the event at the offset. From now on dropped events are read from the archive.
         Raises LogWriteError and the errors of reads.
         """
-        database, start = self._writable(), self._start_offset
+        database, start = self._writable(), self.start_offset
         assert start <= offset < self.durable_offset, "dropped events are stored and durable"
         values = {one: log.read_one(self, one) for one in retained}
-        self._start_offset = offset  # readers switch to the archive before events are deleted
+        self.start_offset = offset  # readers switch to the archive before events are deleted
         self._put(database, _drop_batch(database, start, offset, values, names))
 
     def forget(self, runs: Iterable[tuple[bytes, range]], state: Iterable[bytes] = ()) -> None:
@@ -125,7 +117,7 @@ class RocksDbLog(WholeLog):
     def flush(self) -> int:
         with self._flushing:
             database = self._writable()
-            end = self._next_offset
+            end = self.next_offset
             if end > self._durable_offset:
                 try:
                     self._sync(database)
@@ -138,17 +130,17 @@ class RocksDbLog(WholeLog):
     def mark_durable(self) -> None:
         """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
         still flushes it."""
-        self._durable_elsewhere_offset = self._next_offset
+        self._durable_elsewhere_offset = self.next_offset
 
     def recover(self) -> int:
         with self._flushing:
             if self._closed:
-                raise log.LogClosed(f"the log in {self._path} is closed")
+                raise log.LogClosed(f"the log in {self.path} is closed")
             self._check_disk_space()
             self._close_database()
             self._open_database()
             self._failure = None
-            return self._next_offset
+            return self.next_offset
 
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Copy the log to a new folder, for audits.
@@ -182,11 +174,11 @@ class RocksDbLog(WholeLog):
         database.sync(True)
 
     def _open_database(self) -> None:
-        opened = open_checked(self._path, self._cache_bytes, self._mark.read())
+        opened = open_checked(self.path, self._cache_bytes, self._mark.read())
         self._database = opened.database
-        self._cut = opened.cut
-        self._next_offset = self._durable_offset = self._durable_elsewhere_offset = opened.next_offset
-        self._start_offset = start_of(opened.database)
+        self.cut = opened.cut
+        self.next_offset = self._durable_offset = self._durable_elsewhere_offset = opened.next_offset
+        self.start_offset = start_of(opened.database)
         self._mark.write(opened.next_offset)
 
     def _put(self, database: Database, batch: WriteBatch) -> None:
@@ -197,23 +189,23 @@ class RocksDbLog(WholeLog):
 
     def _writable(self) -> Database:
         if self._failure is not None:
-            raise log.LogWriteError(f"{self._path} rejects writes until it has recovered from: {self._failure}")
+            raise log.LogWriteError(f"{self.path} rejects writes until it has recovered from: {self._failure}")
         return self._readable()
 
     def _failed(self, error: Exception) -> log.LogError:
         """Reject further writes; returns the error to raise."""
         self._failure = str(error)
-        return classify(error, self._path, log.LogWriteError)
+        return classify(error, self.path, log.LogWriteError)
 
     def _check_disk_space(self) -> None:
         """Raise LogDiskFull unless the disk has room to reopen. Otherwise `recover` would end reads and then fail."""
-        needed = sum(each.stat().st_size for each in self._path.glob("*.log")) + _ROOM_BYTES
-        probe = self._path / "ROOM"
+        needed = sum(each.stat().st_size for each in self.path.glob("*.log")) + _ROOM_BYTES
+        probe = self.path / "ROOM"
         try:
             with probe.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, needed)
         except OSError as error:
-            raise classify(error, self._path, log.LogWriteError) from error
+            raise classify(error, self.path, log.LogWriteError) from error
         finally:
             probe.unlink(missing_ok=True)
 

@@ -168,7 +168,7 @@ def test_readers_may_see_the_tree_of_a_commit_before_they_see_that_the_log_goes_
     log = InMemoryLog("c")
     recorded(log, [600])
     root = TreeReader(log).root(512)
-    log._next_offset = log._durable_offset = 599  # as another thread sees it while the commit is written
+    log.next_offset = log.durable_offset = 599  # as another thread sees it while the commit is written
     assert TreeReader(log).root(512) == root
     assert tree.range_root(log, 256, 512) == tree.stored_subtree(log, 8, 1)
 

@@ -38,20 +38,12 @@ _RUNS_MIN = 100
 class WholeLog:
     """The reading side of a log in RocksDB; `EventLog` describes the methods."""
 
-    _path: Path
+    path: Path
+    next_offset: int
+    start_offset = 0
     _database: Database | None
     _failure: str | None
-    _next_offset: int
-    _start_offset = 0
     _archive: Archive | None = None
-
-    @property
-    def path(self) -> Path:
-        return self._path
-
-    @property
-    def start_offset(self) -> int:
-        return self._start_offset
 
     @property
     def archive(self) -> Archive:
@@ -60,20 +52,16 @@ class WholeLog:
             self._archive = _archive_of(self)
         return self._archive
 
-    @property
-    def next_offset(self) -> int:
-        return self._next_offset
-
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         log.check_range(start, end)
         self._readable()
-        stop = self._next_offset if end is None else min(end, self._next_offset)
+        stop = self.next_offset if end is None else min(end, self.next_offset)
         return self._each_event(start, stop)
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         for offset in offsets:
-            if not 0 <= offset < self._next_offset:
-                raise IndexError(f"no event at offset {offset}: {self._path} ends at {self._next_offset}")
+            if not 0 <= offset < self.next_offset:
+                raise IndexError(f"no event at offset {offset}: {self.path} ends at {self.next_offset}")
         found = dict(zip(offsets, self._read(Database.get_events, [pack(offset) for offset in offsets]), strict=True))
         missing = sorted(offset for offset, value in found.items() if value is None)
         if missing:
@@ -83,13 +71,13 @@ class WholeLog:
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         log.check_range(start, end)
         self._readable()
-        stop = self._next_offset if end is None else min(end, self._next_offset)
+        stop = self.next_offset if end is None else min(end, self.next_offset)
         return self._each_run(run_prefix(index, name), start, stop)
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         self._readable()
         here = self._each_shard(run_prefix(SHARD, after))
-        if not self._start_offset:
+        if not self.start_offset:
             return here
         older = map(_name_of, self.archive.names(SHARD, run_prefix(SHARD, after)))
         return (key for key, _ in groupby(merge(here, older)))
@@ -98,7 +86,7 @@ class WholeLog:
         try:
             value: bytes | None = self._readable().get_view(STATE + key)
         except Exception as error:
-            raise classify(error, self._path) from error
+            raise classify(error, self.path) from error
         return value
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -109,7 +97,7 @@ class WholeLog:
 
     def index_runs(self, of_requests: bool) -> Iterator[tuple[str, int, int]]:
         """Each run in the index by shard, or by request: name, first and last offset."""
-        kind, start = REQUEST if of_requests else SHARD, self._start_offset
+        kind, start = REQUEST if of_requests else SHARD, self.start_offset
         for segment in self.archive.segments(0, start) if start else ():
             for key, runs in self.archive.index(segment).each():
                 if key.startswith(kind):
@@ -122,7 +110,7 @@ class WholeLog:
     def retained_events(self) -> Iterator[tuple[int, bytes]]:
         """The events before `start_offset` that are still in the database. `read_many` returns these, `read` the
         archive's."""
-        for key, value in self._each_view(pack(0), pack(self._start_offset), Database.event_page):
+        for key, value in self._each_view(pack(0), pack(self.start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
         for key, value in self._each_view(KEPT, bytes((KEPT[0] + 1,))):
             yield int.from_bytes(key[1:], "big"), value
@@ -137,7 +125,7 @@ class WholeLog:
         """All pairs of one point in time, in key order: the events by offset, then everything else. Threads as in
         `frozen_scan`."""
         frozen = self._read(Database.frozen_views)
-        return self._each_of_all(frozen, self._start_offset, self._next_offset)
+        return self._each_of_all(frozen, self.start_offset, self.next_offset)
 
     def _each_of_all(self, frozen: Frozen, start: int, end: int) -> Iterator[_Pair]:
         with closing(frozen):
@@ -150,24 +138,24 @@ class WholeLog:
         try:
             return call(self._readable(), *args, **named)
         except Exception as error:
-            raise classify(error, self._path) from error
+            raise classify(error, self.path) from error
 
     def _readable(self) -> Database:
         if self._database is None:
             why = "" if self._failure is None else f" until it has recovered from: {self._failure}"
-            raise log.LogClosed(f"the log in {self._path} is closed{why}")
+            raise log.LogClosed(f"the log in {self.path} is closed{why}")
         return self._database
 
     def _each_event(self, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
         expected, upper = start, pack(stop)
         while expected < stop:
-            if expected < (first := min(stop, self._start_offset)):
+            if expected < (first := min(stop, self.start_offset)):
                 yield from self.archive.read(expected, first)
                 expected = first
                 continue
             for key, value in self._read(Database.event_page, pack(expected), upper)[0] or ((b"", b""),):
                 if key != pack(expected):
-                    if expected < self._start_offset:
+                    if expected < self.start_offset:
                         break
                     raise self._missing(expected)
                 yield expected, value
@@ -179,20 +167,20 @@ class WholeLog:
         kept = self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets])
         found = {offset: value for offset, value in zip(offsets, kept, strict=True) if value is not None}
         archived = [offset for offset in offsets if offset not in found]
-        if archived and archived[-1] >= self._start_offset:
-            raise self._missing(next(offset for offset in archived if offset >= self._start_offset))
+        if archived and archived[-1] >= self.start_offset:
+            raise self._missing(next(offset for offset in archived if offset >= self.start_offset))
         return found | dict(zip(archived, self.archive.read_many(archived), strict=True))
 
     def _each_run(self, prefix: bytes, start: int, stop: int) -> Iterator[range]:
         most = _RUNS_MIN
         while start < stop:
-            first = self._start_offset
+            first = self.start_offset
             if start < first:
                 yield from self.archive.runs(prefix, start, min(stop, first))
                 start = first
                 continue
             found = self._read(Database.runs, prefix, first, start, stop, most)
-            if first == self._start_offset:  # else events were dropped meanwhile, and runs may be missing
+            if first == self.start_offset:  # else events were dropped meanwhile, and runs may be missing
                 yield from found
                 if len(found) < most:
                     return
@@ -226,7 +214,7 @@ class WholeLog:
 
     def _missing(self, offset: int) -> log.LogCorrupted:
         return log.LogCorrupted(
-            f"{self._path} is damaged: event {offset} is missing, though the log ends at {self._next_offset}; "
+            f"{self.path} is damaged: event {offset} is missing, though the log ends at {self.next_offset}; "
             "restore the folder from a copy"
         )
 

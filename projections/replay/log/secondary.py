@@ -153,23 +153,23 @@ class FrozenLog(RocksDbLog):
             raise LogNotAFolder(_why_no_log(path))
         check_regular(path)
         synced, written = _durable_mark(path), lock_holder(path / "LOCK") is not None
-        self._path = path
+        self.path = path
         self._flushing = threading.Lock()
         self._failure = "being opened for writing: this copy can only be read"
         self._closed = False
-        self._cut = None
+        self.cut = None
         self._database = _open(path)
         try:
-            end = self._next_offset = self._database.tail()
+            end = self.next_offset = self._database.tail()
             check_state(self._database, end)
-            self._start_offset = start_of(self._database)
-            self._cluster_id = cluster_of(self._database) or ""
+            self.start_offset = start_of(self._database)
+            self.cluster_id = cluster_of(self._database) or ""
             if end < synced:
                 raise lost(path, end, synced, f"it can be read only up to offset {end}")
         except Exception as error:
             self.close()
             raise classify(error, path) from error
-        self._durable_offset = synced if written and synced else self._next_offset
+        self._durable_offset = synced if written and synced else self.next_offset
 
     def read_through(self) -> None:
         """Read the whole state and all indexes, so that RocksDB checks their checksums. Raises LogCorrupted.
@@ -183,12 +183,12 @@ class FrozenLog(RocksDbLog):
         """The offset of the newest event before `end` in each of some shards; -1 if there is none."""
         runs = [run_prefix(SHARD, one) for one in shard_keys]
         found = [self._newest_here(run, end) for run in runs]
-        missing = {run for run, offset in zip(runs, found, strict=True) if offset < self._start_offset}
-        older = self.archive.newest(missing, end) if missing and self._start_offset else {}
+        missing = {run for run, offset in zip(runs, found, strict=True) if offset < self.start_offset}
+        older = self.archive.newest(missing, end) if missing and self.start_offset else {}
         return (older.get(run, -1) if run in missing else offset for run, offset in zip(runs, found, strict=True))
 
     def _newest_here(self, run: bytes, end: int) -> int:
-        first = self._read(Database.last_run, run, self._start_offset, end - 1)
+        first = self._read(Database.last_run, run, self.start_offset, end - 1)
         last = None if first is None else self._read(lambda database: database.get_view(run + first.to_bytes(8, "big")))
         return -1 if last is None else min(end - 1, int.from_bytes(last, "big"))
 

@@ -42,7 +42,7 @@ class Excerpt(InMemoryLog):
 
     def __init__(self, end: int) -> None:
         super().__init__("")
-        self._end = end
+        self.next_offset = self.durable_offset = end
         self._values: dict[int, bytes] = {}
         self._shards: dict[str, list[int]] = {}
         self._requests: dict[str, list[int]] = {}
@@ -53,14 +53,6 @@ class Excerpt(InMemoryLog):
         self._shards.setdefault(shard, []).append(offset)
         if request_id:
             self._requests.setdefault(request_id, []).append(offset)
-
-    @property
-    def next_offset(self) -> int:
-        return self._end
-
-    @property
-    def durable_offset(self) -> int:
-        return self._end
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         return [self._values[offset] for offset in offsets]

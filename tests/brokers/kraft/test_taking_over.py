@@ -81,7 +81,7 @@ def _kafka_cluster(
     (port,) = free_ports(1)
     controller = Controller(CONTROLLER, port, folder / "kafka", new_directory_id())
     theirs = KafkaQuorum(folder, version, kraft_version, (controller,), settings=GUARDED)
-    cluster = RealCluster(folder, port, {"kraft.version": str(kraft_version), **GUARDED}, (), {})
+    cluster = RealCluster(folder, port, {"kraft.version": str(kraft_version), **GUARDED}, {})
     found = {"controller.quorum.bootstrap.servers": theirs.bootstrap} if kraft_version else {}
     replicas = {"offsets.topic.replication.factor": str(brokers)}
     try:
