@@ -28,7 +28,7 @@ from typing import Protocol
 from controller.machine.apply import apply
 from controller.store.access_state import ACL, QUOTA, SCRAM
 from controller.store.keys import Puts
-from controller.store.store import CLUSTER, WAITING, TopicStore
+from controller.store.store import CLUSTER, RULES, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC, is_extra
 from events.catalog import Cause
 from events.codec import decode_event
@@ -213,7 +213,7 @@ def missing(offsets: Sequence[int], end: int, apart: int) -> list[int]:
     return [at for start, stop in pairwise([0, *offsets, end]) for at in range(start + apart, stop - apart + 1, apart)]
 
 
-SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
+SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, RULES, SCRAM, TOPIC, WAITING)))
 """The kinds of state keys in a snapshot, in order; all others can be derived."""
 EVENTS_PER_COMMIT = 500
 PARTITIONS_CACHED = 25_000

@@ -36,7 +36,7 @@ from events.catalog import Configs
 from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
-TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
+TOPIC_ID, WAITING, CLUSTER, COUNTS, RULES = b"i", b"w", b"c", b"n", b"l"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -62,10 +62,9 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     quorum: QuorumLeader | None = None
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
     login_secret: bytes = b""
-    rules: RulesVersion | None = None
 
 
-_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "login_secret", "rules")
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "login_secret")
 """Fields of `Cluster` that are stored as they are."""
 
 
@@ -279,6 +278,8 @@ class TopicStore:
         encoded = _encoded_cluster(after)
         if encoded != _encoded_cluster(before) or self._log.get(CLUSTER) is None:
             puts[CLUSTER] = encoded
+        if after.rules is not before.rules:  # up to 256 KiB of text, which changes of brokers must not encode again
+            puts[RULES] = _encode(after.rules)
         put_access(puts, before, after)
 
     def _stored_cluster(self) -> Cluster:
@@ -287,7 +288,12 @@ class TopicStore:
             return Cluster()
         stored = msgspec.msgpack.decode(value, type=_StoredCluster)
         same = {name: getattr(stored, name) for name in _SAME}
-        cluster = Cluster(**same, resource_configs=BucketMap(dict(stored.resource_configs)))
+        rules = self._log.get(RULES)
+        cluster = Cluster(
+            **same,
+            rules=None if rules is None else msgspec.msgpack.decode(rules, type=RulesVersion),
+            resource_configs=BucketMap(dict(stored.resource_configs)),
+        )
         cluster = stored_access(self._log, cluster.with_settings(stored.settings))
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 

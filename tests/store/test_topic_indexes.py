@@ -116,6 +116,7 @@ OF_A_LOG = {
     "ids": store.TOPIC_ID,
     "waiting": store.WAITING,
     "cluster": store.CLUSTER,
+    "rules": store.RULES,
     "counts": store.COUNTS,
     "users": access_state.SCRAM,
     "entries": access_state.ACL,
