@@ -12,11 +12,13 @@ from controller.machine.commands.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    ElectLeaders,
+    ReassignPartitions,
     TopicCommand,
 )
 from controller.machine.configs.changes import altered_topic_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
-from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
+from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import placement
 from controller.machine.partitions.blocks import extended
@@ -47,21 +49,14 @@ _NOT_LOGGED = Offset(-1)
 def create_topic(state: State, command: CreateTopic) -> Decision:
     """Creates a topic, refuses it, answers a dry run, or requests the verdict of the policies."""
     cluster = state.cluster
-    rejection = _check_create(state, command)
-    if rejection is not None:
-        return _reject_create(command, rejection)
-    refused = validation.refused_by_policies(command.verdict)
-    if refused is not None:
-        return _reject_create(command, refused)
-    if command.verdict is None and cluster.settings.create_topic_policy_class_name:
+    rejection = _check_create(state, command) or validation.refused_by_policies(command.verdict)
+    if rejection is None and command.verdict is None and cluster.settings.create_topic_policy_class_name:
         return NEEDS_APPROVAL
-    refused = validation.dry_run_rejection(command)
-    if refused is not None:
-        return _reject_create(command, refused)
-    if command.dry_run is None and cluster.settings.has_target_cluster:
+    rejection = rejection or validation.dry_run_rejection(command)
+    if rejection is None and _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
-    throttled = validation.throttled(command)
-    return _created(cluster, command) if throttled is None else _reject_create(command, throttled)
+    rejection = rejection or validation.throttled(command)
+    return _created(cluster, command) if rejection is None else _reject_create(command, rejection)
 
 
 def _check_create(state: State, command: CreateTopic) -> Rejection | None:
@@ -100,8 +95,8 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
     factor = len(partitions[0].replicas)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
     if command.validate_only:
-        topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
         return Decision((), (Answer(request_id, name, 0, topic=topic),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
     created = TopicCreated(
@@ -118,7 +113,6 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
     )
     if command.timeout_ms > 0:
         return Decision((requested(command, deadline_ms), created))
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
@@ -190,7 +184,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, rejection or _UNKNOWN)
+        return rejected(command, rejection or _UNKNOWN)
     if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
     partitions = _added_partitions(topic, command, cluster)
@@ -223,7 +217,7 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, rejection or _UNKNOWN)
+        return rejected(command, rejection or _UNKNOWN)
     answer = Answer(command.request_id, topic.name, 0, topic=topic)
     if command.validate_only:
         return Decision((), (answer,))
@@ -241,16 +235,16 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
-        return _rejected(command, rejection)
+        return rejected(command, rejection)
     defaults, current = state.cluster.settings.defaults_in_force, topic.configs if topic else ()
     configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
-        return _rejected(command, configs)
+        return rejected(command, configs)
     if topic is None:
-        return _rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
+        return rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
     refused = validation.refused_by_policies(command.verdict) or validation.dry_run_rejection(command)
     if refused is not None:
-        return _rejected(command, refused)
+        return rejected(command, refused)
     is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
     if configs != topic.configs and (is_unjudged or _needs_dry_run(command, state.cluster)):
         return NEEDS_APPROVAL
@@ -309,21 +303,31 @@ def _unknown_topic(message: str) -> Rejection:
 _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
-def _rejected(command: TopicChange, rejection: Rejection) -> Decision:
+def rejected(command: TopicCommand, rejection: Rejection) -> Decision:
+    """Refuses a command. The answer has the rejection for each named partition. Refused elections, reassignments and
+    changes of other resources are not recorded."""
+    if isinstance(command, CreateTopic):
+        return _reject_create(command, rejection)
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
-    answer = Answer(command.request_id, command.topic, code, message, rule)
+    partitions = tuple(PartitionAnswer(one, code, message) for one in _named_partitions(command))
+    answer = Answer(command.request_id, command.topic, code, message, rule, partitions=partitions)
     if command.validate_only:
         return Decision((), (answer,))
+    if not isinstance(command, TopicChange):
+        return Decision((), (answer,), refusal=rejection)
     who = (command.principal, command.client_id, _details(command))
     event = ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
     return Decision((event,), (answer,), refusal=rejection)
 
 
-def rejected(command: TopicCommand, rejection: Rejection) -> Decision | None:
-    """Returns the rejection that replaces the decision on a change of a topic; None for other commands."""
-    if isinstance(command, CreateTopic):
-        return _reject_create(command, rejection)
-    return _rejected(command, rejection) if isinstance(command, TopicChange) else None
+def _named_partitions(command: TopicCommand) -> tuple[int, ...]:
+    match command:
+        case ElectLeaders():
+            return command.partitions
+        case ReassignPartitions():
+            return tuple(one.partition for one in command.reassignments)
+        case _:
+            return ()
 
 
 # CreatePartitions.

@@ -26,9 +26,9 @@ from itertools import pairwise
 from typing import Protocol
 
 from controller.machine.apply import apply
-from controller.store.access_state import ACL, QUOTA, SCRAM
+from controller.store.access_state import ACL, QUOTA, RULES, SCRAM
 from controller.store.keys import Puts
-from controller.store.store import CLUSTER, RULES, WAITING, TopicStore
+from controller.store.store import CLUSTER, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC, is_extra
 from events.catalog import Cause
 from events.codec import decode_event

@@ -18,7 +18,7 @@ import msgspec
 
 from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import Span
-from controller.machine.state import Broker, Cluster, QuorumLeader, RulesVersion, State, Topic
+from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from controller.store.access_state import put_access, stored_access
 from controller.store.keys import Puts, inverted, put_entries, shard_keys
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
@@ -36,7 +36,7 @@ from events.catalog import Configs
 from events.logs.log import EventLog
 from events.names import BrokerId, Offset, ShardKey, TopicName, shard_key
 
-TOPIC_ID, WAITING, CLUSTER, COUNTS, RULES = b"i", b"w", b"c", b"n", b"l"
+TOPIC_ID, WAITING, CLUSTER, COUNTS = b"i", b"w", b"c", b"n"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -278,8 +278,6 @@ class TopicStore:
         encoded = _encoded_cluster(after)
         if encoded != _encoded_cluster(before) or self._log.get(CLUSTER) is None:
             puts[CLUSTER] = encoded
-        if after.rules is not before.rules:  # up to 256 KiB of text, which changes of brokers must not encode again
-            puts[RULES] = _encode(after.rules)
         put_access(puts, before, after)
 
     def _stored_cluster(self) -> Cluster:
@@ -288,12 +286,7 @@ class TopicStore:
             return Cluster()
         stored = msgspec.msgpack.decode(value, type=_StoredCluster)
         same = {name: getattr(stored, name) for name in _SAME}
-        rules = self._log.get(RULES)
-        cluster = Cluster(
-            **same,
-            rules=None if rules is None else msgspec.msgpack.decode(rules, type=RulesVersion),
-            resource_configs=BucketMap(dict(stored.resource_configs)),
-        )
+        cluster = Cluster(**same, resource_configs=BucketMap(dict(stored.resource_configs)))
         cluster = stored_access(self._log, cluster.with_settings(stored.settings))
         return cluster.with_brokers({BrokerId(broker.broker_id): broker for broker in stored.brokers})
 

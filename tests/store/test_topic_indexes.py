@@ -116,7 +116,7 @@ OF_A_LOG = {
     "ids": store.TOPIC_ID,
     "waiting": store.WAITING,
     "cluster": store.CLUSTER,
-    "rules": store.RULES,
+    "rules": access_state.RULES,
     "counts": store.COUNTS,
     "users": access_state.SCRAM,
     "entries": access_state.ACL,

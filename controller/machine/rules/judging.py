@@ -2,18 +2,22 @@
 
 The rules are part of the state, so that each decision follows the version recorded before it, in every process. A
 change is judged after the decision on it, because the decision contains the topic as it would be after the change.
-`filled` runs before the decision: it adds the defaults of the rules to a create request.
+`filled` runs before the decision: it adds the defaults of the rules to a create request. `apply_rules` decides on new
+rules, which become a version in the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from controller.machine.commands import NO_TOPIC
+from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import (
     AlterResourceConfigs,
     AlterTopicConfigs,
@@ -24,16 +28,16 @@ from controller.machine.commands.commands import (
     DiscoverTopic,
     ElectLeaders,
     ReassignPartitions,
-    TopicCommand,
 )
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, operators_default, values_in_force
 from controller.machine.configs.values import Bad, Value
-from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
+from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
-from controller.machine.rules.reading import NO_RULES, Rules, read_rules
+from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rules
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events.catalog import (
@@ -43,6 +47,7 @@ from events.catalog import (
     Partition,
     PartitionChanged,
     PartitionsAdded,
+    RulesApplied,
     TopicConfigsChanged,
     TopicCreated,
     TopicDiscovered,
@@ -106,19 +111,6 @@ def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
         return ALLOWED
     change = _change(state, KIND_OF[type(command)], command, decision)
     return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
-
-
-def rejected(command: TopicCommand, rejection: Rejection) -> Decision:
-    """Refuses a change of partitions or defaults: the requester gets the rejection for each part."""
-    code, message = int(rejection.code), rejection.message
-    parts: tuple[int, ...] = ()
-    if isinstance(command, ElectLeaders):
-        parts = command.partitions
-    elif isinstance(command, ReassignPartitions):
-        parts = tuple(each.partition for each in command.reassignments)
-    partitions = tuple(PartitionAnswer(part, code, message) for part in parts)
-    answer = Answer(command.request_id, command.topic, code, message, rejection.rule, partitions=partitions)
-    return Decision((), (answer,), refusal=rejection)
 
 
 def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[FilledDefault, ...]]:
@@ -222,6 +214,77 @@ def _inherited(settings: Configs) -> TopicFacts:
     given = dict(settings)
     texts = {row.name: operators_default(row, given) for row in BY_NAME.values()}
     return TopicFacts(0, (), {name: text for name, text in texts.items() if text is not None})
+
+
+def apply_rules(state: State, command: ApplyRules) -> Decision:
+    """Applies rules. The answer's `number` is the version that is effective afterwards.
+
+    Nothing changes if the text equals the effective rules, or if a file equals the last file that was applied. Invalid
+    rules are refused with INVALID_CONFIG. INVALID_UPDATE_VERSION: the newest version is not the command's `after`.
+    """
+    held = state.cluster.rules
+    number = 0 if held is None else held.number
+    if command.after is not None and command.after != number:
+        message = f"Version {number} of the rules was applied meanwhile, after version {command.after}."
+        return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
+    try:
+        if command.text:
+            read_rules(command.text)
+    except RulesError as error:
+        return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
+    digest = sha256(command.text.encode()).hexdigest()
+    known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
+    if digest == known or (held is None and not command.text):
+        return _answered(command, number)
+    event = RulesApplied(
+        command.request_id,
+        number + 1,
+        command.text,
+        digest,
+        command.is_file,
+        command.principal,
+        command.client_id,
+        command.host,
+    )
+    return Decision((event,), _answered(command, number + 1).answers)
+
+
+def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
+    return Decision((), (Answer(command.request_id, NO_TOPIC, int(code), message, number=number),))
+
+
+# Examples.
+
+
+def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
+    """Yields a message for each example whose change violates other rules than the example names."""
+    for example in rules.examples:
+        judgement = judge(rules.rules, _change_of(example, at_ms))
+        found = {one.rule.rpartition("/")[2] for one in judgement.all}
+        if found != set(example.violates):
+            expected = ", ".join(example.violates) or "no rule"
+            text = "; ".join(one.message for one in judgement.all) or "no rule is violated"
+            yield f"line {example.line}: {example.kind} {example.topic} should violate {expected}, but {text}"
+
+
+def _change_of(example: Example, at_ms: int) -> Change:
+    before = None if example.before is None else _example_facts(example.before)
+    after = None if example.kind == "delete" else _example_facts({**(example.before or {}), **example.after})
+    return Change(
+        kind=example.kind,
+        topic=example.topic,
+        before=before,
+        after=after,
+        principal=example.principal,
+        client_id=None,
+        host="",
+        at_ms=at_ms,
+    )
+
+
+def _example_facts(given: Mapping[str, Any]) -> TopicFacts:
+    configs = dict(given.get("configs", ()))
+    return TopicFacts(given.get("partitions", 1), (given.get("replication_factor", 1),), configs)
 
 
 # Variables of expressions.
