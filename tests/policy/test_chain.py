@@ -261,19 +261,6 @@ def test_counts_and_assignment_are_one_or_the_other(
         )
 
 
-def test_a_request_cannot_be_changed() -> None:
-    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=1)
-    with pytest.raises(AttributeError):
-        request.topic = "b"  # type: ignore[misc]
-
-
-def test_a_violation_carries_message_rule_and_observations() -> None:
-    observation = Observation("rules/soon", "not yet")
-    violation = PolicyViolation("no", rule="mine", observed=[observation])
-    assert (str(violation), violation.message, violation.rule) == ("no", "no", "mine")
-    assert violation.observed == (observation,)
-
-
 def test_the_base_class_requires_validate_alone() -> None:
     with pytest.raises(TypeError, match="validate"):
         CreateTopicPolicy()  # type: ignore[abstract]
