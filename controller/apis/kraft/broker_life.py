@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import TypedDict
+from typing import Any
 
 import structlog
 
@@ -80,13 +80,6 @@ async def _still_leads(api: ControllerApi, members: Membership, broker_id: Broke
     return await members.leads(broker_id)
 
 
-class Registration(TypedDict):
-    """The registration that sent a heartbeat."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-
-
 class NextState(Enum):
     """The state of a broker after a heartbeat (`BrokerControlState` in Kafka)."""
 
@@ -149,22 +142,25 @@ def _commands(
     api: ControllerApi, members: Membership, broker: Broker, request: BrokerHeartbeatRequest, next_: NextState
 ) -> Iterator[commands.MembershipCommand]:
     """The commands that lead to the next state, in order."""
-    of: Registration = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
-    controller, broker_id = api.controller, broker.broker_id
+
+    def of_broker(kind: type[commands.RegisteredCommand], **fields: Any) -> commands.RegisteredCommand:
+        stamped, epoch = stamp(api.controller, "kraft"), broker.broker_epoch
+        return kind(**stamped, broker_id=broker.broker_id, broker_epoch=epoch, **fields)
+
     offline = frozenset(request.offline_log_dirs)
     online = tuple(each for each in broker.log_dirs if each not in offline)
     if online != broker.log_dirs:
-        logger.warning("log directories failed", broker=broker_id, online=len(online))
+        logger.warning("log directories failed", broker=broker.broker_id, online=len(online))
     cordoned = _cordoned(members, broker, request, online)
     if (online, cordoned) != (broker.log_dirs, broker.cordoned):
-        yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online, cordoned=cordoned)
+        yield of_broker(commands.ChangeLogDirs, log_dirs=online, cordoned=cordoned)
     if broker.fenced and next_ is NextState.UNFENCED:
-        yield commands.UnfenceBroker(**stamp(controller, "kraft"), **of, reason="caught up")
+        yield of_broker(commands.UnfenceBroker, reason="caught up")
     elif not broker.fenced and next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW):
         reason = "controlled shutdown" if next_ is NextState.SHUTDOWN_NOW else "requested to be fenced"
-        yield commands.FenceBroker(**stamp(controller, "kraft"), **of, reason=reason)
+        yield of_broker(commands.FenceBroker, reason=reason)
     elif not broker.leaving and next_ is NextState.CONTROLLED_SHUTDOWN:
-        yield commands.BeginShutdown(**stamp(controller, "kraft"), **of)
+        yield of_broker(commands.BeginShutdown)
 
 
 def _cordoned(

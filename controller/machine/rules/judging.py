@@ -276,8 +276,6 @@ def _change_of(example: Example, at_ms: int) -> Change:
         before=before,
         after=after,
         principal=example.principal,
-        client_id=None,
-        host="",
         at_ms=at_ms,
     )
 
