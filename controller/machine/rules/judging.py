@@ -16,19 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.commands import NO_TOPIC
+from controller.machine.commands import NO_TOPIC, commands
 from controller.machine.commands.access import ApplyRules
-from controller.machine.commands.commands import (
-    AlterResourceConfigs,
-    AlterTopicConfigs,
-    AnyCommand,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    DiscoverTopic,
-    ElectLeaders,
-    ReassignPartitions,
-)
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, operators_default, values_in_force
@@ -40,28 +29,17 @@ from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rule
 from controller.machine.rules.reading_values import RulesError
 from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
-from events.catalog import (
-    Configs,
-    FilledDefault,
-    Observation,
-    Partition,
-    PartitionChanged,
-    PartitionsAdded,
-    RulesApplied,
-    TopicConfigsChanged,
-    TopicCreated,
-    TopicDiscovered,
-)
+from events import catalog
 
 KIND_OF: Mapping[type, Kind] = {
-    CreateTopic: "create",
-    CreatePartitions: "grow",
-    AlterTopicConfigs: "alter",
-    DeleteTopic: "delete",
-    ReassignPartitions: "reassign",
-    ElectLeaders: "elect",
-    AlterResourceConfigs: "defaults",
-    DiscoverTopic: "discovered",
+    commands.CreateTopic: "create",
+    commands.CreatePartitions: "grow",
+    commands.AlterTopicConfigs: "alter",
+    commands.DeleteTopic: "delete",
+    commands.ReassignPartitions: "reassign",
+    commands.ElectLeaders: "elect",
+    commands.AlterResourceConfigs: "defaults",
+    commands.DiscoverTopic: "discovered",
 }
 """The commands that rules judge."""
 
@@ -69,12 +47,12 @@ KIND_OF: Mapping[type, Kind] = {
 class Judgement(msgspec.Struct, frozen=True):
     """The rules that a change violates, by mode."""
 
-    refused: tuple[Observation, ...] = ()
-    warned: tuple[Observation, ...] = ()
-    observed: tuple[Observation, ...] = ()
+    refused: tuple[catalog.Observation, ...] = ()
+    warned: tuple[catalog.Observation, ...] = ()
+    observed: tuple[catalog.Observation, ...] = ()
 
     @property
-    def all(self) -> tuple[Observation, ...]:
+    def all(self) -> tuple[catalog.Observation, ...]:
         return (*self.refused, *self.warned, *self.observed)
 
     @property
@@ -94,18 +72,18 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     variables = _variables(change)
     before = change.before
     unchanged = None if before is None else _variables(replace(change, after=before))
-    broken: dict[str, list[Observation]] = {"enforce": [], "warn": [], "observe": []}
+    broken: dict[str, list[catalog.Observation]] = {"enforce": [], "warn": [], "observe": []}
     for rule in rules:
         message = rule.violation(change, variables, unchanged)
         if message is not None:
             mode = "observe" if change.kind == "discovered" else rule.mode
-            broken[mode].append(Observation(f"policy:rules/{rule.name}", message))
+            broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", message))
     if not any(broken.values()):
         return ALLOWED
     return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
 
 
-def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
+def judged(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
     """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
@@ -113,13 +91,15 @@ def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
     return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
 
 
-def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[FilledDefault, ...]]:
+def filled(
+    state: State, command: commands.CreateTopic
+) -> tuple[commands.CreateTopic, tuple[catalog.FilledDefault, ...]]:
     """Adds the defaults of the rules to a create request. Returns the new command, and each added value with the name
     of its default.
 
     For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
-    added: list[FilledDefault] = []
+    added: list[catalog.FilledDefault] = []
     for default in _rules_of(state.cluster).defaults:
         if command.principal not in default.principals or command.topic not in default.topics:
             continue
@@ -130,7 +110,7 @@ def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[Fille
         named = {name for name, _ in command.configs}
         configs = tuple((name, text) for name, text in default.configs if name not in named)
         new = [(name.removeprefix("num_"), str(value)) for name, value in (*values.items(), *configs)]
-        added += [FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
+        added += [catalog.FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
         command = replace(command, **values, configs=(*command.configs, *configs)) if new else command
     return command, tuple(added)
 
@@ -147,7 +127,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         return None
     before: TopicFacts | None
     after: TopicFacts | None
-    if isinstance(command, AlterResourceConfigs):
+    if isinstance(command, commands.AlterResourceConfigs):
         if command.kind != BROKERS:
             return None
         before, after = _defaults(state.cluster, command)
@@ -168,23 +148,25 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
     )
 
 
-def _facts_after(topic: Topic | None, before: TopicFacts | None, decision: Decision, defaults: Configs) -> TopicFacts:
-    partitions: Sequence[Partition] = () if topic is None else topic.partitions
-    configs: Configs = () if topic is None else topic.configs
+def _facts_after(
+    topic: Topic | None, before: TopicFacts | None, decision: Decision, defaults: catalog.Configs
+) -> TopicFacts:
+    partitions: Sequence[catalog.Partition] = () if topic is None else topic.partitions
+    configs: catalog.Configs = () if topic is None else topic.configs
     if not decision.events:
         dry = decision.answers[0].topic
         assert dry is not None, "a dry run that succeeds answers with the topic"
         return _facts(dry.partitions, dry.configs, defaults)
-    changed: dict[int, Partition] = {}
+    changed: dict[int, catalog.Partition] = {}
     for event in decision.events:
         match event:
-            case TopicCreated() | TopicDiscovered():
+            case catalog.TopicCreated() | catalog.TopicDiscovered():
                 partitions, configs = event.partitions, event.configs
-            case PartitionsAdded():
+            case catalog.PartitionsAdded():
                 partitions = (*partitions, *event.partitions)
-            case TopicConfigsChanged():
+            case catalog.TopicConfigsChanged():
                 configs = event.configs
-            case PartitionChanged():
+            case catalog.PartitionChanged():
                 changed[event.partition] = event.after
     if changed:
         partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
@@ -193,23 +175,23 @@ def _facts_after(topic: Topic | None, before: TopicFacts | None, decision: Decis
     return _facts(partitions, configs, defaults)
 
 
-def _facts(partitions: Sequence[Partition], configs: Configs, defaults: Configs) -> TopicFacts:
+def _facts(partitions: Sequence[catalog.Partition], configs: catalog.Configs, defaults: catalog.Configs) -> TopicFacts:
     return TopicFacts(len(partitions), tuple(sorted({_factor(one) for one in partitions})), dict(configs), defaults)
 
 
-def _factor(partition: Partition) -> int:
+def _factor(partition: catalog.Partition) -> int:
     metadata = partition.replica_metadata
     return len(partition.replicas) - (0 if metadata is None else len(metadata.removing))
 
 
-def _defaults(cluster: Cluster, command: AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:
+def _defaults(cluster: Cluster, command: commands.AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:
     before = cluster.configs_of(command.kind, command.name)
     after = altered(before, command.ops, command.incremental)
     assert not isinstance(after, Rejection), "it was decided"
     return _inherited(before), _inherited(after)
 
 
-def _inherited(settings: Configs) -> TopicFacts:
+def _inherited(settings: catalog.Configs) -> TopicFacts:
     """The configs that topics inherit from settings of brokers, by the names of topic configs."""
     given = dict(settings)
     texts = {row.name: operators_default(row, given) for row in BY_NAME.values()}
@@ -236,7 +218,7 @@ def apply_rules(state: State, command: ApplyRules) -> Decision:
     known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
     if digest == known or (held is None and not command.text):
         return _answered(command, number)
-    event = RulesApplied(
+    event = catalog.RulesApplied(
         command.request_id,
         number + 1,
         command.text,

@@ -16,14 +16,7 @@ import pytest
 from controller.apis.kraft.envelope import FORWARDABLE
 from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.access import (
-    CreateDelegationTokenRequest,
-    DescribeAclsRequest,
-    DescribeUserScramCredentialsRequest,
-    ExpireDelegationTokenRequest,
-    RenewDelegationTokenRequest,
-)
+from controller.kafka.messages import APIS, ApiKey, Message, access
 from controller.kafka.messages.cluster import EnvelopeRequest
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.commands.commands import CreateTopic
@@ -102,14 +95,14 @@ def test_forwardable_apis() -> None:
 @pytest.mark.parametrize(
     ("key", "request_", "expected"),
     [
-        (ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest(), (61, "User", "ann")),
+        (ApiKey.CREATE_DELEGATION_TOKEN, access.CreateDelegationTokenRequest(), (61, "User", "ann")),
         (
             ApiKey.CREATE_DELEGATION_TOKEN,
-            CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
+            access.CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
             (61, "User", "bob"),
         ),
-        (ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(), (61,)),
-        (ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(), (61,)),
+        (ApiKey.RENEW_DELEGATION_TOKEN, access.RenewDelegationTokenRequest(), (61,)),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, access.ExpireDelegationTokenRequest(), (61,)),
     ],
     ids=["token", "token-for-another", "renewal", "expiry"],
 )
@@ -195,10 +188,10 @@ async def _answer(answer: Any) -> Any:
 def _request(key: ApiKey) -> Any:
 
     # Codes are looked at before permissions, as Kafka reads them with the request.
-    one = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    one = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     return {
         ApiKey.DESCRIBE_ACLS: one,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: access.DescribeUserScramCredentialsRequest(),
     }.get(key)
 
 
