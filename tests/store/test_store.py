@@ -187,7 +187,7 @@ def test_nothing_is_written_that_did_not_change() -> None:
 def test_the_cluster_is_stored_and_found_again() -> None:
     bench = Bench()
     endpoint = Endpoint("PLAINTEXT", "h", 1)
-    rules = RulesVersion(1, "[[rule]]", "0f", "User:ann", 7)
+    rules = RulesVersion(1, "[[rule]]", "0f", "User:ann")
     cluster = Cluster(settings_pairs=(("num.partitions", "3"), ("log.retention.ms", "9")), release="1", rules=rules)
     for broker_id, fenced in ((2, True), (1, False)):
         cluster = cluster.with_broker(Broker(BrokerId(broker_id), broker_id * 10, "i", "r", (endpoint,), fenced))
