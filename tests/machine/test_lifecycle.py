@@ -49,20 +49,10 @@ def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
 def test_events_without_a_life_cycle() -> None:
     of_access = {kind.__name__ for kind in catalog.EVENT_TYPES if kind.__module__ == "events.access"}
     assert {kind.__name__ for kind in catalog.EVENT_TYPES} - NAMED - of_access == {
-        "ChangeCarriedOut",
-        "ChangeRejected",
-        "FeaturesChanged",
-        "HeadSigned",
-        "HistorySkipped",
-        "MetadataAdopted",
-        "MetadataHandedBack",
-        "ProducerIdsAllocated",
-        "QuorumEpochBegun",
-        "ResourceConfigsChanged",
-        "RulesApplied",
-        "RulesObserved",
-        "SettingsChanged",
-    }
+        "ChangeCarriedOut", "ChangeRejected", "FeaturesChanged", "HeadSigned", "HistorySkipped", "MetadataAdopted",
+        "MetadataHandedBack", "ProducerIdsAllocated", "QuorumEpochBegun", "ResourceConfigsChanged", "RulesApplied",
+        "RulesObserved", "SettingsChanged",
+    }  # fmt: skip
 
 
 def test_an_event_that_may_not_come_is_an_error() -> None:

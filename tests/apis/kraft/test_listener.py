@@ -138,34 +138,31 @@ class Denying(Granting):
         return False
 
 
+REQUIRED = {
+    "ClusterAction": (
+        ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH,
+        ApiKey.UPDATE_RAFT_VOTER, ApiKey.CONTROLLER_REGISTRATION, ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE, ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    ),
+    "Alter": (
+        ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
+    ),
+    "Describe": (
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ),
+    "DescribeConfigs": (
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ),
+}  # fmt: skip
+"""The APIs that need each operation on the cluster."""
+
+
 @pytest.mark.parametrize(
     ("key", "operation"),
-    [
-        (ApiKey.FETCH, "ClusterAction"),
-        (ApiKey.FETCH_SNAPSHOT, "ClusterAction"),
-        (ApiKey.VOTE, "ClusterAction"),
-        (ApiKey.BEGIN_QUORUM_EPOCH, "ClusterAction"),
-        (ApiKey.END_QUORUM_EPOCH, "ClusterAction"),
-        (ApiKey.UPDATE_RAFT_VOTER, "ClusterAction"),
-        (ApiKey.CONTROLLER_REGISTRATION, "ClusterAction"),
-        (ApiKey.ADD_RAFT_VOTER, "Alter"),
-        (ApiKey.REMOVE_RAFT_VOTER, "Alter"),
-        (ApiKey.BROKER_REGISTRATION, "ClusterAction"),
-        (ApiKey.BROKER_HEARTBEAT, "ClusterAction"),
-        (ApiKey.ENVELOPE, "ClusterAction"),
-        (ApiKey.ALTER_PARTITION, "ClusterAction"),
-        (ApiKey.ASSIGN_REPLICAS_TO_DIRS, "ClusterAction"),
-        (ApiKey.ALLOCATE_PRODUCER_IDS, "ClusterAction"),
-        (ApiKey.ELECT_LEADERS, "Alter"),
-        (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "Alter"),
-        (ApiKey.LIST_PARTITION_REASSIGNMENTS, "Describe"),
-        (ApiKey.UPDATE_FEATURES, "Alter"),
-        (ApiKey.DESCRIBE_QUORUM, "Describe"),
-        (ApiKey.UNREGISTER_BROKER, "Alter"),
-        (ApiKey.DESCRIBE_ACLS, "Describe"),
-        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "Describe"),
-        (ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeConfigs"),
-    ],
+    [(key, operation) for operation, keys in REQUIRED.items() for key in keys],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
 def test_required_operation_of_each_api(key: ApiKey, operation: str) -> None:
