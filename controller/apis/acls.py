@@ -11,20 +11,7 @@ from controller.apis import errors_of, origin_of
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import Disconnect, RequestContext
-from controller.kafka.messages.access import (
-    AclCreationResult,
-    AclDescription,
-    CreateAclsRequest,
-    CreateAclsResponse,
-    DeleteAclsFilter,
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResource,
-    DescribeAclsResponse,
-)
+from controller.kafka.messages import access
 from controller.machine.access.acls import ALLOW, PREFIXED, USER, Pattern, pattern_of
 from controller.machine.access.permissions import OPERATIONS
 from controller.machine.commands.access import AclFilter, CreateAcls, DeleteAcls
@@ -38,13 +25,17 @@ PATTERNS_PER_SLICE: Final = 500
 """Patterns of a long response that are encoded at once."""
 
 
-async def create_acls(api: ControllerApi, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+async def create_acls(
+    api: ControllerApi, context: RequestContext, request: access.CreateAclsRequest
+) -> access.CreateAclsResponse:
     """Add ACLs. Raises Disconnect for unknown codes, as Kafka cannot parse such a request."""
     for one in request.creations:
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     wrong = _denial(api, context, "Alter")
     if wrong is not None:
-        return CreateAclsResponse(results=(AclCreationResult(**errors_of(wrong)),) * len(request.creations))
+        return access.CreateAclsResponse(
+            results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
+        )
     acls = tuple(
         Acl(
             one.resource_type,
@@ -58,39 +49,43 @@ async def create_acls(api: ControllerApi, context: RequestContext, request: Crea
         for one in request.creations
     )
     details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
-    return CreateAclsResponse(results=tuple(AclCreationResult(**errors_of(each)) for each in details))
+    return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
 
 
 async def describe_acls(
-    api: ControllerApi, context: RequestContext, request: DescribeAclsRequest
-) -> DescribeAclsResponse:
+    api: ControllerApi, context: RequestContext, request: access.DescribeAclsRequest
+) -> access.DescribeAclsResponse:
     """The ACLs that match a filter. Raises Disconnect for unknown codes."""
     requested = _filter(request)
     wrong = _denial(api, context, "Describe")
     if wrong is not None:
-        return DescribeAclsResponse(**errors_of(wrong))
+        return access.DescribeAclsResponse(**errors_of(wrong))
     found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
     resources = await in_turns(api, context, found, PATTERNS_PER_SLICE, partial(starmap, _resource))
-    return DescribeAclsResponse(resources=resources)
+    return access.DescribeAclsResponse(resources=resources)
 
 
-def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> DescribeAclsResource:
+def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> access.DescribeAclsResource:
     kind, pattern_type, name = pattern
-    return DescribeAclsResource(
+    return access.DescribeAclsResource(
         resource_type=kind, resource_name=name, pattern_type=pattern_type, acls=tuple(map(_described, acls))
     )
 
 
-async def delete_acls(api: ControllerApi, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+async def delete_acls(
+    api: ControllerApi, context: RequestContext, request: access.DeleteAclsRequest
+) -> access.DeleteAclsResponse:
     """Remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
     wrong = _denial(api, context, "Alter")
     if wrong is not None:
-        return DeleteAclsResponse(filter_results=(DeleteAclsFilterResult(**errors_of(wrong)),) * len(filters))
+        return access.DeleteAclsResponse(
+            filter_results=(access.DeleteAclsFilterResult(**errors_of(wrong)),) * len(filters)
+        )
     details = await api.submit_cluster(DeleteAcls(**origin_of(api, context), filters=filters), len(filters))
-    return DeleteAclsResponse(
+    return access.DeleteAclsResponse(
         filter_results=tuple(
-            DeleteAclsFilterResult(**errors_of(each), matching_acls=tuple(map(_matching, each.acls)))
+            access.DeleteAclsFilterResult(**errors_of(each), matching_acls=tuple(map(_matching, each.acls)))
             for each in details
         )
     )
@@ -102,7 +97,7 @@ def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -
     return None if api.has_authorizer else DISABLED
 
 
-def _filter(requested: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> AclFilter:
     _check_codes(
         requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
     )
@@ -129,14 +124,14 @@ def _check_codes(resource_type: int, pattern_type: int, operation: int, permissi
             raise Disconnect(f"unknown {what} {code} in a request about ACLs; known are 1 to {most}")
 
 
-def _described(acl: Acl) -> AclDescription:
-    return AclDescription(
+def _described(acl: Acl) -> access.AclDescription:
+    return access.AclDescription(
         principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
     )
 
 
-def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
-    return DeleteAclsMatchingAcl(
+def _matching(acl: Acl) -> access.DeleteAclsMatchingAcl:
+    return access.DeleteAclsMatchingAcl(
         resource_type=acl.resource_type,
         resource_name=acl.name,
         pattern_type=acl.pattern_type,

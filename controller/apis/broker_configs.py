@@ -18,7 +18,7 @@ from functools import lru_cache
 from controller.apis.broker_table import BROKER_CONFIGS, BrokerConfig, base_name, is_of_a_listener, synonyms_of
 from controller.controller_api import ControllerApi, Node
 from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
-from controller.machine.configs.topic_configs import values_in_force
+from controller.machine.configs.topic_configs import local_retention, values_in_force
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
@@ -287,15 +287,7 @@ def _pool_conflicts(before: Mapping[str, str], props: Mapping[str, str]) -> Iter
 
 def _retention_conflicts(cluster: Cluster, dynamic: Mapping[str, str]) -> Iterator[str]:
     values = values_in_force(tuple(sorted({**dict(cluster.settings.topic_defaults), **dynamic}.items())))
-    for unit in ("ms", "bytes"):
-        local, whole = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
-        assert isinstance(local, int), "numbers in the table"
-        assert isinstance(whole, int), "numbers in the table"
-        start = f"Invalid value {local} for configuration log.local.retention.{unit}: Value must not be"
-        if whole > -1 and local == -1:
-            yield f"{start} -1 as log.retention.{unit} value is set as {whole}."
-        elif whole > -1 and local > whole:
-            yield f"{start} more than log.retention.{unit} property value: {whole}"
+    return filter(None, (local_retention(values, unit, "log.") for unit in ("ms", "bytes")))
 
 
 def _invalid(message: str) -> Rejection:

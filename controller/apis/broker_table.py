@@ -13,7 +13,7 @@ from importlib.resources import files
 import msgspec
 
 from controller.machine.configs.table import BROKER_SYNONYMS, TOPIC_CONFIGS
-from controller.machine.configs.values import Allowed, AtLeast, Between, ConfigType, ListOf, OneOf
+from controller.machine.configs.values import Allowed, ConfigType, allowed_from
 from controller.settings.server import BY_KEY
 
 
@@ -34,30 +34,15 @@ class BrokerConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 _Stored = tuple[str, str, str | None, str, str, str | None]
-_RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\](?: or (-?\d+))?")
-
-
-def _allowed(name: str, kind: ConfigType, text: str) -> Allowed:
-    """Parse Kafka's description of a validator. A config that topics inherit has the validator of the topic config."""
-    if name in BROKER_SYNONYMS:
-        return BROKER_SYNONYMS[name].allowed
-    found = _RANGE.fullmatch(text)
-    if found is None:
-        values = tuple(text.strip("[]").split(", "))
-        return None if not text else ListOf(values) if kind is ConfigType.LIST else OneOf(values)
-    low, high, other = (None if each is None else int(each) for each in found.groups())
-    assert low is not None, "a range has a lower end"
-    if high is None:
-        return AtLeast(low)
-    return Between(low, high, other)
 
 
 def _row(stored: _Stored) -> BrokerConfig:
     name, kind_name, default, allowed, dynamic, documentation = stored
-    kind = ConfigType[kind_name]
     if default is not None and name in BY_KEY:
         default = BY_KEY[name].default or default
-    return BrokerConfig(name, kind, default, _allowed(name, kind, allowed), dynamic, documentation)
+    of_topics = BROKER_SYNONYMS.get(name)  # a config that topics inherit has the validator of the topic config
+    limits = allowed_from(kind_name, allowed) if of_topics is None else of_topics.allowed
+    return BrokerConfig(name, ConfigType[kind_name], default, limits, dynamic, documentation)
 
 
 _TEXT = files(__package__).joinpath("broker_configs.json").read_bytes()

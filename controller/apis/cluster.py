@@ -12,17 +12,7 @@ from typing import Final
 
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, RequestContext
-from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.cluster import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
+from controller.kafka.messages import APIS, ApiKey, cluster
 from controller.kafka.messages.message import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS, OPERATIONS_OMITTED
 from controller.kafka.messages.topics import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from controller.machine.errors import ErrorCode
@@ -39,8 +29,8 @@ NO_NODE: Final = -1
 def with_api_versions(
     handlers: Mapping[int, ApiHandler],
     *,
-    supported_features: tuple[SupportedFeatureKey, ...] = (),
-    finalized: Callable[[], tuple[int, tuple[FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
+    supported_features: tuple[cluster.SupportedFeatureKey, ...] = (),
+    finalized: Callable[[], tuple[int, tuple[cluster.FinalizedFeatureKey, ...]]] = lambda: (-1, ()),
     is_node: Callable[[str, int], bool] = lambda *_: True,
 ) -> dict[int, ApiHandler]:
     """Add ApiVersions to the table of a listener; it lists the whole table and these features.
@@ -51,15 +41,15 @@ def with_api_versions(
     api = APIS[ApiKey.API_VERSIONS]
     table = dict(handlers)
 
-    def answer(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    def answer(context: RequestContext, request: cluster.ApiVersionsRequest) -> cluster.ApiVersionsResponse:
         if context.api_version >= 3 and not _record_client(context, request):
-            return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+            return cluster.ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         if request.cluster_id is not None and not is_node(request.cluster_id, request.node_id):
-            return ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
+            return cluster.ApiVersionsResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
         # Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492).
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
         epoch, levels = finalized()
-        return ApiVersionsResponse(
+        return cluster.ApiVersionsResponse(
             api_keys=api_keys,
             supported_features=features,
             finalized_features=levels,
@@ -71,26 +61,26 @@ def with_api_versions(
     return table
 
 
-def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[SupportedFeatureKey, ...]:
+def supported_features(ranges: Mapping[str, FeatureRange]) -> tuple[cluster.SupportedFeatureKey, ...]:
     return tuple(
-        SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
+        cluster.SupportedFeatureKey(name=name, min_version=each.lowest, max_version=each.highest)
         for name, each in sorted(ranges.items())
     )
 
 
-def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[FinalizedFeatureKey, ...]:
+def finalized_keys(features: Iterable[tuple[str, int]]) -> tuple[cluster.FinalizedFeatureKey, ...]:
     return tuple(
-        FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        cluster.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
         for name, level in sorted(features)
     )
 
 
-def _advertised(api_key: int, handler: ApiHandler) -> ApiVersion:
+def _advertised(api_key: int, handler: ApiHandler) -> cluster.ApiVersion:
     lowest = handler.min_version if handler.min_version_advertised is None else handler.min_version_advertised
-    return ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
+    return cluster.ApiVersion(api_key=api_key, min_version=lowest, max_version=handler.max_version)
 
 
-def _record_client(context: RequestContext, request: ApiVersionsRequest) -> bool:
+def _record_client(context: RequestContext, request: cluster.ApiVersionsRequest) -> bool:
     """Record the client's name and version. Returns False for a request that Kafka rejects as invalid."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return False
@@ -106,18 +96,18 @@ _ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER
 
 
 def describe_cluster(
-    api: ControllerApi, context: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+    api: ControllerApi, context: RequestContext, request: cluster.DescribeClusterRequest
+) -> cluster.DescribeClusterResponse:
     """The brokers; fenced ones only if requested (version 2)."""
     if request.endpoint_type != BROKER_ENDPOINTS:
         return _wrong_endpoint_type(request.endpoint_type, BROKER_ENDPOINTS)
     wants_operations = request.include_cluster_authorized_operations
     nodes = api.nodes if api.broker_ports is None else api.admin_nodes
-    return DescribeClusterResponse(
+    return cluster.DescribeClusterResponse(
         cluster_id=api.cluster_id,
         controller_id=api.admin_controller_id(),
         brokers=tuple(
-            DescribeClusterBroker(
+            cluster.DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
             )
             for node in nodes(request.include_fenced_brokers)
@@ -136,23 +126,23 @@ def list_partition_reassignments(
 
 
 def describe_controllers(
-    api: ControllerApi, quorum: Consensus, context: RequestContext, request: DescribeClusterRequest
-) -> DescribeClusterResponse:
+    api: ControllerApi, quorum: Consensus, context: RequestContext, request: cluster.DescribeClusterRequest
+) -> cluster.DescribeClusterResponse:
     """The voters with their endpoints, and the leader, for clients with `bootstrap.controllers` (KIP-919)."""
     if request.endpoint_type != CONTROLLER_ENDPOINTS:
         return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
     places = ((each.id, *quorum.address_of(each)) for each in quorum.voters)
     wants_operations = request.include_cluster_authorized_operations
-    return DescribeClusterResponse(
+    return cluster.DescribeClusterResponse(
         endpoint_type=CONTROLLER_ENDPOINTS,
         cluster_id=api.cluster_id,
         controller_id=quorum.leader_id,
-        brokers=tuple(DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
+        brokers=tuple(cluster.DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
         cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
     )
 
 
-def _wrong_endpoint_type(requested: int, own: int) -> DescribeClusterResponse:
+def _wrong_endpoint_type(requested: int, own: int) -> cluster.DescribeClusterResponse:
     """The error for a request about another endpoint type than this listener's."""
     if requested in _ENDPOINT_TYPES and requested != own:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
@@ -162,4 +152,4 @@ def _wrong_endpoint_type(requested: int, own: int) -> DescribeClusterResponse:
         )
     else:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {requested}"
-    return DescribeClusterResponse(error_code=int(code), error_message=message, endpoint_type=own)
+    return cluster.DescribeClusterResponse(error_code=int(code), error_message=message, endpoint_type=own)

@@ -69,43 +69,35 @@ def to_brokers(
     }
 
 
-class _SplitRequest:
+class _SplitRequest(NamedTuple):
     """Forwards resources of brokers and groups to a broker; `own` answers the others."""
 
-    def __init__(
-        self,
-        api: ControllerApi,
-        own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]],
-        versions: tuple[int, int],
-        forward: PassOn,
-        broker_id: BrokerId | None,
-    ) -> None:
-        self._api = api
-        self._own = own
-        self._versions = versions
-        self._pass_on = forward
-        self._broker_id = broker_id
+    api: ControllerApi
+    own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
+    versions: tuple[int, int]
+    forward: PassOn
+    broker_id: BrokerId | None
 
     def __call__(self, context: RequestContext, request: Any) -> Any:
         given = Counter(_key(each) for each in request.resources if each.resource_type != TOPIC)
-        given.pop((BROKER, str(self._api.node_id)), None)  # this node
+        given.pop((BROKER, str(self.api.node_id)), None)  # this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
             given = Counter({key: times for key, times in given.items() if times == 1})  # duplicates are rejected here
         operation = _APIS[context.api_key].operation
         is_forwarded = [_key(each) in given and self._may(context, operation, each) for each in request.resources]
         if not any(is_forwarded):
-            return self._own(context, request)
+            return self.own(context, request)
         return asyncio.ensure_future(self._both(context, request, is_forwarded))
 
     def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
         """True if the client has this operation on the group, or else on the cluster."""
         if resource.resource_type == GROUP:
-            return self._api.authorizer.allows(context, operation, "Group", resource.resource_name)
-        return self._api.allows(context, operation)
+            return self.api.authorizer.allows(context, operation, "Group", resource.resource_name)
+        return self.api.allows(context, operation)
 
     async def _both(self, context: RequestContext, request: Any, is_forwarded: list[bool]) -> Any:
         ours = tuple(each for each, forwarded in zip(request.resources, is_forwarded, strict=True) if not forwarded)
-        answer: Any = self._own(context, replace(request, resources=ours))
+        answer: Any = self.own(context, replace(request, resources=ours))
         answer = await answer if isinstance(answer, Awaitable) else answer
         key = context.api_key
         _, field, kind = _APIS[key]
@@ -124,10 +116,10 @@ class _SplitRequest:
     async def _of_broker(
         self, address: Address | None, key: int, version: int, request: Any, field: str
     ) -> tuple[Any, ...]:
-        lowest, highest = self._versions
+        lowest, highest = self.versions
         version = min(max(version, lowest), highest)
         frame = encode_request(key, version, 1, CLIENT_ID, request)[4:]
-        payload = await self._pass_on(frame, WITHIN_S, address)
+        payload = await self.forward(frame, WITHIN_S, address)
         _, answer = decode_response(key, version, payload)
         results: tuple[Any, ...] = getattr(answer, field)
         return tuple(map(_with_defaults, results)) if key == ApiKey.DESCRIBE_CONFIGS else results
@@ -135,7 +127,7 @@ class _SplitRequest:
     def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
         """Resources by the address of their broker. The address is None (any broker) for groups, for configs of all
         brokers, and for unknown brokers, which any broker rejects. A broker's own listener sends all to that broker."""
-        brokers = self._api.cluster.brokers.values() if self._broker_id is None else ()
+        brokers = self.api.cluster.brokers.values() if self.broker_id is None else ()
         known = {str(one.broker_id): (at.host, at.port) for one in brokers for at in one.endpoints[:1]}
         by_address: dict[Address | None, list[Any]] = {}
         for each in resources:

@@ -150,15 +150,20 @@ class MetadataHandler:
                 return MetadataResponseTopic(error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=name)
             to_create += [name] if wrong is None else []
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if wrong is None else wrong.code
-        wants_operations = request.include_topic_authorized_operations
-        operations = api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+        operations = self._operations(context, request, name)
         return MetadataResponseTopic(error_code=int(code), name=name, topic_authorized_operations=operations)
 
+    def _operations(self, context: RequestContext, request: MetadataRequest, name: str) -> int:
+        wants_operations = request.include_topic_authorized_operations
+        return self._api.topic_operations(context, name) if wants_operations else OPERATIONS_OMITTED
+
     def _encoded(self, context: RequestContext, request: MetadataRequest, topic: Topic) -> bytes:
-        live = self._api.cluster.live
-        if request.include_topic_authorized_operations:
-            return _encode(topic, context.api_version, live, self._api.topic_operations(context, topic.name))
-        return self._cache.get(topic, context.api_version, live)
+        shown = topic, context.api_version, self._api.cluster.live, self._operations(context, request, topic.name)
+        encoded = self._cache.find(*shown)
+        if encoded is None:
+            encoded = _encode(*shown)
+            self._cache.store(*shown, encoded)
+        return encoded
 
     def _large(self, context: RequestContext, requested: MetadataRequestTopic) -> Topic | None:
         """The topic if it has more than `LARGE` partitions and the client may describe it."""
@@ -173,14 +178,11 @@ class MetadataHandler:
         """As `_encoded`, with large topics encoded in another thread."""
         if len(topic.partitions) <= LARGE:
             return self._encoded(context, request, topic)
-        wants_operations = request.include_topic_authorized_operations
-        operations = self._api.topic_operations(context, topic.name) if wants_operations else OPERATIONS_OMITTED
-        live = self._api.cluster.live
-        encoded = None if wants_operations else self._cache.find(topic, context.api_version, live)
+        shown = topic, context.api_version, self._api.cluster.live, self._operations(context, request, topic.name)
+        encoded = self._cache.find(*shown)
         if encoded is None:
-            encoded = await asyncio.to_thread(_encode, topic, context.api_version, live, operations)
-            if not wants_operations:
-                self._cache.store(topic, context.api_version, live, encoded)
+            encoded = await asyncio.to_thread(_encode, *shown)
+            self._cache.store(*shown, encoded)
         return encoded
 
     def _respond(self, context: RequestContext, request: MetadataRequest, topics: Sequence[bytes]) -> MetadataResponse:
@@ -294,7 +296,7 @@ def response_topic(
     )
 
 
-def _encode(topic: Topic, version: int, live: Sequence[BrokerId], operations: int) -> bytes:
+def _encode(topic: Topic, version: int, live: tuple[BrokerId, ...], operations: int) -> bytes:
     return encode_element(ApiKey.METADATA, version, response_topic(topic, topic.partitions, live, operations))
 
 
@@ -303,29 +305,22 @@ def _key(requested: MetadataRequestTopic) -> str | bytes | None:
 
 
 class _EncodedTopics:
-    """Encoded topics by name and version, valid while the topic and the live brokers are unchanged."""
+    """Encoded topics by name, version and operations, valid while the topic and the live brokers are unchanged."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, int], tuple[Topic, bytes]] = {}
+        self._entries: dict[tuple[str, int, int], tuple[Topic, bytes]] = {}
         self._live: tuple[BrokerId, ...] = ()
         self._partitions = 0
 
-    def get(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes:
-        encoded = self.find(topic, version, live)
-        if encoded is None:
-            encoded = _encode(topic, version, live, OPERATIONS_OMITTED)
-            self.store(topic, version, live, encoded)
-        return encoded
-
-    def find(self, topic: Topic, version: int, live: tuple[BrokerId, ...]) -> bytes | None:
-        entry = self._entries.get((topic.name, version)) if live == self._live else None
+    def find(self, topic: Topic, version: int, live: tuple[BrokerId, ...], operations: int) -> bytes | None:
+        entry = self._entries.get((topic.name, version, operations)) if live == self._live else None
         return entry[1] if entry is not None and (entry[0] is topic or entry[0] == topic) else None
 
-    def store(self, topic: Topic, version: int, live: tuple[BrokerId, ...], encoded: bytes) -> None:
+    def store(self, topic: Topic, version: int, live: tuple[BrokerId, ...], operations: int, encoded: bytes) -> None:
         if live != self._live or self._partitions > PARTITIONS_CACHED_MAX:
             self._entries.clear()
             self._live, self._partitions = live, 0
-        key = (topic.name, version)
+        key = (topic.name, version, operations)
         known = self._entries.get(key)
         self._partitions += len(topic.partitions) - (0 if known is None else len(known[0].partitions))
         self._entries[key] = (topic, encoded)

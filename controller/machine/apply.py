@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from controller.machine.access.credentials import apply_credential
 from controller.machine.access.quotas import after_quotas
@@ -99,10 +99,7 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case access.RequestsRefused() | catalog.MetadataAdopted() | catalog.HistorySkipped() | catalog.HeadSigned():
             return cluster
         case catalog.QuorumEpochBegun() as e:
-            quorum = QuorumLeader(
-                e.leader_epoch, e.node_id, e.kraft_version, e.host, e.port, e.directory_id, priority=e.priority
-            )
-            return replace(cluster, quorum=quorum)
+            return replace(cluster, quorum=QuorumLeader(*astuple(e)))
         case catalog.MetadataHandedBack() as e:
             return replace(cluster, quorum=replace(_quorum(cluster, record), handed_back_to=e.folder))
         case catalog.FeaturesChanged() as e:
@@ -112,16 +109,16 @@ def apply_cluster(cluster: Cluster, record: Recorded) -> Cluster:
         case catalog.ProducerIdsAllocated() as e:
             return replace(cluster, next_producer_id=e.next_producer_id)
         case catalog.RulesApplied() as e:
-            return replace(cluster, rules=_rules(cluster, e, record.at_ms))
+            return replace(cluster, rules=_rules(cluster, e))
         case catalog.SettingsChanged() as e:
             return replace(cluster.with_settings(e.settings), release=e.release)
         case _:
             return _with_brokers(cluster, record)
 
 
-def _rules(cluster: Cluster, event: catalog.RulesApplied, at_ms: int) -> RulesVersion:
+def _rules(cluster: Cluster, event: catalog.RulesApplied) -> RulesVersion:
     from_file = event.sha256 if event.is_file else "" if cluster.rules is None else cluster.rules.file_sha256
-    return RulesVersion(event.number, event.text, event.sha256, event.principal, at_ms, from_file)
+    return RulesVersion(event.number, event.text, event.sha256, event.principal, from_file)
 
 
 def _with_acls(cluster: Cluster, event: access.AclsCreated | access.AclsDeleted, record: Recorded) -> Cluster:

@@ -25,7 +25,7 @@ from controller.machine.commands import access, commands
 from controller.machine.configs import changes
 from controller.machine.decision import Decision
 from controller.machine.partitions import requests
-from controller.machine.rules import applying, judging
+from controller.machine.rules import judging
 from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.machine.truncation import truncated_refusal
@@ -64,7 +64,7 @@ def _by_rules(state: State, command: Any) -> Decision:
         judgement, decision = judging.Judgement((unread,)), Decision()
     rejection = judgement.rejection
     if rejection is not None:
-        decision = topics.rejected(command, rejection) or judging.rejected(command, rejection)
+        decision = topics.rejected(command, rejection)
     if not (defaults or judgement.warned or judgement.observed):
         return decision
     kind, noted = judging.KIND_OF[type(command)], (judgement.warned, judgement.observed, defaults)
@@ -107,7 +107,7 @@ _DECIDERS: dict[type, Callable[[State, Any], Decision]] = {
     commands.FinishChange: target_cluster.finish_change,
     commands.ChangeSettings: observing.change_settings,
     commands.RecordHead: observing.record_head,
-    access.ApplyRules: applying.apply_rules,
+    access.ApplyRules: judging.apply_rules,
     access.CreateAcls: permissions.create_acls,
     access.DeleteAcls: permissions.delete_acls,
     access.AlterClientQuotas: quotas.alter_client_quotas,

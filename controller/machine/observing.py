@@ -12,7 +12,7 @@ from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import requests
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.readiness import answer_pending_create, answers_of
+from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Broker, State, settings_from_pairs
 from events import catalog
 from events.catalog import Event
@@ -131,8 +131,8 @@ def reconcile(state: State, command: commands.ReconcileTopics) -> Decision:
             events += changes
             if settled.ready_at_ms is None:
                 completed = readiness.complete(settled, settled.propagated, state.cluster, command.at_ms)
-                events += completed
-                answers += answers_of(completed, settled)
+                events += completed.events
+                answers += completed.answers
     return Decision(tuple(events), tuple(answers))
 
 
@@ -145,8 +145,8 @@ def confirm(state: State, command: commands.ConfirmMetadata) -> Decision:
         topic = topics.get(key)
         assert topic is not None, "what waits exists"
         confirmed = readiness.confirm(topic, command.brokers, cluster, command.at_ms)
-        events += confirmed
-        answers += answers_of(confirmed, topic)
+        events += confirmed.events
+        answers += confirmed.answers
     return Decision(tuple(events), tuple(answers))
 
 

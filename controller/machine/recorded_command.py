@@ -9,7 +9,7 @@ Not covered: requests without events (dry runs, alterations that change nothing)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -42,35 +42,30 @@ def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
     return None
 
 
-def _verdict(records: Sequence[catalog.Recorded]) -> catalog.Verdict | None:
-    for record in records:
-        if isinstance(record.event, catalog.TopicCreated | catalog.CreateRejected):
-            return record.event.verdict
-    return None
-
-
-def _dry_run_of(refusal: object) -> DryRunResult:
+def _dry_run_of(outcome: object) -> DryRunResult:
     """The dry-run result of the command: the target cluster's error, or success. Unused without a target cluster."""
-    if isinstance(refusal, catalog.CreateRejected | catalog.ChangeRejected) and refusal.rule == BY_CLUSTER:
-        return DryRunResult(refusal.error_code, refusal.message)
+    if isinstance(outcome, _REFUSALS) and outcome.rule == BY_CLUSTER:
+        return DryRunResult(outcome.error_code, outcome.message)
     return DryRunResult()
 
 
-def _throttle_ms(refusals: Iterable[object]) -> int:
+def _throttle_ms(outcome: object) -> int:
     """1 or 0: the events record whether a quota was exhausted, but not for how long (KIP-599)."""
-    return int(
-        any(isinstance(one, catalog.CreateRejected | catalog.ChangeRejected) and one.rule == QUOTA for one in refusals)
-    )
+    return int(isinstance(outcome, _REFUSALS) and outcome.rule == QUOTA)
+
+
+_REFUSALS = catalog.CreateRejected | catalog.ChangeRejected
 
 
 def _create(at_ms: int, event: catalog.CreateRequested, records: Sequence[catalog.Recorded]) -> commands.CreateTopic:
-    refusal = next((record.event for record in records if isinstance(record.event, catalog.CreateRejected)), None)
+    outcomes = (one.event for one in records if isinstance(one.event, catalog.TopicCreated | catalog.CreateRejected))
+    outcome = next(outcomes, None)
     return commands.CreateTopic(
         **_shared(commands.CreateTopic, event),
         at_ms=at_ms,
-        verdict=_verdict(records),
-        dry_run=_dry_run_of(refusal),
-        throttle_ms=_throttle_ms(record.event for record in records),
+        verdict=None if outcome is None else outcome.verdict,
+        dry_run=_dry_run_of(outcome),
+        throttle_ms=_throttle_ms(outcome),
     )
 
 
@@ -83,7 +78,7 @@ def _change(at_ms: int, change: Change) -> TopicCommand:
         **asdict(details.change),
         at_ms=at_ms,
         dry_run=_dry_run_of(change),
-        throttle_ms=_throttle_ms([change]),
+        throttle_ms=_throttle_ms(change),
     )
 
 

@@ -18,7 +18,7 @@ from controller.machine.access.acls import Acls
 from controller.machine.access.bucket_map import changed
 from controller.machine.partitions.blocks import BLOCK, Blocks, in_blocks
 from events.access import QuotaEntity
-from events.catalog import Configs, Endpoint, Partition, SupportedFeature
+from events.catalog import Configs, Endpoint, Partition, QuorumEpochBegun, SupportedFeature
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicId, TopicName
 from events.values import are_cordoned
 
@@ -105,18 +105,11 @@ class Broker(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return level == 0 if known is None else known.lowest <= level <= known.highest or level == 0
 
 
-class QuorumLeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The controller that leads the metadata quorum; see `QuorumEpochBegun`."""
+class QuorumLeader(QuorumEpochBegun, frozen=True):
+    """The controller that leads the metadata quorum."""
 
-    leader_epoch: int
-    node_id: int
-    kraft_version: int
-    host: str
-    port: int
-    directory_id: bytes
     handed_back_to: str = ""
     """The folder handed back to Kafka's controller; empty while this controller leads."""
-    priority: int = 0
 
 
 class RulesVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -127,7 +120,6 @@ class RulesVersion(msgspec.Struct, frozen=True, array_like=True, gc=False):
     text: str
     sha256: str
     principal: str
-    applied_at_ms: int
     file_sha256: str = ""
 
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.machine import readiness
 from controller.machine.commands import commands
 from controller.machine.decision import NOTHING, Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, external_error
-from controller.machine.readiness import answer_pending_create, answers_of
+from controller.machine.readiness import answer_pending_create, complete
 from controller.machine.state import Cluster, State, Topic
 from controller.machine.validation import BY_CLUSTER
 from events import catalog
@@ -65,11 +64,11 @@ def _seen_again(topic: Topic, command: commands.DiscoverTopic, cluster: Cluster)
     seen_topic = replace(topic, topic_id=command.topic_id, partitions=partitions, configs=configs)
     if seen_topic == topic:
         return NOTHING
-    events: list[Event] = list(_steps(topic, seen_topic) or (_discovered(command, partitions, configs),))
-    if topic.ready_at_ms is None:
-        completed = readiness.complete(seen_topic, topic.propagated, cluster, command.at_ms)
-        return Decision((*events, *completed), answers_of(completed, seen_topic))
-    return Decision(tuple(events))
+    events: list[Event] = [*_steps(topic, seen_topic)] or [_discovered(command, partitions, configs)]
+    if topic.ready_at_ms is not None:
+        return Decision(tuple(events))
+    completed = complete(seen_topic, topic.propagated, cluster, command.at_ms)
+    return Decision((*events, *completed.events), completed.answers)
 
 
 def _discovered(

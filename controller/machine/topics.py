@@ -6,65 +6,40 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.machine import validation
-from controller.machine.commands.commands import (
-    AUTO_CREATION,
-    AlterTopicConfigs,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    TopicCommand,
-)
+from controller.machine.commands import commands
 from controller.machine.configs.changes import altered_topic_configs
 from controller.machine.configs.topic_configs import explicit_configs, min_insync_replicas, validate_topic_configs
-from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, topic_named
+from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision, PartitionAnswer, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.partitions import placement
 from controller.machine.partitions.blocks import extended
 from controller.machine.partitions.changes import Reconciliation
 from controller.machine.readiness import answer_pending_create
 from controller.machine.state import Cluster, State, Topic
-from events.catalog import (
-    ChangeRejected,
-    CreateAnswered,
-    CreateRejected,
-    CreateRequested,
-    Event,
-    Partition,
-    PartitionsAdded,
-    TopicConfigsChanged,
-    TopicCreated,
-    TopicDeleted,
-)
+from events import catalog
 from events.names import BrokerId, Offset, shard_key
 from events.values import RequestedChange, RequestedConfigs, RequestedDeletion, RequestedPartitions
 
-TopicChange = CreatePartitions | DeleteTopic | AlterTopicConfigs
+TopicChange = commands.CreatePartitions | commands.DeleteTopic | commands.AlterTopicConfigs
 """Commands that change an existing topic."""
 _NOT_LOGGED = Offset(-1)
 """The offset of a topic in an answer, before its creation is in the log."""
 
 
-def create_topic(state: State, command: CreateTopic) -> Decision:
+def create_topic(state: State, command: commands.CreateTopic) -> Decision:
     """Creates a topic, refuses it, answers a dry run, or requests the verdict of the policies."""
     cluster = state.cluster
-    rejection = _check_create(state, command)
-    if rejection is not None:
-        return _reject_create(command, rejection)
-    refused = validation.refused_by_policies(command.verdict)
-    if refused is not None:
-        return _reject_create(command, refused)
-    if command.verdict is None and cluster.settings.create_topic_policy_class_name:
+    rejection = _check_create(state, command) or validation.refused_by_policies(command.verdict)
+    if rejection is None and command.verdict is None and cluster.settings.create_topic_policy_class_name:
         return NEEDS_APPROVAL
-    refused = validation.dry_run_rejection(command)
-    if refused is not None:
-        return _reject_create(command, refused)
-    if command.dry_run is None and cluster.settings.has_target_cluster:
+    rejection = rejection or validation.dry_run_rejection(command)
+    if rejection is None and _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
-    throttled = validation.throttled(command)
-    return _created(cluster, command) if throttled is None else _reject_create(command, throttled)
+    rejection = rejection or validation.throttled(command)
+    return _created(cluster, command) if rejection is None else _reject_create(command, rejection)
 
 
-def _check_create(state: State, command: CreateTopic) -> Rejection | None:
+def _check_create(state: State, command: commands.CreateTopic) -> Rejection | None:
     cluster = state.cluster
     return (
         validation.duplicate(command)
@@ -80,7 +55,7 @@ def _check_create(state: State, command: CreateTopic) -> Rejection | None:
     )
 
 
-def _check_brokers(cluster: Cluster, command: CreateTopic) -> Rejection | None:
+def _check_brokers(cluster: Cluster, command: commands.CreateTopic) -> Rejection | None:
     factor = validation.resolved_factor(command, cluster.settings)
     if command.assignments or factor <= len(cluster.usable):
         return None
@@ -95,16 +70,16 @@ def _check_brokers(cluster: Cluster, command: CreateTopic) -> Rejection | None:
 _FACTOR_BY_DEFAULT = "The request has no factor, so default.replication.factor is used."
 
 
-def _created(cluster: Cluster, command: CreateTopic) -> Decision:
+def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     partitions = _planned_partitions(cluster, command)
     factor = len(partitions[0].replicas)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
     if command.validate_only:
-        topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
         return Decision((), (Answer(request_id, name, 0, topic=topic),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
-    created = TopicCreated(
+    created = catalog.TopicCreated(
         request_id,
         name,
         command.topic_id,
@@ -118,16 +93,15 @@ def _created(cluster: Cluster, command: CreateTopic) -> Decision:
     )
     if command.timeout_ms > 0:
         return Decision((requested(command, deadline_ms), created))
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
-        (requested(command, deadline_ms), created, CreateAnswered(request_id, name, int(code), message, 0)),
+        (requested(command, deadline_ms), created, catalog.CreateAnswered(request_id, name, int(code), message, 0)),
         (Answer(request_id, name, code, message, topic=topic),),
     )
 
 
-def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partition, ...]:
+def _planned_partitions(cluster: Cluster, command: commands.CreateTopic) -> tuple[catalog.Partition, ...]:
     if command.assignments:
         by_id = sorted(command.assignments, key=lambda one: one.partition)
         return tuple(placement.new_partition(one.replicas, cluster) for one in by_id)
@@ -136,9 +110,9 @@ def _planned_partitions(cluster: Cluster, command: CreateTopic) -> tuple[Partiti
     return placement.new_partitions(cluster, command.topic, 0, count, validation.resolved_factor(command, settings))
 
 
-def requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
+def requested(command: commands.CreateTopic, deadline_ms: int) -> catalog.CreateRequested:
     """The request as the client sent it."""
-    return CreateRequested(
+    return catalog.CreateRequested(
         command.request_id,
         command.topic,
         command.topic_id,
@@ -158,16 +132,16 @@ def requested(command: CreateTopic, deadline_ms: int) -> CreateRequested:
     )
 
 
-def _reject_create(command: CreateTopic, rejection: Rejection) -> Decision:
+def _reject_create(command: commands.CreateTopic, rejection: Rejection) -> Decision:
     code, request_id, topic = int(rejection.code), command.request_id, command.topic
     answer = Answer(request_id, topic, code, rejection.message, rejection.rule)
-    is_repeated = command.api == AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    is_repeated = command.api == commands.AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
     if command.validate_only or is_repeated:  # an earlier Metadata request created it
         return Decision((), (answer,))
     events = (
         requested(command, command.at_ms + max(0, command.timeout_ms)),
-        CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
-        CreateAnswered(request_id, topic, code, rejection.message, 0),
+        catalog.CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
+        catalog.CreateAnswered(request_id, topic, code, rejection.message, 0),
     )
     return Decision(events, (answer,), refusal=rejection)
 
@@ -178,7 +152,7 @@ DELETION_DISABLED_SINCE = 3
 """The first DeleteTopics version with a code for disabled deletion; older ones get INVALID_REQUEST."""
 
 
-def create_partitions(state: State, command: CreatePartitions) -> Decision:
+def create_partitions(state: State, command: commands.CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
     details = _details(command)
@@ -190,7 +164,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, rejection or _UNKNOWN)
+        return rejected(command, rejection or _UNKNOWN)
     if _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
     partitions = _added_partitions(topic, command, cluster)
@@ -198,7 +172,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     answer = Answer(command.request_id, topic.name, 0, topic=grown)
     if command.validate_only:
         return Decision((), (answer,))
-    event = PartitionsAdded(
+    event = catalog.PartitionsAdded(
         command.request_id,
         topic.name,
         len(topic.partitions),
@@ -212,7 +186,7 @@ def create_partitions(state: State, command: CreatePartitions) -> Decision:
     return Decision((event,), _immediate_answer(answer, cluster))
 
 
-def delete_topic(state: State, command: DeleteTopic) -> Decision:
+def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     """Deletes a topic and answers its pending create."""
     details = _details(command)
     topic = topic_named(state, command.topic)
@@ -223,34 +197,34 @@ def delete_topic(state: State, command: DeleteTopic) -> Decision:
         or _check_quota(topic, command)
     )
     if rejection is not None or topic is None:
-        return _rejected(command, rejection or _UNKNOWN)
+        return rejected(command, rejection or _UNKNOWN)
     answer = Answer(command.request_id, topic.name, 0, topic=topic)
     if command.validate_only:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    deleted = TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
+    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
     answers = _immediate_answer(answer, state.cluster)
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
     return Decision((deleted, *gone.events), (*answers, *gone.answers))
 
 
-def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
+def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision:
     """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
     details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
-        return _rejected(command, rejection)
+        return rejected(command, rejection)
     defaults, current = state.cluster.settings.defaults_in_force, topic.configs if topic else ()
     configs = altered_topic_configs(current, command.ops, defaults, incremental=command.incremental)
     if isinstance(configs, Rejection):
-        return _rejected(command, configs)
+        return rejected(command, configs)
     if topic is None:
-        return _rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
+        return rejected(command, _unknown_topic(f"The topic '{command.topic}' does not exist."))
     refused = validation.refused_by_policies(command.verdict) or validation.dry_run_rejection(command)
     if refused is not None:
-        return _rejected(command, refused)
+        return rejected(command, refused)
     is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
     if configs != topic.configs and (is_unjudged or _needs_dry_run(command, state.cluster)):
         return NEEDS_APPROVAL
@@ -259,11 +233,11 @@ def alter_configs(state: State, command: AlterTopicConfigs) -> Decision:
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    event = TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
+    event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
     return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
 
 
-def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
+def _elections(altered: Topic, cluster: Cluster) -> list[catalog.Event]:
     """The elections that new configs allow: of partitions without a leader (unclean election), and with KRaft brokers
     of replicas made eligible by another min.insync.replicas (KIP-966). Very large topics are left to `reconcile`."""
     if len(altered.partitions) > ELECTED_AT_ONCE_MAX:
@@ -273,7 +247,7 @@ def _elections(altered: Topic, cluster: Cluster) -> list[Event]:
     return Reconciliation(cluster).reconcile(altered, "configs changed")[1]
 
 
-def _needs_dry_run(command: TopicCommand, cluster: Cluster) -> bool:
+def _needs_dry_run(command: commands.TopicCommand, cluster: Cluster) -> bool:
     return cluster.settings.has_target_cluster and command.dry_run is None
 
 
@@ -285,20 +259,20 @@ def _immediate_answer(answer: Answer, cluster: Cluster) -> tuple[Answer, ...]:
 def _details(command: TopicChange) -> RequestedChange:
     change: RequestedPartitions | RequestedDeletion | RequestedConfigs
     match command:
-        case CreatePartitions():
+        case commands.CreatePartitions():
             change = RequestedPartitions(command.count, command.assignments)
-        case DeleteTopic():
+        case commands.DeleteTopic():
             change = RequestedDeletion(command.topic_id)
-        case AlterTopicConfigs():
+        case commands.AlterTopicConfigs():
             change = RequestedConfigs(command.ops, command.incremental, command.verdict)
     return RequestedChange(command.api, command.api_version, change, command.duplicate, command.denied, command.host)
 
 
-def _check_request(command: TopicCommand) -> Rejection | None:
+def _check_request(command: commands.TopicCommand) -> Rejection | None:
     return validation.duplicate(command) or validation.denied(command)
 
 
-def _check_quota(topic: Topic | None, command: TopicCommand) -> Rejection | None:
+def _check_quota(topic: Topic | None, command: commands.TopicCommand) -> Rejection | None:
     return None if topic is None else validation.throttled(command)
 
 
@@ -309,27 +283,37 @@ def _unknown_topic(message: str) -> Rejection:
 _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
-def _rejected(command: TopicChange, rejection: Rejection) -> Decision:
+def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
+    """Refuses a command. The answer has the rejection for each named partition. Refused elections, reassignments and
+    changes of other resources are not recorded."""
+    if isinstance(command, commands.CreateTopic):
+        return _reject_create(command, rejection)
     code, message, rule = int(rejection.code), rejection.message, rejection.rule
-    answer = Answer(command.request_id, command.topic, code, message, rule)
+    partitions = tuple(PartitionAnswer(one, code, message) for one in _named_partitions(command))
+    answer = Answer(command.request_id, command.topic, code, message, rule, partitions=partitions)
     if command.validate_only:
         return Decision((), (answer,))
+    if not isinstance(command, TopicChange):
+        return Decision((), (answer,), refusal=rejection)
     who = (command.principal, command.client_id, _details(command))
-    event = ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
+    event = catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
     return Decision((event,), (answer,), refusal=rejection)
 
 
-def rejected(command: TopicCommand, rejection: Rejection) -> Decision | None:
-    """Returns the rejection that replaces the decision on a change of a topic; None for other commands."""
-    if isinstance(command, CreateTopic):
-        return _reject_create(command, rejection)
-    return _rejected(command, rejection) if isinstance(command, TopicChange) else None
+def _named_partitions(command: commands.TopicCommand) -> tuple[int, ...]:
+    match command:
+        case commands.ElectLeaders():
+            return command.partitions
+        case commands.ReassignPartitions():
+            return tuple(one.partition for one in command.reassignments)
+        case _:
+            return ()
 
 
 # CreatePartitions.
 
 
-def _check_partitions(topic: Topic | None, command: CreatePartitions, cluster: Cluster) -> Rejection | None:
+def _check_partitions(topic: Topic | None, command: commands.CreatePartitions, cluster: Cluster) -> Rejection | None:
     if topic is None:
         return None
     more = command.count - len(topic.partitions)
@@ -370,7 +354,9 @@ def _check_assignments(
     return None
 
 
-def _added_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster) -> tuple[Partition, ...]:
+def _added_partitions(
+    topic: Topic, command: commands.CreatePartitions, cluster: Cluster
+) -> tuple[catalog.Partition, ...]:
     if command.assignments is not None:
         return tuple(placement.new_partition(replicas, cluster) for replicas in command.assignments)
     first = len(topic.partitions)
@@ -380,7 +366,7 @@ def _added_partitions(topic: Topic, command: CreatePartitions, cluster: Cluster)
 # DeleteTopics.
 
 
-def _deletion_disabled(command: DeleteTopic, cluster: Cluster) -> Rejection | None:
+def _deletion_disabled(command: commands.DeleteTopic, cluster: Cluster) -> Rejection | None:
     if cluster.settings.delete_topic_enable:
         return None
     old = command.api == "DeleteTopics" and command.api_version < DELETION_DISABLED_SINCE
@@ -388,7 +374,7 @@ def _deletion_disabled(command: DeleteTopic, cluster: Cluster) -> Rejection | No
     return Rejection(code, "Topic deletion is disabled.", "validation:delete.topic.enable")
 
 
-def _check_id(topic: Topic | None, command: DeleteTopic) -> Rejection | None:
+def _check_id(topic: Topic | None, command: commands.DeleteTopic) -> Rejection | None:
     if command.topic_id is None or (topic is not None and topic.topic_id == command.topic_id):
         return None
     message = "This server does not host this topic ID."

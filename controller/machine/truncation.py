@@ -29,6 +29,10 @@ def cut(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - _SUFFIX_ROOM]}… ({len(text)} characters)"
 
 
+def cut_if_any(text: str | None) -> str | None:
+    return None if text is None else cut(text)
+
+
 _SUFFIX_ROOM = 32
 """Room for the length suffix, so that truncation is idempotent."""
 
@@ -70,16 +74,10 @@ def _entry_count(command: TopicCommand) -> int:
 
 def _truncated(command: TopicCommand) -> TopicCommand:
     """Returns the very same command if no text is too long."""
-    fields: dict[str, Any] = {"principal": cut(command.principal)}
-    if command.client_id is not None:
-        fields["client_id"] = cut(command.client_id)
+    fields: dict[str, Any] = {"principal": cut(command.principal), "client_id": cut_if_any(command.client_id)}
     if isinstance(command, CreateTopic):
-        fields["configs"] = tuple((cut(name), _truncated_value(value)) for name, value in command.configs)
+        fields["configs"] = tuple((cut(name), cut_if_any(value)) for name, value in command.configs)
     elif isinstance(command, AlterTopicConfigs):
-        fields["ops"] = tuple(replace(op, name=cut(op.name), value=_truncated_value(op.value)) for op in command.ops)
+        fields["ops"] = tuple(replace(op, name=cut(op.name), value=cut_if_any(op.value)) for op in command.ops)
     is_short = all(getattr(command, name) == field for name, field in fields.items())
     return command if is_short else replace(command, **fields)
-
-
-def _truncated_value(value: str | None) -> str | None:
-    return None if value is None else cut(value)

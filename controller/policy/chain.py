@@ -59,23 +59,20 @@ class PolicyProbe(msgspec.Struct, frozen=True, kw_only=True):
     on_exception: Callable[[str, str, BaseException], None] = lambda policy, topic, error: None
 
 
-SILENT = PolicyProbe()
-
-
 class PolicyChain:
     """Configured policies in the order of the settings: for new topics, and for changes of configs. Without policies it
     allows everything."""
 
     def __init__(self, policies: Sequence[LoadedPolicy] = (), of_configs: Sequence[LoadedPolicy] = ()) -> None:
         self._policies, self._of_configs = tuple(policies), tuple(of_configs)
-        self._closed = False
+        self.probe = PolicyProbe()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The class names of the policies, in order."""
         return tuple(loaded.name for loaded in (*self._policies, *self._of_configs))
 
-    def validate(self, request: Request, probe: PolicyProbe = SILENT) -> Verdict:
+    def validate(self, request: Request) -> Verdict:
         """Calls the policies for this kind of request until one refuses or fails. Raises nothing except
         KeyboardInterrupt."""
         policies = self._policies if isinstance(request, RequestMetadata) else self._of_configs
@@ -84,17 +81,14 @@ class PolicyChain:
         sealed = _read_only(request)
         observed: tuple[Observation, ...] = ()
         for loaded in policies:
-            verdict = _judge(loaded, sealed, probe)
+            verdict = _judge(loaded, sealed, self.probe)
             observed += verdict.observed
             if verdict.outcome != "allowed":
                 return msgspec.structs.replace(verdict, observed=observed)
         return Verdict(outcome="allowed", observed=observed) if observed else ALLOWED
 
     def close(self) -> tuple[str, ...]:
-        """Closes all policies, the last first. Returns their errors. A second call does nothing."""
-        if self._closed:
-            return ()
-        self._closed = True
+        """Closes all policies, the last first. Returns their errors."""
         return close_all((*self._policies, *self._of_configs))
 
 

@@ -16,9 +16,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
-
-from controller.policy.chain import ALLOWED, SILENT, PolicyChain, PolicyProbe, error_text, failed_verdict
+from controller.policy.chain import PolicyChain, error_text, failed_verdict
 from controller.policy.interface import Request
 from events.catalog import Verdict
 
@@ -39,21 +37,12 @@ class PolicyJudge(Protocol):
         """Closes the policies within `timeout_s` seconds. Returns errors."""
 
 
-class _Task(msgspec.Struct, frozen=True, kw_only=True):
-    requests: tuple[Request, ...]
-    answer: Future[Verdicts]
-
-
 class PolicyRunner:
-    """Runs policies in one daemon thread, which starts with the first call. An empty chain needs no thread.
+    """Runs policies in one daemon thread, which starts with the first call. Belongs to one event loop."""
 
-    Belongs to one event loop. `probe` is called in the thread.
-    """
-
-    def __init__(self, chain: PolicyChain, *, probe: PolicyProbe = SILENT) -> None:
+    def __init__(self, chain: PolicyChain) -> None:
         self._chain = chain
-        self._probe = probe
-        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[tuple[Request, ...], Future[Verdicts]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._closed: Future[tuple[str, ...]] = Future()
@@ -66,11 +55,10 @@ class PolicyRunner:
         """
         if self._closing.is_set():
             raise PolicyRunnerClosed("the policies are closed")
-        if not self._chain.names:
-            return (ALLOWED,) * len(requests)
-        task = _Task(requests=tuple(requests), answer=Future())
-        self._put(task)
-        return await asyncio.wrap_future(task.answer)
+        answer: Future[Verdicts] = Future()
+        self._tasks.put((tuple(requests), answer))
+        self._start()
+        return await asyncio.wrap_future(answer)
 
     async def close(self, timeout_s: float) -> tuple[str, ...]:
         """Finishes the current topic, rejects all others and closes the policies, in the thread.
@@ -80,52 +68,44 @@ class PolicyRunner:
         """
         if not self._closing.is_set():
             self._closing.set()
-            self._put(None)
+            self._tasks.put(None)
+            self._start()
         done, _ = await asyncio.wait({asyncio.wrap_future(self._closed)}, timeout=timeout_s)
         if done:
             return self._closed.result()
         busy = f"still judging topic '{self._judging}'" if self._judging else "still closing"
         return (f"policies {', '.join(self._chain.names)}: {busy} after {timeout_s:g} s, abandoned",)
 
-    def _put(self, task: _Task | None) -> None:
-        self._tasks.put(task)
+    def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="create-topic-policy", daemon=True)
             self._thread.start()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
-            verdicts = self._judged(task)
+            requests, answer = task
+            verdicts = self._judged(requests)
             with suppress(InvalidStateError):  # cancelled: nobody waits for the verdicts
                 if verdicts is None:
-                    closed = PolicyRunnerClosed("the policies were closed before this request was judged")
-                    task.answer.set_exception(closed)
+                    answer.set_exception(PolicyRunnerClosed("the policies were closed before this request was judged"))
                 else:
-                    task.answer.set_result(verdicts)
-        self._closed.set_result(_close(self._chain))
+                    answer.set_result(verdicts)
+        try:
+            failures = self._chain.close()
+        except BaseException as error:
+            failures = (f"closing the policies raised {error_text(error)}",)
+        self._closed.set_result(failures)
 
-    def _judged(self, task: _Task) -> Verdicts | None:
+    def _judged(self, requests: Sequence[Request]) -> Verdicts | None:
         """None if closing began before the last topic: there are no partial results."""
         verdicts = []
-        for request in task.requests:
+        for request in requests:
             if self._closing.is_set():
                 return None
             self._judging = request.topic
-            verdicts.append(_judge_safely(self._chain, request, self._probe))
+            try:
+                verdicts.append(self._chain.validate(request))
+            except BaseException as error:  # a KeyboardInterrupt in this thread was raised by the policy
+                verdicts.append(failed_verdict(", ".join(self._chain.names), error))
             self._judging = ""
         return tuple(verdicts)
-
-
-def _judge_safely(chain: PolicyChain, request: Request, probe: PolicyProbe) -> Verdict:
-    """A KeyboardInterrupt in this thread was raised by the policy, and only fails its topic."""
-    try:
-        return chain.validate(request, probe)
-    except BaseException as error:
-        return failed_verdict(", ".join(chain.names), error)
-
-
-def _close(chain: PolicyChain) -> tuple[str, ...]:
-    try:
-        return chain.close()
-    except BaseException as error:
-        return (f"closing the policies raised {error_text(error)}",)

@@ -194,9 +194,9 @@ def policy_runner(settings: ServeSettings, metrics: Metrics) -> PolicyRunner | N
     def failed(policy: str, topic: str, error: BaseException) -> None:
         structlog.get_logger("topicwright").error("policy failed", policy=policy, topic=topic, exc_info=error)
 
-    probe = PolicyProbe(clock=time.perf_counter, on_verdict=metrics.policy_judged, on_exception=failed)
     chain = policies_of(settings)
-    return PolicyRunner(chain, probe=probe) if chain.names else None
+    chain.probe = PolicyProbe(clock=time.perf_counter, on_verdict=metrics.policy_judged, on_exception=failed)
+    return PolicyRunner(chain) if chain.names else None
 
 
 def settle() -> None:

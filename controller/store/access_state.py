@@ -1,6 +1,7 @@
-"""Credentials, ACLs and quotas in the state that is stored next to the events: one key for each, so that a commit
-writes only the changed ones.
+"""Rules, credentials, ACLs and quotas in the state that is stored next to the events: one key for each, so that a
+commit writes only the changed ones.
 
+    l                      the rules for changes of topics, up to 256 KiB; no key before there were any
     u USER NUL MECHANISM   the SCRAM credential of a user
     a ENTRY                an ACL entry (MessagePack of `events.access.Acl`); empty value
     q ENTITY               the quotas of an entity (MessagePack of its types and names, and of keys and values)
@@ -16,14 +17,15 @@ from msgspec.structs import replace
 
 from controller.machine.access.acls import Acls, Entries
 from controller.machine.access.bucket_map import differing
-from controller.machine.state import Cluster, ScramCredential
+from controller.machine.state import Cluster, RulesVersion, ScramCredential
 from controller.store.keys import Puts
 from events.access import Acl, QuotaEntity
 from events.logs.log import EventLog
 
-SCRAM, ACL, QUOTA = b"u", b"a", b"q"
+RULES, SCRAM, ACL, QUOTA = b"l", b"u", b"a", b"q"
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_rules = msgspec.msgpack.Decoder(RulesVersion).decode
 _decode_credential = msgspec.msgpack.Decoder(ScramCredential).decode
 _decode_acl = msgspec.msgpack.Decoder(Acl).decode
 _decode_entity = msgspec.msgpack.Decoder(QuotaEntity).decode
@@ -35,6 +37,8 @@ _Key = TypeVar("_Key")
 
 def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
     """Add the state keys that differ between two states of the cluster."""
+    if after.rules is not before.rules:
+        puts[RULES] = _encode(after.rules)
     if after.acls is not before.acls:
         old, new = before.acls.by_pattern, after.acls.by_pattern
         changed = [pattern for pattern, entries in new.items() if entries is not old.get(pattern)]
@@ -48,9 +52,11 @@ def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
 
 
 def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
-    """The cluster with the stored credentials, ACLs and quotas."""
+    """The cluster with the stored rules, credentials, ACLs and quotas."""
+    rules = log.get(RULES)
     return replace(
         cluster,
+        rules=None if rules is None else _decode_rules(rules),
         scram={_user_and_mechanism(key): _decode_credential(value) for key, value in log.scan(SCRAM)},
         acls=Acls().with_all(_decode_acl(key[1:]) for key, _ in log.scan(ACL)),
         quotas={_decode_entity(key[1:]): _decode_values(value) for key, value in log.scan(QUOTA)},

@@ -11,6 +11,7 @@ The first byte of a key is its kind:
     b RANGE SHARD_KEY     a topic that was created in this range of offsets (`topic_indexes`)
     y, n                  counts of partitions by health and broker; counts of topics and partitions
     c                     the cluster: settings and brokers (`store`)
+    l                     the rules for changes of topics (`access_state`)
     u, a, q               credentials, ACLs and quotas (`access_state`)
     h INVERTED, f …       requests by time, and by their values (`request_index`)
     m …                   the Merkle tree over the events (`tree`)

@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from controller.machine.apply import apply
-from controller.store.access_state import ACL, QUOTA, SCRAM
+from controller.store.access_state import ACL, QUOTA, RULES, SCRAM
 from controller.store.keys import Puts
 from controller.store.store import CLUSTER, WAITING, TopicStore
 from controller.store.stored_topics import TOPIC, is_extra
@@ -213,7 +213,7 @@ def missing(offsets: Sequence[int], end: int, apart: int) -> list[int]:
     return [at for start, stop in pairwise([0, *offsets, end]) for at in range(start + apart, stop - apart + 1, apart)]
 
 
-SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, SCRAM, TOPIC, WAITING)))
+SNAPSHOT_KINDS = tuple(sorted((ACL, CLUSTER, QUOTA, RULES, SCRAM, TOPIC, WAITING)))
 """The kinds of state keys in a snapshot, in order; all others can be derived."""
 EVENTS_PER_COMMIT = 500
 PARTITIONS_CACHED = 25_000

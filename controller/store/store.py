@@ -18,7 +18,7 @@ import msgspec
 
 from controller.machine.access.bucket_map import BucketMap
 from controller.machine.partitions.blocks import Span
-from controller.machine.state import Broker, Cluster, QuorumLeader, RulesVersion, State, Topic
+from controller.machine.state import Broker, Cluster, QuorumLeader, State, Topic
 from controller.store.access_state import put_access, stored_access
 from controller.store.keys import Puts, inverted, put_entries, shard_keys
 from controller.store.stored_topics import TOPIC, TopicCache, decode_topic, each_stored, put_topic, stored_values
@@ -65,10 +65,9 @@ class _StoredCluster(msgspec.Struct, array_like=True):
     quorum: QuorumLeader | None = None
     resource_configs: tuple[tuple[tuple[int, str], Configs], ...] = ()
     login_secret: bytes = b""
-    rules: RulesVersion | None = None
 
 
-_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "login_secret", "rules")
+_SAME = ("release", "last_broker_epoch", "features", "next_producer_id", "quorum", "login_secret")
 """Fields of `Cluster` that are stored as they are."""
 
 

@@ -1,4 +1,4 @@
-"""The standard authorizer: Kafka's rules as a table, and compared with a linear scan."""
+"""The standard authorizer, compared with a linear scan; a table has what the scan does not know."""
 
 from __future__ import annotations
 
@@ -19,31 +19,8 @@ CASES = """
 bob Read t | | no
 root Read t | | yes
 root Read t | root/deny/all/topic/* | yes
-bob Read t | bob/allow/read/topic/t | yes
 bob Read t | bob/allow/read/topic/T | no
-bob Read tt | bob/allow/read/topic/t | no
-bob Read tt | bob/allow/read/topic/t… | yes
-bob Read t | bob/allow/read/topic/t… | yes
-bob Read st | bob/allow/read/topic/t… | no
-bob Read t | bob/allow/read/topic/* | yes
-bob Read t | bob/allow/read/group/t | no
-bob Read t | eve/allow/read/topic/t | no
-bob Read t | User:*/allow/read/topic/t | yes
 bob Read t | Group:bob/allow/read/topic/t | no
-bob Read t | bob/allow/read/topic/t/10.0.0.1 | yes
-bob Read t | bob/allow/read/topic/t/10.0.0.2 | no
-bob Read t | bob/allow/all/topic/t | yes
-bob Read t | bob/allow/write/topic/t | no
-bob Describe t | bob/allow/write/topic/t | yes
-bob Describe t | bob/allow/create/topic/t | no
-bob Read t | bob/allow/describe/topic/t | no
-bob Describe t | bob/allow/all/topic/t bob/deny/read/topic/t | yes
-bob Read t | bob/allow/all/topic/t bob/deny/read/topic/t | no
-bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t… | no
-bob Read t | bob/allow/read/topic/t bob/deny/read/topic/* | no
-bob Read t | bob/allow/read/topic/t User:*/deny/all/topic/t | no
-bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.2 | yes
-bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.1 | no
 bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.0/8 | no
 bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/10.0.0.2/31 | yes
 bob Read t | bob/allow/read/topic/t bob/deny/read/topic/t/::/0 | yes

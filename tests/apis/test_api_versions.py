@@ -15,35 +15,22 @@ from controller.apis.cluster import with_api_versions
 from controller.apis.records import PRODUCE_REJECTED, produce_row, reject_produce
 from controller.apis.tables import HandlerTable
 from controller.kafka.handling import ApiHandler, ClientConnection, Disconnect, RequestContext
-from controller.kafka.messages import ApiKey
+from controller.kafka.messages import ApiKey, cluster, topics
 from controller.kafka.messages.clients import PartitionProduceData, ProduceRequest, TopicProduceData
-from controller.kafka.messages.cluster import (
-    ApiVersion,
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
-)
 from controller.kafka.messages.message import NodeEndpoint
-from controller.kafka.messages.topics import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from controller.kafka.server.server import KafkaServer
 from tests.apis.rig import ENDPOINT, Rig, rig
 
 
-def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    return MetadataResponse()
+def metadata(context: RequestContext, request: topics.MetadataRequest) -> topics.MetadataResponse:
+    return topics.MetadataResponse()
 
 
 TABLE = {int(ApiKey.METADATA): ApiHandler(0, 3, metadata), int(ApiKey.PRODUCE): produce_row()}
 SPOKEN = (
-    ApiVersion(api_key=0, min_version=0, max_version=13),
-    ApiVersion(api_key=3, min_version=0, max_version=3),
-    ApiVersion(api_key=18, min_version=0, max_version=5),
+    cluster.ApiVersion(api_key=0, min_version=0, max_version=13),
+    cluster.ApiVersion(api_key=3, min_version=0, max_version=3),
+    cluster.ApiVersion(api_key=18, min_version=0, max_version=5),
 )
 
 
@@ -52,14 +39,14 @@ def call(
 ) -> tuple[Any, ClientConnection]:
     connection = ClientConnection()
     context = RequestContext(18, version, connection=connection)
-    request = ApiVersionsRequest(client_software_name=name, client_software_version=software, **expected)
+    request = cluster.ApiVersionsRequest(client_software_name=name, client_software_version=software, **expected)
     return table[18].handle(context, request), connection
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_api_versions_are_those_of_the_table(version: int) -> None:
     response, _ = call(with_api_versions(TABLE), version)
-    assert response == ApiVersionsResponse(api_keys=SPOKEN)
+    assert response == cluster.ApiVersionsResponse(api_keys=SPOKEN)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +71,15 @@ def test_invalid_client_software_name_from_version_3(name: str, software: str, t
         if taken:
             assert (response.error_code, seen) == (0, (name, software))
         else:
-            assert (response, seen) == (ApiVersionsResponse(error_code=42), ("unknown", "unknown"))
+            assert (response, seen) == (cluster.ApiVersionsResponse(error_code=42), ("unknown", "unknown"))
     response, connection = call(with_api_versions(TABLE), 2, name, software)
     assert (response.error_code, connection.software_name) == (0, "unknown")
 
 
 def test_features_with_min_level_0_need_version_4() -> None:
-    old = SupportedFeatureKey(name="metadata.version", min_version=1, max_version=29)
-    new = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
-    level = FinalizedFeatureKey(name="metadata.version", min_version_level=29, max_version_level=29)
+    old = cluster.SupportedFeatureKey(name="metadata.version", min_version=1, max_version=29)
+    new = cluster.SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
+    level = cluster.FinalizedFeatureKey(name="metadata.version", min_version_level=29, max_version_level=29)
     table = with_api_versions(TABLE, supported_features=(old, new), finalized=lambda: (5, (level,)))
     for version, supported in ((3, (old,)), (4, (old, new))):
         response, _ = call(table, version)
@@ -173,12 +160,12 @@ def test_produce_with_acks_0_disconnects() -> None:
 async def one_topic() -> AsyncIterator[KafkaServer]:
     """A listener of the only broker, which leads the only partition of topic `t`."""
 
-    def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-        partition = MetadataResponsePartition(leader_id=1, replica_nodes=(1,), isr_nodes=(1,))
-        return MetadataResponse(
+    def metadata(context: RequestContext, request: topics.MetadataRequest) -> topics.MetadataResponse:
+        partition = topics.MetadataResponsePartition(leader_id=1, replica_nodes=(1,), isr_nodes=(1,))
+        return topics.MetadataResponse(
             brokers=(NodeEndpoint(node_id=1, host="127.0.0.1", port=server.port),),
             controller_id=1,
-            topics=(MetadataResponseTopic(name="t", topic_id=bytes(range(16)), partitions=(partition,)),),
+            topics=(topics.MetadataResponseTopic(name="t", topic_id=bytes(range(16)), partitions=(partition,)),),
         )
 
     table = with_api_versions({ApiKey.METADATA: ApiHandler(0, 13, metadata), ApiKey.PRODUCE: produce_row()})

@@ -16,9 +16,6 @@ from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.configs import (
-    AlterableConfig,
-    AlterConfigsRequest,
-    AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -105,26 +102,6 @@ async def test_describe_broker_logger(served: Rig) -> None:
         assert (refused.error_code, refused.error_message, refused.configs) == (42, why, ())
 
 
-async def test_precedence_of_dynamic_and_static_configs() -> None:
-    async with rig({"log.retention.ms": "4"}) as a:
-        assert await a.alter_configs(BROKER, "", ("log.retention.ms", SET, "5")) == (0, None)
-        assert await a.alter_configs(BROKER, "2", ("log.retention.ms", SET, "6")) == (0, None)
-        of_two, of_one = await shown(a, "2", "log.retention.ms"), await shown(a, "1", "log.retention.ms")
-        assert [(each.value, each.source) for each in of_two.synonyms][:3] == [
-            ("6", OF_ONE),
-            ("5", OF_ALL),
-            ("4", STATIC),
-        ]
-        assert (of_two.value, of_two.config_source) == ("6", OF_ONE)
-        assert (of_one.value, of_one.config_source) == ("5", OF_ALL)
-        assert [each.error_code for each in await a.create("t")] == [0]
-        topic = await shown(a, "t", "retention.ms", kind=TOPIC)
-        assert (topic.value, topic.config_source, topic.synonyms[0].name) == ("5", OF_ALL, "log.retention.ms")
-        assert await a.alter_configs(BROKER, "", ("log.retention.ms", DELETE, None)) == (0, None)
-        assert (await shown(a, "t", "retention.ms", kind=TOPIC)).config_source == STATIC
-        assert changes(a) == [("", {"log.retention.ms": "5"}), ("2", {"log.retention.ms": "6"}), ("", {})]
-
-
 REFUSED = (
     ("", "listeners", SET, "A://:1", 42, "Invalid dynamic configuration: listeners cannot be altered for simulated"),
     (
@@ -170,16 +147,6 @@ async def test_valid_broker_configs(served: Rig, name: str, key: str, op: OpType
     assert changes(served) == [(name, {key: after})]
     (config,) = (await served.describe_configs(BROKER, name or "1", key)).configs
     assert config.is_sensitive == (key == "nonsense")
-
-
-async def test_alter_configs_replaces_all(served: Rig) -> None:
-    steps = ("log.retention.ms", SET, "5"), ("num.io.threads", SET, "9")
-    assert await served.alter_configs(BROKER, "1", *steps) == (0, None)
-    configs = (AlterableConfig(name="compression.type", value="lz4"),)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=configs)
-    (done,) = (await served.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=(resource,)))).responses
-    assert done.error_code == 0
-    assert changes(served)[-1] == ("1", {"compression.type": "lz4"})
 
 
 async def test_broker_configs_need_cluster_permissions() -> None:

@@ -14,17 +14,6 @@ from controller.kafka.messages.clients import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from controller.kafka.messages.configs import AlterConfigsRequest, DescribeConfigsRequest, DescribeConfigsResource
-from controller.kafka.messages.configs import AlterConfigsResource as Resource
-from controller.kafka.messages.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-    DeleteTopicsRequest,
-    DescribeTopicPartitionsRequest,
-    MetadataRequest,
-    MetadataRequestTopic,
-    TopicRequest,
-)
 from controller.machine.errors import ErrorCode
 from events.catalog import CreateRejected
 from tests.apis.rig import rig
@@ -51,35 +40,6 @@ async def test_denied_create_is_recorded_with_rule_authorizer() -> None:
         await a.create("mine", principal=BOB)
         rejected = [(event.topic, event.rule, event.error_code) for event in a.events(CreateRejected)]
         assert rejected == [("mine", "authorizer", DENIED)]
-
-
-async def test_denied_principal_cannot_probe_topic_existence() -> None:
-    async with rig(authorizer=Granted()) as a:
-        await a.create("there")
-        created = await a.create("there", "missing", "bad name", principal=BOB)
-        assert [each.error_code for each in created] == [DENIED, DENIED, DENIED]
-        names = ("there", "ghost")
-        deleted = await a.call(ApiKey.DELETE_TOPICS, 5, DeleteTopicsRequest(topic_names=names), BOB)
-        assert [each.error_code for each in deleted.responses] == [DENIED, DENIED]
-        more = CreatePartitionsRequest(topics=tuple(CreatePartitionsTopic(name=name, count=3) for name in names))
-        added = await a.call(ApiKey.CREATE_PARTITIONS, 3, more, BOB)
-        assert [each.error_code for each in added.results] == [DENIED, DENIED]
-        alter = AlterConfigsRequest(resources=tuple(Resource(resource_type=2, resource_name=name) for name in names))
-        altered = await a.call(ApiKey.ALTER_CONFIGS, 2, alter, BOB)
-        assert [each.error_code for each in altered.responses] == [DENIED, DENIED]
-        describe = DescribeConfigsRequest(
-            resources=tuple(DescribeConfigsResource(resource_type=2, resource_name=name) for name in names)
-        )
-        described = await a.call(ApiKey.DESCRIBE_CONFIGS, 4, describe, BOB)
-        assert [(each.error_code, each.configs) for each in described.results] == [(DENIED, ()), (DENIED, ())]
-        metadata = MetadataRequest(topics=tuple(MetadataRequestTopic(name=name) for name in names))
-        seen = await a.call(ApiKey.METADATA, 12, metadata, BOB)
-        assert len(seen.topics) == 2
-        there, ghost = seen.topics
-        assert there.replace(b"there", b"ghost") == ghost, "nothing but the name may distinguish the two"
-        pages = DescribeTopicPartitionsRequest(topics=tuple(TopicRequest(name=name) for name in names))
-        shown = await a.call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, pages, BOB)
-        assert len({(each.error_code, each.topic_id, each.partitions) for each in shown.topics}) == 1
 
 
 async def test_offsets_and_groups_need_describe() -> None:

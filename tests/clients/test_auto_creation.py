@@ -6,7 +6,7 @@ The truth table for every version of Metadata is in the differential table; here
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.support import tools
 from tests.support.kafka_tools import kafka_tools
 from tests.support.real_brokers import until
-from tests.support.topicwright import Topicwright, topicwright
+from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
 SHORTLY_S, CREATED_WITHIN_S = 2, 240
@@ -88,29 +88,3 @@ def test_no_topic_is_created_where_the_cluster_forbids(
 ) -> None:
     CONSUMERS[consumer](topicwright_without_auto.kafka, (topic, True), seconds=SHORTLY_S)
     assert not exists(topicwright_without_auto.kafka, topic)
-
-
-@pytest.fixture(scope="module")
-def old_metadata(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that creates topics by itself and offers Metadata only to version 3, as brokers before 0.11 did."""
-    settings = {"auto.create.topics.enable": "true", "api.versions.max": "Metadata:3"}
-    with topicwright(tmp_path_factory.mktemp("old") / "server", settings) as server:
-        yield server.kafka
-
-
-@pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER])
-def test_java_consumers_at_an_old_server(version: str, old_metadata: str, topic: str) -> None:
-    """One that forbids cannot say so in Metadata v3, and fails instead of having the topic created."""
-    (outcome,) = poll_java(version, old_metadata, (topic, False), seconds=CREATED_WITHIN_S)
-    refusals = "UnsupportedVersionException: ", "UnsupportedProtocolFieldException: "  # which 4.4 has for it
-    assert outcome.startswith(refusals), outcome
-    assert "allowAutoTopicCreation" in outcome
-    assert not exists_by_old_metadata(old_metadata, topic)
-    poll_java(version, old_metadata, (topic, True), seconds=CREATED_WITHIN_S)
-    assert exists_by_old_metadata(old_metadata, topic)
-
-
-def exists_by_old_metadata(address: str, topic: str) -> bool:
-    """Whether a listing of all topics has it: asking for it by name in an old version would create it."""
-    with Wire(address) as wire:
-        return topic in {each["name"] for each in wire.call("Metadata", 3, topics=None)["topics"]}

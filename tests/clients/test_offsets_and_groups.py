@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
-    NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -45,35 +42,6 @@ def test_kafkajs(topicwright_server: Topicwright, topic: str) -> None:
     assert [one["offset"] for one in committed["partitions"]] == ["-1", "-1"]
     assert found["listed"] == []
     assert found["described"] == [{"groupId": "nobody", "state": "Dead"}]
-
-
-def test_librdkafka_offsets(topicwright_server: Topicwright, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": topicwright_server.kafka})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(WITHIN_S)
-    one = TopicPartition(topic, 0)
-    of: Any = OffsetSpec  # its functions have no types
-    specs = [of.latest(), of.earliest(), of.max_timestamp(), of.for_timestamp(1)]
-    found = [admin.list_offsets({one: spec})[one].result(WITHIN_S) for spec in specs]
-    assert [each.offset for each in found] == [0, 0, -1, -1]
-    assert [each.leader_epoch for each in found[:2]] == [0, 0]
-
-
-def test_librdkafka_groups(topicwright_server: Topicwright, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": topicwright_server.kafka})
-    admin.create_topics([NewTopic(topic, 1)])[topic].result(WITHIN_S)
-    listed = admin.list_consumer_groups().result(WITHIN_S)
-    assert (listed.valid, listed.errors) == ([], [])
-    (described,) = admin.describe_consumer_groups(["nobody"]).values()
-    assert described.result(WITHIN_S).state.name == "DEAD"
-    asked = ConsumerGroupTopicPartitions("nobody", [TopicPartition(topic, 0)])
-    (offsets,) = admin.list_consumer_group_offsets([asked]).values()
-    assert [each.offset for each in offsets.result(WITHIN_S).topic_partitions] == [-1001]
-    consumer = Consumer({"bootstrap.servers": topicwright_server.kafka, "group.id": "nobody"})
-    try:
-        assert [each.offset for each in consumer.committed([TopicPartition(topic, 0)], WITHIN_S)] == [-1001]
-        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), WITHIN_S) == (0, 0)
-    finally:
-        consumer.close()
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +79,6 @@ def test_kafka_python(brokers: tuple[str, ...], topic: str) -> None:
     kafka_python_scenario(brokers[-1], topic)
 
 
-CLEANER = "log.cleaner.backoff.ms"
-"""Nobody else's tests depend on it."""
 SESSION = "consumer.session.timeout.ms"
 OF_GROUP, DEFAULT = 8, 5
 """Kafka's numbers of where a config comes from."""
@@ -139,21 +105,6 @@ def until_is(admin: AdminClient, kind: ResourceType, name: str, key: str, value:
         return (one.value, one.source) == (value, source)
 
     until(has_it, 120, f"{key}={value} of {name}, from {source}")
-
-
-@pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
-def test_configs_of_brokers(bootstrap: str) -> None:
-    admin, kind = AdminClient({"bootstrap.servers": bootstrap}), ResourceType.BROKER
-    of_one = described(admin, kind, "1")
-    assert len(of_one) >= 340
-    assert (of_one["num.partitions"].value, of_one["num.partitions"].is_read_only) == ("2", True)
-    assert of_one["num.partitions"].source == ConfigSource.STATIC_BROKER_CONFIG.value
-    with pytest.raises(KafkaException, match="Cannot update these configs dynamically"):
-        altered(admin, kind, "1", "num.partitions", "3")
-    altered(admin, kind, "1", CLEANER, "14000")
-    until_is(admin, kind, "1", CLEANER, "14000", ConfigSource.DYNAMIC_BROKER_CONFIG.value)
-    altered(admin, kind, "1", CLEANER, None)
-    until_is(admin, kind, "1", CLEANER, "15000", ConfigSource.DEFAULT_CONFIG.value)
 
 
 @pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)

@@ -11,7 +11,6 @@ import random
 import time
 
 from controller.kafka.messages import APIS
-from tests.fuzz.changes import largest_changes
 from tests.fuzz.frames import worst
 from tests.fuzz.fuzzing import Found, fuzz, give
 from tests.fuzz.target import LIMITS, target
@@ -48,9 +47,6 @@ def show_worst(only: int | None) -> None:
                     title = f"{row_name(key)} v{version} {name}: {time.monotonic() - started:.2f} s"
                     shown.append((found, title))
                     print(title, found, flush=True)
-        for what, frame in largest_changes() if only is None else ():
-            shown.append((give(served, frame), what))
-            print(what, shown[-1][0], flush=True)
     print("\nThe longest:")
     for found, title in sorted(shown, key=lambda one: -one[0].worked_s)[:15]:
         print(f"{found.worked_s * 1000:6.0f} ms  {title}")

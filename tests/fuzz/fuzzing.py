@@ -23,7 +23,6 @@ class Found:
     stood_still_s: float = 0.0
     worked_s: float = 0.0
     blocks_kept: int = 0
-    answered: bool = False
 
     def __str__(self) -> str:
         still = f"stood still for {self.stood_still_s * 1000:.0f} ms, worked for {self.worked_s * 1000:.0f} ms"
@@ -55,9 +54,9 @@ def fuzz(target: Target, seed: int, enough: Callable[[Found], bool]) -> Found:
     return found
 
 
-def give(target: Target, frame: bytes, blocks_kept_max: int | None = None) -> Found:
+def give(target: Target, frame: bytes, blocks_kept_max: int) -> Found:
     """Send one frame, and wait for its answer or the end of its connection. If it leaves more than `blocks_kept_max`,
-    it is sent again: the second frame also leaves what is only kept until the next one. None does not count."""
+    it is sent again: the second frame also leaves what is only kept until the next one."""
     with target.connect() as honest:
         assert target.is_answering(honest)
         found = Found()
@@ -70,12 +69,9 @@ def give(target: Target, frame: bytes, blocks_kept_max: int | None = None) -> Fo
                 with contextlib.suppress(ConnectionError):
                     client.sendall(frame)
                     receive(client)
-                    found.answered = True
             assert target.is_answering(honest)
             found.stood_still_s = max(found.stood_still_s, target.stood_still_s)
             found.worked_s = max(found.worked_s, target.worked_s)
-            if blocks_kept_max is None:
-                break
             before, target.blocks_held = target.blocks_held, target.blocks()
             found.blocks_kept = target.blocks_held - before
             if found.blocks_kept < blocks_kept_max:

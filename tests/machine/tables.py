@@ -19,14 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.machine.commands import commands
 from controller.machine.commands.access import ApplyRules
-from controller.machine.commands.commands import (
-    AnyCommand,
-    DiscoverDeletion,
-    DiscoverTopic,
-    FinishChange,
-    ObservedPartition,
-    RefuseCreation,
-)
 from controller.machine.decision import topic_named
 from events.catalog import Assignment, Endpoint, Verdict
 from events.codec import encode_event
@@ -116,7 +108,7 @@ def _pair(word: str) -> tuple[str, str]:
 # What is requested.
 
 
-def command(rig: Rig, text: str) -> AnyCommand:
+def command(rig: Rig, text: str) -> commands.AnyCommand:
     """A verb with words and options `key=value`; `id=` is the request id, `at=` a time in ms from now."""
     verb, *rest = text.split()
     kind, fields = VERBS[verb]
@@ -241,7 +233,7 @@ def _seen(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]
     for word in words[1:]:
         replicas, isr, leader, epoch = word.split(":")
         observed = brokers(replicas), brokers(isr or replicas), BrokerId(int(leader)), int(epoch)
-        partitions.append(ObservedPartition(*observed))
+        partitions.append(commands.ObservedPartition(*observed))
     configs = tuple(_pair(one) for one in options["conf"].split(";") if one) if "conf" in options else None
     known = None if topic is None else (len(topic.partitions), topic.configs)
     return {
@@ -315,7 +307,7 @@ def _rules(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any
     return {"text": RULES[words[0]]}
 
 
-VERBS: dict[str, tuple[type[AnyCommand], Fields]] = {
+VERBS: dict[str, tuple[type[commands.AnyCommand], Fields]] = {
     "create": (commands.CreateTopic, _create),
     "partitions": (commands.CreatePartitions, _partitions),
     "delete": (commands.DeleteTopic, _delete),
@@ -331,10 +323,10 @@ VERBS: dict[str, tuple[type[AnyCommand], Fields]] = {
     "confirm": (commands.ConfirmMetadata, _confirm),
     "expire": (commands.ExpireRequest, lambda rig, words, options: {"topic": words[0]}),
     "settings": (commands.ChangeSettings, _settings),
-    "seen": (DiscoverTopic, _seen),
-    "gone": (DiscoverDeletion, _gone),
-    "refuse": (RefuseCreation, _refuse),
-    "done": (FinishChange, _done),
+    "seen": (commands.DiscoverTopic, _seen),
+    "gone": (commands.DiscoverDeletion, _gone),
+    "refuse": (commands.RefuseCreation, _refuse),
+    "done": (commands.FinishChange, _done),
     "sign": (commands.RecordHead, _sign),
     "rules": (ApplyRules, _rules),
     **ACCESS_VERBS,

@@ -1,4 +1,5 @@
-"""Deciding on creates, as text tables: every line of the table of KIP-4, KIP-108, KIP-361 and KIP-409's rules."""
+"""Deciding on creates, as text tables: each line of the table of KIP-4, KIP-108, KIP-361 and KIP-409's rules. More
+faults of each kind are in tests/reference, which compares them with Kafka."""
 
 from __future__ import annotations
 
@@ -18,11 +19,7 @@ CREATES = """
 # names
 1 | create '' 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:name
 1 | create . 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:name
-1 | create .. 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:name
 1 | create ... 1x1 | requested created(1)
-1 | create a~b 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:name
-1 | create a/b 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:name
-1 | create ünï 1x1 | refused => INVALID_TOPIC_EXCEPTION validation:name
 1 | create A_z.0-9 1x1 | requested created(1)
 1 | create __consumer_offsets 1x1 | requested created(1)
 1 | create __cluster_metadata 1x1 | refused => INVALID_REQUEST validation:internal
@@ -50,7 +47,6 @@ CREATES = """
 1 | create t -2x1 | refused => INVALID_PARTITIONS validation:partitions
 1 | create t 1x0 | refused => INVALID_REPLICATION_FACTOR validation:factor
 1 | create t 1x-2 | refused => INVALID_REPLICATION_FACTOR validation:factor
-1 | create t 0x0 | refused => INVALID_REPLICATION_FACTOR validation:factor
 1 | create t 0x1 v=0 | refused => INVALID_PARTITIONS validation:partitions
 1 | create t 1x-2 v=0 | refused => INVALID_REPLICATION_FACTOR validation:factor
 1 factor=3 | create t | refused => INVALID_REPLICATION_FACTOR validation:live-brokers
@@ -67,29 +63,14 @@ CREATES = """
 1 2 3! | create t on=0:3.1 | requested created(1/3.1)
 1 2 3! | create t on=0:3 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
 1 2 3! | create t on=0:1,1:3 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1,2:2 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=1:1 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=-1:1 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1,0:2 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1.2,1:3 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1.1 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:9 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1.9 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:-1 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1.-2 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0: | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 | create t on=0:1,1: | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
 1 2 3 | create t 1x-1 on=0:1 | refused => INVALID_REQUEST validation:counts-and-assignment
 1 2 3 | create t -1x1 on=0:1 | refused => INVALID_REQUEST validation:counts-and-assignment
-1 2 3 | create t 1x1 on=0:1 | refused => INVALID_REQUEST validation:counts-and-assignment
-1 2 3 | create t 0x-1 on=0:1 | refused => INVALID_REQUEST validation:counts-and-assignment
 1 2 3 | create t 1x-1 v=0 on=0:1 | refused => INVALID_REQUEST validation:counts-and-assignment
 1 2 3 fewer | create t on=0:1.-1 | refused => INVALID_REPLICA_ASSIGNMENT validation:assignment
 # configs
 1 | create t 1x1 conf=retention.ms=5;cleanup.policy=compact | requested created(1)
 1 | create t 1x1 conf=nonsense=1 | refused => INVALID_CONFIG validation:configs
 1 | create t 1x1 conf=retention.ms=x | refused => INVALID_CONFIG validation:configs
-1 | create t 1x1 conf=retention.ms=null | refused => INVALID_CONFIG validation:configs
 1 | create t 1x1 conf=retention.ms=1;retention.ms=2 | requested created(1)
 1 | create t 1x1 conf=retention.ms=x;retention.ms=2 | requested created(1)
 # the factor against live brokers, and KIP-409
@@ -164,8 +145,6 @@ CHANGES = """
 1 2 3 has:t:2x2 | partitions t to=5 dry | => NONE
 1 2 3 has:t:2x2 | partitions t to=2 | rejected => INVALID_PARTITIONS validation:partitions
 1 2 3 has:t:2x2 | partitions t to=1 | rejected => INVALID_PARTITIONS validation:partitions
-1 2 3 has:t:2x2 | partitions t to=0 | rejected => INVALID_PARTITIONS validation:partitions
-1 2 3 has:t:2x2 | partitions t to=-1 | rejected => INVALID_PARTITIONS validation:partitions
 1 2 3 has:t:2x2 | partitions t to=2 dry | => INVALID_PARTITIONS validation:partitions
 1 2 3 has:t | partitions t to=10002 dry | => POLICY_VIOLATION validation:size
 1 2 3 has:t | partitions t to=2147483647 | rejected => POLICY_VIOLATION validation:size
@@ -180,14 +159,6 @@ CHANGES = """
 1 2 3! has:t:2x2 | partitions t to=3 on=3.1 | added(2: 1/3.1) => NONE
 1 2 3! has:t:1x1 | partitions t to=2 on=3 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
 1 2 3 has:t:2x2 | partitions t to=4 on=3.1 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=3.1,1.2 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=none | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=1 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=1.2.3 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=4 on=1.2,1 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=1.9 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=1.1 | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
-1 2 3 has:t:2x2 | partitions t to=3 on=- | rejected => INVALID_REPLICA_ASSIGNMENT validation:assignment
 1 2 3 has:t:2x2 | partitions t to=1 on=1.2 | rejected => INVALID_PARTITIONS validation:partitions
 1 2 3 has:t:2x2 | partitions t to=2 on=1.2 | rejected => INVALID_PARTITIONS validation:partitions
 # DeleteTopics
@@ -217,18 +188,15 @@ CHANGES = """
 1 has:t | alter t append:cleanup.policy=compact | configs(cleanup.policy=delete,compact) => NONE
 1 has:t | alter t append:retention.ms=5 | rejected => INVALID_CONFIG validation:configs
 1 has:t | alter t set:retention.ms=x | rejected => INVALID_CONFIG validation:configs
-1 has:t | alter t set:nonsense=1 | rejected => INVALID_CONFIG validation:configs
 1 has:t | alter t set:retention.ms=1 set:retention.ms=2 | rejected => INVALID_REQUEST validation:alter-request
 1 has:t | alter t set:retention.ms=null | rejected => INVALID_REQUEST validation:alter-request
 1 | alter t set:retention.ms=5 | rejected => UNKNOWN_TOPIC_OR_PARTITION validation:unknown-topic
-1 | alter t set:retention.ms=x | rejected => INVALID_CONFIG validation:configs
 1 | alter t*t set:retention.ms=5 | rejected => INVALID_TOPIC_EXCEPTION validation:name
 1 has:a.b | alter a_b set:retention.ms=5 | rejected => UNKNOWN_TOPIC_OR_PARTITION validation:unknown-topic
 1 has:t | alter t set:retention.ms=5 denied=29 | rejected => TOPIC_AUTHORIZATION_FAILED authorizer
 1 has:t | alter t set:retention.ms=x dry | => INVALID_CONFIG validation:configs
 1 has:t | replace t set:retention.ms=5 | configs(retention.ms=5) => NONE
 1 has:t | replace t | => NONE
-1 has:t | replace t set:retention.ms=x | rejected => INVALID_CONFIG validation:configs
 1 | replace t set:retention.ms=5 | rejected => UNKNOWN_TOPIC_OR_PARTITION validation:unknown-topic
 """
 

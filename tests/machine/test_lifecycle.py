@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from events.catalog import (
-    EVENT_TYPES,
-    BrokerUnfenced,
-    CreateAnswered,
-    CreateRequested,
-    Partition,
-    PartitionChanged,
-    TopicCreated,
-)
+from events import catalog
 from events.names import NO_LEADER, BrokerId, RequestId, TopicName
 from tests.machine.audit.lifecycle import (
     CREATE_REQUEST,
@@ -48,33 +40,23 @@ def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
         reached |= new
         fresh += new
     assert reached == set(lifecycle.states), "every state can be reached, and has a row"
-    names = {kind.__name__ for kind in EVENT_TYPES} | {"LeaderElected", "LeaderLost"}
+    names = {kind.__name__ for kind in catalog.EVENT_TYPES} | {"LeaderElected", "LeaderLost"}
     assert {event for state in lifecycle.states.values() for event in state.nexts} <= names, (
         "every event is in the catalog"
     )
 
 
 def test_events_without_a_life_cycle() -> None:
-    of_access = {kind.__name__ for kind in EVENT_TYPES if kind.__module__ == "events.access"}
-    assert {kind.__name__ for kind in EVENT_TYPES} - NAMED - of_access == {
-        "ChangeCarriedOut",
-        "ChangeRejected",
-        "FeaturesChanged",
-        "HeadSigned",
-        "HistorySkipped",
-        "MetadataAdopted",
-        "MetadataHandedBack",
-        "ProducerIdsAllocated",
-        "QuorumEpochBegun",
-        "ResourceConfigsChanged",
-        "RulesApplied",
-        "RulesObserved",
-        "SettingsChanged",
-    }
+    of_access = {kind.__name__ for kind in catalog.EVENT_TYPES if kind.__module__ == "events.access"}
+    assert {kind.__name__ for kind in catalog.EVENT_TYPES} - NAMED - of_access == {
+        "ChangeCarriedOut", "ChangeRejected", "FeaturesChanged", "HeadSigned", "HistorySkipped", "MetadataAdopted",
+        "MetadataHandedBack", "ProducerIdsAllocated", "QuorumEpochBegun", "ResourceConfigsChanged", "RulesApplied",
+        "RulesObserved", "SettingsChanged",
+    }  # fmt: skip
 
 
 def test_an_event_that_may_not_come_is_an_error() -> None:
-    answered = CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 0)
+    answered = catalog.CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 0)
     with pytest.raises(
         OutOfLifecycle, match="CreateAnswered may not come to a create request that is requested; allowed: "
     ):
@@ -84,10 +66,10 @@ def test_an_event_that_may_not_come_is_an_error() -> None:
 
 
 def test_an_election_that_nobody_wins_is_called_otherwise() -> None:
-    one, other = (Partition(ids(1, 2), ids(1, 2), BrokerId(leader)) for leader in (1, 2))
+    one, other = (catalog.Partition(ids(1, 2), ids(1, 2), BrokerId(leader)) for leader in (1, 2))
     nobody = replace(other, leader=NO_LEADER)
     pairs = ((one, other), (other, nobody), (one, replace(one, isr=ids(1))))
-    won, lost, same = (PartitionChanged(TopicName("t"), 0, before, after, "") for before, after in pairs)
+    won, lost, same = (catalog.PartitionChanged(TopicName("t"), 0, before, after, "") for before, after in pairs)
     assert [event_name(event) for event in (won, lost, same)] == ["LeaderElected", "LeaderLost", "PartitionChanged"]
     assert advance(PARTITION, "led", lost) == "leaderless"
     with pytest.raises(OutOfLifecycle):
@@ -119,7 +101,7 @@ def test_the_state_of_a_request_is_read_from_its_events() -> None:
 
 def test_a_log_that_is_not_whole_falls_out_of_the_tables() -> None:
     log = clean()
-    for kind in (TopicCreated, CreateRequested, BrokerUnfenced):
+    for kind in (catalog.TopicCreated, catalog.CreateRequested, catalog.BrokerUnfenced):
         broken = [record for record in log if not isinstance(record.event, kind)]
         with pytest.raises(OutOfLifecycle):
             Lives().see_all(broken)

@@ -178,8 +178,9 @@ def test_the_probe_is_called_for_each_policy() -> None:
         on_verdict=lambda policy, outcome, seconds: judged.append((policy, outcome, seconds)),
         on_exception=lambda policy, topic, error: raised.append((policy, topic, error)),
     )
-    chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow).validate(REQUEST, probe)
-    chain_of(D=raising(error), E=allow).validate(REQUEST, probe)
+    for chain in (chain_of(A=allow, B=raising(PolicyViolation("no")), C=allow), chain_of(D=raising(error), E=allow)):
+        chain.probe = probe
+        chain.validate(REQUEST)
     assert judged == [("my.A", "allowed", 1.0), ("my.B", "refused", 1.0), ("my.D", "failed", 1.0)]
     assert raised == [("my.D", "orders", error)]
 
@@ -207,8 +208,6 @@ def test_close_reaches_every_policy_and_collects_what_they_raise() -> None:
         "policy my.B: close raised OSError: gone",
     )
     assert closed == ["SystemExit", "OSError", "A"]
-    assert chain.close() == ()
-    assert len(closed) == 3
 
 
 Assigned = dict[int, tuple[int, ...]] | None
@@ -259,19 +258,6 @@ def test_counts_and_assignment_are_one_or_the_other(
         RequestMetadata(
             topic="a", num_partitions=partitions, replication_factor=factor, replicas_assignments=assignments
         )
-
-
-def test_a_request_cannot_be_changed() -> None:
-    request = RequestMetadata(topic="a", num_partitions=1, replication_factor=1)
-    with pytest.raises(AttributeError):
-        request.topic = "b"  # type: ignore[misc]
-
-
-def test_a_violation_carries_message_rule_and_observations() -> None:
-    observation = Observation("rules/soon", "not yet")
-    violation = PolicyViolation("no", rule="mine", observed=[observation])
-    assert (str(violation), violation.message, violation.rule) == ("no", "no", "mine")
-    assert violation.observed == (observation,)
 
 
 def test_the_base_class_requires_validate_alone() -> None:

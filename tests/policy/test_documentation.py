@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.machine.rules.examples import wrong_examples
-from controller.machine.rules.judging import judge
+from controller.machine.rules.judging import judge, wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.reading_values import RULE_READERS
 from controller.policy import CreateTopicPolicy, PolicyViolation

@@ -67,14 +67,6 @@ async def test_a_verdict_for_each_request_in_order(gated: _Gated) -> None:
         await runner.judge([request("a")])
 
 
-async def test_an_empty_chain_needs_no_thread() -> None:
-    before = threading.active_count()
-    runner = PolicyRunner(PolicyChain())
-    assert await runner.judge([request("a"), request("b")]) == (ALLOWED, ALLOWED)
-    assert threading.active_count() == before
-    assert await runner.close(LONG_S) == ()
-
-
 async def test_the_loop_lives_while_a_policy_is_slow(gated: _Gated) -> None:
     runner = PolicyRunner(gated.chain())
     slow = asyncio.create_task(runner.judge([request("slow")]))
@@ -192,7 +184,9 @@ async def test_the_probe_is_called_on_the_workers_thread(gated: _Gated) -> None:
     probe = PolicyProbe(
         on_verdict=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
     )
-    runner = PolicyRunner(gated.chain(), probe=probe)
+    chain = gated.chain()
+    chain.probe = probe
+    runner = PolicyRunner(chain)
     await runner.judge([request("bad")])
     await runner.close(LONG_S)
     assert heard == [("my.Gated", "refused", "create-topic-policy")]

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.reference.cases import VERSIONS
-from tests.reference.differences import OLDEST_OF_KAFKA
 from tests.support.reference_kafka import ReferenceKafka
 from tests.support.topicwright import Topicwright
 from tests.support.wire import ConnectionClosed, Wire
@@ -141,28 +139,6 @@ def test_the_versions_offered_are_kafkas_and_older_ones(
     assert PRODUCE in ours, "without it clients of 2.x hang"
     newer = {key: span for key, span in ours.items() if span[1] > kafka[key][1]}
     assert not newer, "versions that no Kafka speaks"
-
-
-def test_every_api_of_the_table_is_offered_as_by_kafka(
-    kafka44: ReferenceKafka, topicwright_server: Topicwright
-) -> None:
-    keys = {
-        "CreateTopics": 19,
-        "DeleteTopics": 20,
-        "CreatePartitions": 37,
-        "DescribeConfigs": 32,
-        "AlterConfigs": 33,
-        "IncrementalAlterConfigs": 44,
-        "Metadata": 3,
-        "DescribeCluster": 60,
-        "DescribeTopicPartitions": 75,
-        "ListPartitionReassignments": 46,
-    }
-    kafka, ours = offered(kafka44.bootstrap), offered(topicwright_server.kafka)
-    for api, versions in VERSIONS.items():
-        assert kafka[keys[api]] == (versions[0], versions[-1]), api
-        oldest = 0 if api in OLDEST_OF_KAFKA else versions[0]
-        assert ours[keys[api]] == (oldest, versions[-1]), api
 
 
 def offered(address: str) -> dict[int, tuple[int, int]]:

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from controller.machine.access.acls import Acls
-from controller.machine.state import Broker, Cluster, PendingCreate, Topic
+from controller.machine.state import Broker, Cluster, PendingCreate, RulesVersion, Topic
 from controller.store.access_state import ACL, QUOTA, put_access
-from controller.store.store import TOPIC_ID, WAITING, Counts, TopicStore
+from controller.store.store import CLUSTER, TOPIC_ID, WAITING, Counts, TopicStore
 from controller.store.stored_topics import TopicCache
 from events.access import QuotaEntity
 from events.catalog import Endpoint, Partition
@@ -166,7 +166,8 @@ def test_nothing_is_written_that_did_not_change() -> None:
 def test_the_cluster_is_stored_and_found_again() -> None:
     bench = Bench()
     endpoint = Endpoint("PLAINTEXT", "h", 1)
-    cluster = Cluster(settings_pairs=(("num.partitions", "3"), ("log.retention.ms", "9")), release="1")
+    rules = RulesVersion(1, "[[rule]]", "0f", "User:ann")
+    cluster = Cluster(settings_pairs=(("num.partitions", "3"), ("log.retention.ms", "9")), release="1", rules=rules)
     for broker_id, fenced in ((2, True), (1, False)):
         cluster = cluster.with_broker(Broker(BrokerId(broker_id), broker_id * 10, "i", "r", (endpoint,), fenced))
     bench.state.cluster = cluster
@@ -177,9 +178,12 @@ def test_the_cluster_is_stored_and_found_again() -> None:
     assert bench.store.durable_cluster is cluster
     found = TopicStore(bench.log).durable_cluster
     assert (found.brokers, found.live, found.usable_racks) == (cluster.brokers, (1,), ("r",))
+    assert found.rules == rules
     assert (found.last_broker_epoch, found.release, found.settings.num_partitions) == (20, "1", 3)
     assert found.settings.topic_defaults == (("log.retention.ms", "9"),)
     assert bench.store.changes(bench.state) == {}, "and is not written again"
+    bench.state.cluster = cluster.without_broker(BrokerId(2))
+    assert [*bench.store.changes(bench.state)] == [CLUSTER], "a broker event does not write the rules"
 
 
 def test_slices_end_at_a_number_of_topics_or_of_partitions() -> None:

@@ -120,6 +120,7 @@ OF_A_LOG = {
     "ids": store.TOPIC_ID,
     "waiting": store.WAITING,
     "cluster": store.CLUSTER,
+    "rules": access_state.RULES,
     "counts": store.COUNTS,
     "users": access_state.SCRAM,
     "entries": access_state.ACL,

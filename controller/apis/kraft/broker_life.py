@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import TypedDict
+from typing import Any
 
 import structlog
 
@@ -16,14 +16,7 @@ from controller.brokers.kraft.readiness import Confirmations
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages.cluster import (
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-    UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
-)
+from controller.kafka.messages import cluster
 from controller.machine.commands import commands
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker
@@ -34,8 +27,8 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 async def register_broker(
-    api: ControllerApi, members: Membership, context: RequestContext, request: BrokerRegistrationRequest
-) -> BrokerRegistrationResponse:
+    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.BrokerRegistrationRequest
+) -> cluster.BrokerRegistrationResponse:
     """Returns the broker epoch as soon as the registration is durable."""
     broker_id = BrokerId(request.broker_id)
     has_session = members.has_session(broker_id)
@@ -43,9 +36,9 @@ async def register_broker(
     if rejected is not None:
         code, why = int(rejected.code), rejected.why
         logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=code, why=why)
-        return BrokerRegistrationResponse(error_code=code)
+        return cluster.BrokerRegistrationResponse(error_code=code)
     if await _still_leads(api, members, broker_id, request.incarnation_id.hex()):
-        return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        return cluster.BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     clean = members.shut_down_cleanly(broker_id, request.previous_broker_epoch)
     command = commands.RegisterBroker(
         **stamp(api.controller, "kraft"),
@@ -57,12 +50,12 @@ async def register_broker(
     )
     (answer,) = await api.submit([command])
     if answer.code:
-        return BrokerRegistrationResponse(error_code=broker_error(answer.code))
+        return cluster.BrokerRegistrationResponse(error_code=broker_error(answer.code))
     epoch = members.wire_epoch(broker_id, answer.number)
     if epoch is None:  # another incarnation has registered since
-        return BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+        return cluster.BrokerRegistrationResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     members.touch(broker_id)
-    return BrokerRegistrationResponse(broker_epoch=epoch)
+    return cluster.BrokerRegistrationResponse(broker_epoch=epoch)
 
 
 async def _still_leads(api: ControllerApi, members: Membership, broker_id: BrokerId, incarnation: str) -> bool:
@@ -80,13 +73,6 @@ async def _still_leads(api: ControllerApi, members: Membership, broker_id: Broke
     return await members.leads(broker_id)
 
 
-class Registration(TypedDict):
-    """The registration that sent a heartbeat."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-
-
 class NextState(Enum):
     """The state of a broker after a heartbeat (`BrokerControlState` in Kafka)."""
 
@@ -101,14 +87,14 @@ async def heartbeat(
     members: Membership,
     confirmations: Confirmations,
     context: RequestContext,
-    request: BrokerHeartbeatRequest,
-) -> BrokerHeartbeatResponse:
+    request: cluster.BrokerHeartbeatRequest,
+) -> cluster.BrokerHeartbeatResponse:
     """The next state of the broker, after the change to it is durable."""
     if BrokerId(request.broker_id) not in members.cluster.brokers:
-        return BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
+        return cluster.BrokerHeartbeatResponse(error_code=int(ErrorCode.BROKER_ID_NOT_REGISTERED))
     broker = members.broker(request.broker_id, request.broker_epoch)
     if broker is None:
-        return BrokerHeartbeatResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
+        return cluster.BrokerHeartbeatResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH))
     applied_end = request.current_metadata_offset + 1
     members.applied(broker.broker_id, applied_end)
     if not broker.fenced:
@@ -118,15 +104,17 @@ async def heartbeat(
     for command in _commands(api, members, broker, request, next_):
         (answer,) = await api.submit([command])
         if answer.code:
-            return BrokerHeartbeatResponse(error_code=broker_error(answer.code))
-    return BrokerHeartbeatResponse(
+            return cluster.BrokerHeartbeatResponse(error_code=broker_error(answer.code))
+    return cluster.BrokerHeartbeatResponse(
         is_caught_up=caught_up,
         is_fenced=next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW),
         should_shut_down=next_ is NextState.SHUTDOWN_NOW,
     )
 
 
-async def _next(members: Membership, broker: Broker, request: BrokerHeartbeatRequest, caught_up: bool) -> NextState:
+async def _next(
+    members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, caught_up: bool
+) -> NextState:
     """As `BrokerHeartbeatManager.calculateNextBrokerState`."""
     if broker.fenced:
         if request.want_shut_down or broker.leaving:
@@ -146,29 +134,32 @@ async def _next(members: Membership, broker: Broker, request: BrokerHeartbeatReq
 
 
 def _commands(
-    api: ControllerApi, members: Membership, broker: Broker, request: BrokerHeartbeatRequest, next_: NextState
+    api: ControllerApi, members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, next_: NextState
 ) -> Iterator[commands.MembershipCommand]:
     """The commands that lead to the next state, in order."""
-    of: Registration = {"broker_id": broker.broker_id, "broker_epoch": broker.broker_epoch}
-    controller, broker_id = api.controller, broker.broker_id
+
+    def of_broker(kind: type[commands.RegisteredCommand], **fields: Any) -> commands.RegisteredCommand:
+        stamped, epoch = stamp(api.controller, "kraft"), broker.broker_epoch
+        return kind(**stamped, broker_id=broker.broker_id, broker_epoch=epoch, **fields)
+
     offline = frozenset(request.offline_log_dirs)
     online = tuple(each for each in broker.log_dirs if each not in offline)
     if online != broker.log_dirs:
-        logger.warning("log directories failed", broker=broker_id, online=len(online))
+        logger.warning("log directories failed", broker=broker.broker_id, online=len(online))
     cordoned = _cordoned(members, broker, request, online)
     if (online, cordoned) != (broker.log_dirs, broker.cordoned):
-        yield commands.ChangeLogDirs(**stamp(controller, "kraft"), **of, log_dirs=online, cordoned=cordoned)
+        yield of_broker(commands.ChangeLogDirs, log_dirs=online, cordoned=cordoned)
     if broker.fenced and next_ is NextState.UNFENCED:
-        yield commands.UnfenceBroker(**stamp(controller, "kraft"), **of, reason="caught up")
+        yield of_broker(commands.UnfenceBroker, reason="caught up")
     elif not broker.fenced and next_ in (NextState.FENCED, NextState.SHUTDOWN_NOW):
         reason = "controlled shutdown" if next_ is NextState.SHUTDOWN_NOW else "requested to be fenced"
-        yield commands.FenceBroker(**stamp(controller, "kraft"), **of, reason=reason)
+        yield of_broker(commands.FenceBroker, reason=reason)
     elif not broker.leaving and next_ is NextState.CONTROLLED_SHUTDOWN:
-        yield commands.BeginShutdown(**stamp(controller, "kraft"), **of)
+        yield of_broker(commands.BeginShutdown)
 
 
 def _cordoned(
-    members: Membership, broker: Broker, request: BrokerHeartbeatRequest, online: tuple[bytes, ...]
+    members: Membership, broker: Broker, request: cluster.BrokerHeartbeatRequest, online: tuple[bytes, ...]
 ) -> tuple[bytes, ...]:
     """The online directories that are cordoned. A broker reports null until it has caught up."""
     level = members.cluster.feature(METADATA_VERSION_FEATURE)
@@ -180,8 +171,8 @@ def _cordoned(
 
 
 async def unregister_broker(
-    api: ControllerApi, context: RequestContext, request: UnregisterBrokerRequest
-) -> UnregisterBrokerResponse:
+    api: ControllerApi, context: RequestContext, request: cluster.UnregisterBrokerRequest
+) -> cluster.UnregisterBrokerResponse:
     """Remove the registration; a live broker registers again."""
     broker_id = BrokerId(request.broker_id)
     stamped, reason = stamp(api.controller, "kraft"), f"requested by {context.principal}"
@@ -189,4 +180,4 @@ async def unregister_broker(
     message = answer.message or None
     if answer.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
         message = f"Broker ID {broker_id} is not currently registered"
-    return UnregisterBrokerResponse(error_code=broker_error(answer.code), error_message=message)
+    return cluster.UnregisterBrokerResponse(error_code=broker_error(answer.code), error_message=message)

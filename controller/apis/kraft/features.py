@@ -61,7 +61,8 @@ class UpdateFeaturesHandler:
             return UpdateFeaturesResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
         results: list[UpdatableFeatureResult] = []
         for update in request.feature_updates:
-            why = self._refusal(context.api_version, update, levels, registered)
+            why = self._why_refused(context.api_version, update, levels, registered)
+            why = why and f"Invalid update version {update.max_version_level} for feature {why}"
             code = ErrorCode.NONE if why is None else ErrorCode.INVALID_UPDATE_VERSION
             results.append(UpdatableFeatureResult(feature=update.feature, error_code=int(code), error_message=why))
             levels[update.feature] = update.max_version_level
@@ -81,12 +82,6 @@ class UpdateFeaturesHandler:
                     error_code=broker_error(answer.code), error_message=answer.message or None
                 )
         return UpdateFeaturesResponse(results=tuple(results))
-
-    def _refusal(
-        self, version: int, update: FeatureUpdateKey, levels: dict[str, int], registered: Registered
-    ) -> str | None:
-        why = self._why_refused(version, update, levels, registered)
-        return None if why is None else f"Invalid update version {update.max_version_level} for feature {why}"
 
     def _why_refused(
         self, version: int, update: FeatureUpdateKey, levels: dict[str, int], registered: Registered

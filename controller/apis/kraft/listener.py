@@ -45,69 +45,59 @@ _OF_QUORUM: Final[Mapping[int, Operation]] = {
     ApiKey.ADD_RAFT_VOTER: "Alter",
     ApiKey.REMOVE_RAFT_VOTER: "Alter",
 }
-"""The quorum's own APIs, which every voter answers, and the required operations on the cluster, as in Kafka
-(ControllerApis)."""
-_OF_LEADER: Final[Mapping[int, Operation]] = {
-    ApiKey.BROKER_REGISTRATION: "ClusterAction",
-    ApiKey.BROKER_HEARTBEAT: "ClusterAction",
-    ApiKey.CONTROLLER_REGISTRATION: "ClusterAction",
-    ApiKey.ALTER_PARTITION: "ClusterAction",
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "ClusterAction",
-    ApiKey.ALLOCATE_PRODUCER_IDS: "ClusterAction",
-    ApiKey.ENVELOPE: "ClusterAction",
-    ApiKey.UNREGISTER_BROKER: "Alter",
-    ApiKey.UNREGISTER_CONTROLLER: "Alter",
-    ApiKey.UPDATE_FEATURES: "Alter",
-    ApiKey.ELECT_LEADERS: "Alter",
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "Alter",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "Describe",
-}
-"""The required operations on the cluster of APIs that only a leader answers. Others check permissions themselves."""
+"""The quorum's own APIs, which every voter answers, and the required operations on the cluster."""
 
 
 def kraft_listener(api: ControllerApi, brokers: KraftBrokers, versions_max: Mapping[str, int]) -> dict[int, ApiHandler]:
     """The table of a controller listener. Add ApiVersions with `with_api_versions`."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
-    of_leader: dict[int, Handler] = {
-        **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
-        **descriptions(api),
-        ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
-        ApiKey.BROKER_HEARTBEAT: partial(heartbeat, api, members, brokers.confirmations),
-        ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
-        ApiKey.CONTROLLER_REGISTRATION: partial(register_controller, node, registered),
-        ApiKey.UNREGISTER_CONTROLLER: UnregisterControllerHandler(
-            node, registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
-        ),
-        ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, registered),
-        ApiKey.ALTER_PARTITION: partial(alter_partition, api, members),
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(assign_replicas_to_dirs, api, members),
-        ApiKey.ALLOCATE_PRODUCER_IDS: partial(allocate_producer_ids, api, members),
-        ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
-        ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
-        ApiKey.RENEW_DELEGATION_TOKEN: reject_token_change,
-        ApiKey.EXPIRE_DELEGATION_TOKEN: reject_token_change,
+    of_leader: dict[Operation | None, dict[int, Handler]] = {
+        None: {  # these check permissions themselves
+            **administration(api, WAIT_MS_MAX, CONFIG_KINDS),
+            **descriptions(api),
+            ApiKey.CREATE_DELEGATION_TOKEN: reject_create_token,
+            ApiKey.RENEW_DELEGATION_TOKEN: reject_token_change,
+            ApiKey.EXPIRE_DELEGATION_TOKEN: reject_token_change,
+        },
+        "ClusterAction": {
+            ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
+            ApiKey.BROKER_HEARTBEAT: partial(heartbeat, api, members, brokers.confirmations),
+            ApiKey.CONTROLLER_REGISTRATION: partial(register_controller, node, registered),
+            ApiKey.ALTER_PARTITION: partial(alter_partition, api, members),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(assign_replicas_to_dirs, api, members),
+            ApiKey.ALLOCATE_PRODUCER_IDS: partial(allocate_producer_ids, api, members),
+        },
+        "Alter": {
+            ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
+            ApiKey.UNREGISTER_CONTROLLER: UnregisterControllerHandler(
+                node, registered, lambda: members.cluster.feature(METADATA_VERSION_FEATURE)
+            ),
+            ApiKey.UPDATE_FEATURES: UpdateFeaturesHandler(api, node, registered),
+            ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
+        },
+        "Describe": {ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api)},
     }
     of_quorum = quorum_handler(api, node, brokers.replication, brokers.clock)
 
-    def led(key: int, handle: Handler) -> Handler:
-        return _of_leader(key, _permitted(api, key, handle), lambda: brokers.replication.leads)
+    def led(key: int, operation: Operation | None, handle: Handler) -> Handler:
+        return _of_leader(key, _permitted(api, key, operation, handle), lambda: brokers.replication.leads)
 
     handlers: dict[int, Handler] = {
-        **{key: led(key, handle) for key, handle in of_leader.items()},
-        **{key: _permitted(api, key, of_quorum) for key in _OF_QUORUM},
+        **{key: led(key, operation, each) for operation, some in of_leader.items() for key, each in some.items()},
+        **{key: _permitted(api, key, operation, of_quorum) for key, operation in _OF_QUORUM.items()},
         ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
         **UNEXPECTED_SASL,
     }
     table = rows(handlers, versions_max)
-    table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, partial(forward, table))}, versions_max)
+    table |= rows({ApiKey.ENVELOPE: led(ApiKey.ENVELOPE, "ClusterAction", partial(forward, table))}, versions_max)
     return table
 
 
-def _permitted(api: ControllerApi, key: int, handle: Handler) -> Handler:
-    """Require the API's operation on the cluster; other clients get a response with the error code."""
-    operation, response = {**_OF_QUORUM, **_OF_LEADER}.get(key), APIS[key].response
+def _permitted(api: ControllerApi, key: int, operation: Operation | None, handle: Handler) -> Handler:
+    """Require the operation on the cluster, as Kafka's ControllerApis; other clients get a response with the error
+    code."""
+    response = APIS[key].response
     if operation is None:
         return handle
 

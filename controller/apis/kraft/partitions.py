@@ -10,17 +10,6 @@ from controller.apis.limits import slices
 from controller.controller_api import ControllerApi, in_portions
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages import topics as topics_messages
-from controller.kafka.messages.topics import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-    OngoingPartitionReassignment,
-    OngoingTopicReassignment,
-    ReassignablePartition,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
 from controller.machine.commands.commands import ElectLeaders, Reassignment, ReassignPartitions
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
@@ -93,14 +82,14 @@ NO_FACTOR_CHECK_BEFORE = 1
 
 
 async def alter_partition_reassignments(
-    api: ControllerApi, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+    api: ControllerApi, context: RequestContext, request: topics_messages.AlterPartitionReassignmentsRequest
+) -> topics_messages.AlterPartitionReassignmentsResponse:
     """Start, change or cancel the reassignment of each partition."""
     allowed = context.api_version < NO_FACTOR_CHECK_BEFORE or request.allow_replication_factor_change
     requested: dict[str, list[Reassignment]] = {}
     for topic in request.topics:
         requested.setdefault(topic.name, []).extend(map(_reassignment, topic.partitions))
-    answers: dict[str, list[ReassignablePartitionResponse]] = {name: [] for name in requested}
+    answers: dict[str, list[topics_messages.ReassignablePartitionResponse]] = {name: [] for name in requested}
     for portion in in_portions(requested.items()):
         origin = origin_of(api, context)
         commands = [
@@ -116,35 +105,40 @@ async def alter_partition_reassignments(
         ]
         for answer, (name, reassignments) in zip(await api.submit(commands), portion, strict=True):
             answers[name] += _responses(answer, reassignments)
-    return AlterPartitionReassignmentsResponse(
-        responses=tuple(ReassignableTopicResponse(name=name, partitions=tuple(each)) for name, each in answers.items()),
+    return topics_messages.AlterPartitionReassignmentsResponse(
+        responses=tuple(
+            topics_messages.ReassignableTopicResponse(name=name, partitions=tuple(each))
+            for name, each in answers.items()
+        ),
         allow_replication_factor_change=allowed,
     )
 
 
-def _reassignment(one: ReassignablePartition) -> Reassignment:
+def _reassignment(one: topics_messages.ReassignablePartition) -> Reassignment:
     replicas = None if one.replicas is None else tuple(BrokerId(replica) for replica in one.replicas)
     return Reassignment(one.partition_index, replicas)
 
 
-def _responses(answer: Answer, requested: Sequence[Reassignment]) -> Iterator[ReassignablePartitionResponse]:
+def _responses(
+    answer: Answer, requested: Sequence[Reassignment]
+) -> Iterator[topics_messages.ReassignablePartitionResponse]:
     if answer.code:
         for failed in requested:
-            yield ReassignablePartitionResponse(
+            yield topics_messages.ReassignablePartitionResponse(
                 partition_index=failed.partition, error_code=answer.code, error_message=answer.message
             )
         return
     for one in answer.partitions:
-        yield ReassignablePartitionResponse(
+        yield topics_messages.ReassignablePartitionResponse(
             partition_index=one.partition, error_code=one.code, error_message=one.message or None
         )
 
 
 async def list_reassignments(
-    api: ControllerApi, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+    api: ControllerApi, context: RequestContext, request: topics_messages.ListPartitionReassignmentsRequest
+) -> topics_messages.ListPartitionReassignmentsResponse:
     """The ongoing reassignments of all topics (null) or of named partitions."""
-    found: list[OngoingTopicReassignment] = []
+    found: list[topics_messages.OngoingTopicReassignment] = []
     if request.topics is None:
         for topics in topic_slices(lambda: api.store):
             found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
@@ -154,19 +148,19 @@ async def list_reassignments(
             known = [(api.topic(one.name), one.partition_indexes) for one in part]
             found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
             await asyncio.sleep(0)
-    return ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
+    return topics_messages.ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))
 
 
-def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> OngoingTopicReassignment:
+def _ongoing(topic: Topic, indexes: tuple[int, ...]) -> topics_messages.OngoingTopicReassignment:
     partitions = [
         (index, topic.partitions[index], replica_metadata_of(topic.partitions[index]))
         for index in indexes
         if 0 <= index < len(topic.partitions) and is_reassigned(topic.partitions[index])
     ]
-    return OngoingTopicReassignment(
+    return topics_messages.OngoingTopicReassignment(
         name=topic.name,
         partitions=tuple(
-            OngoingPartitionReassignment(
+            topics_messages.OngoingPartitionReassignment(
                 partition_index=index,
                 replicas=partition.replicas,
                 adding_replicas=metadata.adding,

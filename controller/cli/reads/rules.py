@@ -93,7 +93,7 @@ def _row(rule: RuleView) -> tuple[object, ...]:
 
 
 def _test(options: argparse.Namespace) -> int:
-    from controller.machine.rules.examples import wrong_examples
+    from controller.machine.rules.judging import wrong_examples
     from controller.machine.rules.reading import read_rules
     from controller.policy.rules_file import checked_file
     from controller.serving.process import wall_ms

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final, NamedTuple
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
 
 import msgspec
 
@@ -166,12 +166,7 @@ _ZONE: Final = re.compile(r"%\d+", re.ASCII)
 _LEADING_ZEROS: Final = re.compile(r"(^|[:.])0+(?=[0-9a-fA-F])")
 
 
-class AddressRange(NamedTuple):
-    """Addresses of one family with a common prefix."""
-
-    kind: type[IPv4Address | IPv6Address]
-    first: int
-    host_bits: int
+AddressRange = IPv4Network | IPv6Network
 
 
 def is_range(host: str) -> bool:
@@ -187,14 +182,10 @@ def address_range(text: str) -> AddressRange:
 def in_range(host: str, text: str) -> bool:
     """True if the address is in the range. False if either is invalid."""
     found = _known(text)
-    if found is None:
-        return False
     try:
-        address = ip_address(host)
+        return found is not None and ip_address(host) in found
     except ValueError:
         return False
-    is_within = int(address) >> found.host_bits << found.host_bits == found.first
-    return type(address) is found.kind and is_within
 
 
 @lru_cache(maxsize=4096)
@@ -213,7 +204,7 @@ def _ipv4_range(text: str) -> AddressRange:
     for value, highest in (*((octet, 255) for octet in octets), (prefix, 32)):
         if value > highest:
             raise ValueError(f"Value [{value}] not in range [0,{highest}]")
-    return _range(IPv4Address, int.from_bytes(octets), 32 - prefix)
+    return IPv4Network((int.from_bytes(octets), prefix), strict=False)
 
 
 def _ipv6_range(text: str) -> AddressRange:
@@ -231,8 +222,4 @@ def _ipv6_range(text: str) -> AddressRange:
         raise ValueError(f"Could not parse [{written}]")
     if address.ipv4_mapped is not None:
         raise ValueError(f"Could not parse [{written}] - not an IPv6 address")
-    return _range(IPv6Address, int(address), 128 - int(prefix))
-
-
-def _range(kind: type[IPv4Address | IPv6Address], address: int, host_bits: int) -> AddressRange:
-    return AddressRange(kind, address >> host_bits << host_bits, host_bits)
+    return IPv6Network((int(address), int(prefix)), strict=False)

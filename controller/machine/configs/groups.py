@@ -1,12 +1,14 @@
 """All group configs of Kafka 4.4 (KIP-848, KIP-932, KIP-1071): type, default, limits, broker-level name.
 
-Rows are in the order of Kafka's GroupConfig. `allowed` is the limit of its ConfigDef. `within` is the limit from
-broker configs (`group.consumer.min.session.timeout.ms`, …) that have their defaults.
+They are read from group_configs.json, one config a line, in the order of Kafka's GroupConfig. `allowed` is the limit of
+its ConfigDef. `within` is the limit from broker configs (`group.consumer.min.session.timeout.ms`, …) that have their
+defaults.
 """
 
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 
 import msgspec
 
@@ -18,6 +20,7 @@ from controller.machine.configs.values import (
     ConfigType,
     OneOf,
     Value,
+    allowed_from,
     read_value,
 )
 from controller.machine.errors import ErrorCode, Rejection
@@ -27,36 +30,15 @@ GROUPS = 32
 """Kafka's config resource type GROUP."""
 
 
-_DOCUMENTATION = {
-    "share.auto.offset.reset": (
-        "Where a share partition starts: earliest, latest, or by_duration:PnDTnHnMn.nS before now."
-    ),
-    "share.isolation.level": "Whether a share group is given records of transactions that were aborted or are open.",
-    "share.renew.acknowledge.enable": "Whether members of a share group may renew the lock of a record.",
-    "streams.rack.aware.assignment.tags": "The tags of clients over which standby tasks are spread.",
-    "streams.assignor.name": (
-        "Which of the brokers' assignors places the tasks of a streams group; by default the first."
-    ),
-    "errors.deadletterqueue.topic.name": "The topic for records that a share group could not process; empty for none.",
-    "errors.deadletterqueue.copy.record.enable": (
-        "Whether a dead letter is a copy of the record, or only says which it was."
-    ),
-}
-"""The configs that have no broker-level name; the documentation of the others is that of the broker-level config."""
-
-
 class GroupConfig(msgspec.Struct, frozen=True, gc=False):
     name: str
     kind: ConfigType
     default: str | None
-    allowed: Allowed = None
-    within: Allowed = None
-    internal: bool = False
-
-    @property
-    def documentation(self) -> str:
-        """Empty if the broker-level config has it."""
-        return _DOCUMENTATION.get(self.name, "")
+    allowed: Allowed
+    within: Allowed
+    internal: bool
+    documentation: str
+    """Empty if the broker-level config has it."""
 
     @property
     def synonym(self) -> str | None:
@@ -64,42 +46,19 @@ class GroupConfig(msgspec.Struct, frozen=True, gc=False):
         return None if self.documentation else f"group.{self.name}"
 
 
-_BOOLEAN, _STRING, _INT, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LIST
-_SESSION = (_INT, "45000", AtLeast(1), Between(45_000, 60_000))
-_HEARTBEAT = (_INT, "5000", AtLeast(1), Between(5_000, 15_000))
-_ASSIGNMENT = (_INT, "1000", AtLeast(0), Between(0, 15_000))
-_OFFLOAD = (_BOOLEAN, "true")
+_Stored = tuple[str, str, str | None, str, str, bool, str]
 
-_ROWS = (
-    GroupConfig("consumer.session.timeout.ms", *_SESSION),
-    GroupConfig("consumer.heartbeat.interval.ms", *_HEARTBEAT),
-    GroupConfig("consumer.assignment.interval.ms", *_ASSIGNMENT),
-    GroupConfig("consumer.assignor.offload.enable", *_OFFLOAD, internal=True),
-    GroupConfig("share.session.timeout.ms", *_SESSION),
-    GroupConfig("share.heartbeat.interval.ms", *_HEARTBEAT),
-    GroupConfig("share.record.lock.duration.ms", _INT, "30000", AtLeast(1_000), Between(15_000, 60_000)),
-    GroupConfig("share.delivery.count.limit", _INT, "5", AtLeast(2), Between(2, 10)),
-    GroupConfig("share.partition.max.record.locks", _INT, "2000", AtLeast(100), Between(100, 4_000)),
-    GroupConfig("share.auto.offset.reset", _STRING, "latest"),
-    GroupConfig("share.isolation.level", _STRING, "read_uncommitted", OneOf(("read_committed", "read_uncommitted"))),
-    GroupConfig("share.renew.acknowledge.enable", _BOOLEAN, "true"),
-    GroupConfig("share.assignment.interval.ms", *_ASSIGNMENT),
-    GroupConfig("share.assignor.offload.enable", *_OFFLOAD, internal=True),
-    GroupConfig("streams.session.timeout.ms", *_SESSION),
-    GroupConfig("streams.heartbeat.interval.ms", *_HEARTBEAT),
-    GroupConfig("streams.num.standby.replicas", _INT, "0", AtLeast(0), Between(0, 2)),
-    GroupConfig("streams.initial.rebalance.delay.ms", _INT, "3000", AtLeast(0)),
-    GroupConfig("streams.assignment.interval.ms", *_ASSIGNMENT),
-    GroupConfig("streams.assignor.offload.enable", *_OFFLOAD, internal=True),
-    GroupConfig("streams.task.offset.interval.ms", _INT, "60000", AtLeast(1), AtLeast(15_000), internal=True),
-    GroupConfig("streams.num.warmup.replicas", _INT, "2", AtLeast(0), Between(0, 20), internal=True),
-    GroupConfig("streams.rack.aware.assignment.tags", _LIST, ""),
-    GroupConfig("streams.acceptable.recovery.lag", ConfigType.LONG, "10000", AtLeast(0), internal=True),
-    GroupConfig("streams.assignor.name", _STRING, None, None, OneOf(("sticky",))),
-    GroupConfig("errors.deadletterqueue.topic.name", _STRING, ""),
-    GroupConfig("errors.deadletterqueue.copy.record.enable", _BOOLEAN, "false"),
-)
-GROUP_CONFIGS: dict[str, GroupConfig] = {row.name: row for row in _ROWS}
+
+def _row(stored: _Stored) -> GroupConfig:
+    name, kind, default, allowed, within, internal, documentation = stored
+    limits = allowed_from(kind, allowed), allowed_from(kind, within)
+    return GroupConfig(name, ConfigType[kind], default, *limits, internal, documentation)
+
+
+_TEXT = files(__package__).joinpath("group_configs.json").read_bytes()
+GROUP_CONFIGS: dict[str, GroupConfig] = {
+    stored[0]: _row(stored) for stored in msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])
+}
 
 _RESET = "share.auto.offset.reset"
 _DURATION = re.compile(
@@ -121,13 +80,13 @@ def invalid_group_configs(configs: Configs, *, within: bool) -> Rejection | None
     if unknown is not None:
         return _invalid(f"Unknown group config name: {unknown}")
     values: dict[str, Value] = {}
-    for row in _ROWS:
+    for row in GROUP_CONFIGS.values():
         if row.name in texts:
             value = _read(row, texts[row.name])
             if isinstance(value, Bad):
                 return _invalid(value.message)
             values[row.name] = value
-    beyond = (_beyond(row, values[row.name]) for row in _ROWS if within and row.name in values)
+    beyond = (_beyond(row, values[row.name]) for row in GROUP_CONFIGS.values() if within and row.name in values)
     return next((each for each in beyond if each is not None), None) or _contradiction(values)
 
 

@@ -183,27 +183,23 @@ def _remote_storage(in_force: Mapping[str, Value], tiered: bool) -> Rejection | 
         return invalid_config(
             "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
         )
-    checks = (_local_retention, _copy_lag, _frozen_retention)
+    checks = (local_retention, _copy_lag, _frozen_retention)
     found = (check(in_force, unit) for check in checks for unit in ("bytes", "ms"))
-    return next((rejection for rejection in found if rejection is not None), None)
+    return next((invalid_config(why) for why in found if why is not None), None)
 
 
-def _local_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
-    """Local segments cannot outlive or outgrow the whole log."""
-    name, whole_name = f"local.retention.{unit}", f"retention.{unit}"
-    local, whole = _number(in_force, name), _number(in_force, whole_name)
-    if whole <= -1 or local == -2:
-        return None
-    if local == -1:
-        why = f"Value must not be -1 as {whole_name} value is set as {whole}."
-    elif local > whole:
-        why = f"Value must not be more than {whole_name} property value: {whole}"
-    else:
-        return None
-    return invalid_config(f"Invalid value {local} for configuration {name}: {why}")
+def local_retention(in_force: Mapping[str, Value], unit: str, prefix: str = "") -> str | None:
+    """Local segments cannot outlive or outgrow the whole log. `prefix` is that of the names in the message."""
+    local, whole = _number(in_force, f"local.retention.{unit}"), _number(in_force, f"retention.{unit}")
+    start = f"Invalid value {local} for configuration {prefix}local.retention.{unit}: Value must not be"
+    if whole > -1 and local == -1:
+        return f"{start} -1 as {prefix}retention.{unit} value is set as {whole}."
+    if -1 < whole < local:
+        return f"{start} more than {prefix}retention.{unit} property value: {whole}"
+    return None
 
 
-def _copy_lag(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
+def _copy_lag(in_force: Mapping[str, Value], unit: str) -> str | None:
     """Local segments cannot be deleted before they may be copied (KIP-1241)."""
     name, local_name = f"remote.copy.lag.{unit}", f"local.retention.{unit}"
     lag, local = _number(in_force, name), _number(in_force, local_name)
@@ -211,15 +207,15 @@ def _copy_lag(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
     if lag <= 0 or not 0 <= local < lag:
         return None
     why = f"Value must not exceed {local_name} (effective value: {local})"
-    return invalid_config(f"Invalid value {lag} for configuration {name}: {why}")
+    return f"Invalid value {lag} for configuration {name}: {why}"
 
 
-def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> Rejection | None:
+def _frozen_retention(in_force: Mapping[str, Value], unit: str) -> str | None:
     """If remote storage accepts no more segments, local and total retention must be equal (KIP-950)."""
     local = _number(in_force, f"local.retention.{unit}")
     if not in_force["remote.log.copy.disable"] or local in (-2, _number(in_force, f"retention.{unit}")):
         return None
-    return invalid_config(
+    return (
         f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and `retention.{unit}` must be "
         "set to the identical value because there will be no more logs copied to the remote storage."
     )

@@ -87,6 +87,7 @@ _DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE
 _HEX_DECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _AROUND_COMMAS = " \t\n\r\f\v"
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+_RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\](?: or (-?\d+))?")
 _REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
@@ -103,6 +104,19 @@ def range_text(allowed: Allowed) -> str:
             return _REPLICAS_FORM
         case None:
             return ""
+
+
+def allowed_from(kind: str, text: str) -> Allowed:
+    """Parses a limit in the notation of Kafka's documentation, for a config of this type."""
+    if not text or text == _REPLICAS_FORM:
+        return ReplicaList() if text else None
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        values = tuple(text.strip("[]").split(", "))
+        return ListOf(values) if kind == ConfigType.LIST.name else OneOf(values)
+    low, high, other = (None if each is None else int(each) for each in found.groups())
+    assert low is not None, "a range has a lower end"
+    return AtLeast(low, other) if high is None else Between(low, high, other)
 
 
 def allowed_text(kind: ConfigType, allowed: Allowed) -> str:

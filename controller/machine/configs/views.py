@@ -116,9 +116,7 @@ def _effective_entry(name: str, text: str) -> ConfigEntry:
 def _entry(
     row: TopicConfig, value: str | None, source: ConfigSource, synonyms: tuple[ConfigSynonym, ...] = ()
 ) -> ConfigEntry:
-    doc = row.documentation or None
-    shown = None if row.sensitive else value
-    return ConfigEntry(row.name, shown, source, row.kind, doc, synonyms, row.read_only, row.sensitive)
+    return ConfigEntry(row.name, value, source, row.kind, row.documentation or None, synonyms)
 
 
 @lru_cache(maxsize=16)

@@ -2,61 +2,44 @@
 
 The rules are part of the state, so that each decision follows the version recorded before it, in every process. A
 change is judged after the decision on it, because the decision contains the topic as it would be after the change.
-`filled` runs before the decision: it adds the defaults of the rules to a create request.
+`filled` runs before the decision: it adds the defaults of the rules to a create request. `apply_rules` decides on new
+rules, which become a version in the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.commands.commands import (
-    AlterResourceConfigs,
-    AlterTopicConfigs,
-    AnyCommand,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    DiscoverTopic,
-    ElectLeaders,
-    ReassignPartitions,
-    TopicCommand,
-)
+from controller.machine.commands import NO_TOPIC, commands
+from controller.machine.commands.access import ApplyRules
 from controller.machine.configs.changes import altered
 from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, operators_default, values_in_force
 from controller.machine.configs.values import Bad, Value
-from controller.machine.decision import Answer, Decision, PartitionAnswer, topic_named
+from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
-from controller.machine.rules.reading import NO_RULES, Rules, read_rules
+from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rules
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts
 from controller.machine.state import BROKERS, Cluster, State, Topic
-from events.catalog import (
-    Configs,
-    FilledDefault,
-    Observation,
-    Partition,
-    PartitionChanged,
-    PartitionsAdded,
-    TopicConfigsChanged,
-    TopicCreated,
-    TopicDiscovered,
-)
+from events import catalog
 
 KIND_OF: Mapping[type, Kind] = {
-    CreateTopic: "create",
-    CreatePartitions: "grow",
-    AlterTopicConfigs: "alter",
-    DeleteTopic: "delete",
-    ReassignPartitions: "reassign",
-    ElectLeaders: "elect",
-    AlterResourceConfigs: "defaults",
-    DiscoverTopic: "discovered",
+    commands.CreateTopic: "create",
+    commands.CreatePartitions: "grow",
+    commands.AlterTopicConfigs: "alter",
+    commands.DeleteTopic: "delete",
+    commands.ReassignPartitions: "reassign",
+    commands.ElectLeaders: "elect",
+    commands.AlterResourceConfigs: "defaults",
+    commands.DiscoverTopic: "discovered",
 }
 """The commands that rules judge."""
 
@@ -64,12 +47,12 @@ KIND_OF: Mapping[type, Kind] = {
 class Judgement(msgspec.Struct, frozen=True):
     """The rules that a change violates, by mode."""
 
-    refused: tuple[Observation, ...] = ()
-    warned: tuple[Observation, ...] = ()
-    observed: tuple[Observation, ...] = ()
+    refused: tuple[catalog.Observation, ...] = ()
+    warned: tuple[catalog.Observation, ...] = ()
+    observed: tuple[catalog.Observation, ...] = ()
 
     @property
-    def all(self) -> tuple[Observation, ...]:
+    def all(self) -> tuple[catalog.Observation, ...]:
         return (*self.refused, *self.warned, *self.observed)
 
     @property
@@ -89,18 +72,18 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
     variables = _variables(change)
     before = change.before
     unchanged = None if before is None else _variables(replace(change, after=before))
-    broken: dict[str, list[Observation]] = {"enforce": [], "warn": [], "observe": []}
+    broken: dict[str, list[catalog.Observation]] = {"enforce": [], "warn": [], "observe": []}
     for rule in rules:
         message = rule.violation(change, variables, unchanged)
         if message is not None:
             mode = "observe" if change.kind == "discovered" else rule.mode
-            broken[mode].append(Observation(f"policy:rules/{rule.name}", message))
+            broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", message))
     if not any(broken.values()):
         return ALLOWED
     return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))
 
 
-def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
+def judged(state: State, command: commands.AnyCommand, decision: Decision) -> Judgement:
     """Applies the rules of the state to a decided command. Raises RulesError for rules of a newer release."""
     if decision.refusal is not None or decision.needs_approval:
         return ALLOWED
@@ -108,26 +91,15 @@ def judged(state: State, command: AnyCommand, decision: Decision) -> Judgement:
     return ALLOWED if change is None else judge(_rules_of(state.cluster).rules, change)
 
 
-def rejected(command: TopicCommand, rejection: Rejection) -> Decision:
-    """Refuses a change of partitions or defaults: the requester gets the rejection for each part."""
-    code, message = int(rejection.code), rejection.message
-    parts: tuple[int, ...] = ()
-    if isinstance(command, ElectLeaders):
-        parts = command.partitions
-    elif isinstance(command, ReassignPartitions):
-        parts = tuple(each.partition for each in command.reassignments)
-    partitions = tuple(PartitionAnswer(part, code, message) for part in parts)
-    answer = Answer(command.request_id, command.topic, code, message, rejection.rule, partitions=partitions)
-    return Decision((), (answer,), refusal=rejection)
-
-
-def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[FilledDefault, ...]]:
+def filled(
+    state: State, command: commands.CreateTopic
+) -> tuple[commands.CreateTopic, tuple[catalog.FilledDefault, ...]]:
     """Adds the defaults of the rules to a create request. Returns the new command, and each added value with the name
     of its default.
 
     For each value the first default that applies is used. A request with a manual assignment gets no counts.
     """
-    added: list[FilledDefault] = []
+    added: list[catalog.FilledDefault] = []
     for default in _rules_of(state.cluster).defaults:
         if command.principal not in default.principals or command.topic not in default.topics:
             continue
@@ -138,7 +110,7 @@ def filled(state: State, command: CreateTopic) -> tuple[CreateTopic, tuple[Fille
         named = {name for name, _ in command.configs}
         configs = tuple((name, text) for name, text in default.configs if name not in named)
         new = [(name.removeprefix("num_"), str(value)) for name, value in (*values.items(), *configs)]
-        added += [FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
+        added += [catalog.FilledDefault(f"policy:rules/{default.name}", *pair) for pair in new]
         command = replace(command, **values, configs=(*command.configs, *configs)) if new else command
     return command, tuple(added)
 
@@ -155,7 +127,7 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
         return None
     before: TopicFacts | None
     after: TopicFacts | None
-    if isinstance(command, AlterResourceConfigs):
+    if isinstance(command, commands.AlterResourceConfigs):
         if command.kind != BROKERS:
             return None
         before, after = _defaults(state.cluster, command)
@@ -176,23 +148,25 @@ def _change(state: State, kind: Kind, command: Any, decision: Decision) -> Chang
     )
 
 
-def _facts_after(topic: Topic | None, before: TopicFacts | None, decision: Decision, defaults: Configs) -> TopicFacts:
-    partitions: Sequence[Partition] = () if topic is None else topic.partitions
-    configs: Configs = () if topic is None else topic.configs
+def _facts_after(
+    topic: Topic | None, before: TopicFacts | None, decision: Decision, defaults: catalog.Configs
+) -> TopicFacts:
+    partitions: Sequence[catalog.Partition] = () if topic is None else topic.partitions
+    configs: catalog.Configs = () if topic is None else topic.configs
     if not decision.events:
         dry = decision.answers[0].topic
         assert dry is not None, "a dry run that succeeds answers with the topic"
         return _facts(dry.partitions, dry.configs, defaults)
-    changed: dict[int, Partition] = {}
+    changed: dict[int, catalog.Partition] = {}
     for event in decision.events:
         match event:
-            case TopicCreated() | TopicDiscovered():
+            case catalog.TopicCreated() | catalog.TopicDiscovered():
                 partitions, configs = event.partitions, event.configs
-            case PartitionsAdded():
+            case catalog.PartitionsAdded():
                 partitions = (*partitions, *event.partitions)
-            case TopicConfigsChanged():
+            case catalog.TopicConfigsChanged():
                 configs = event.configs
-            case PartitionChanged():
+            case catalog.PartitionChanged():
                 changed[event.partition] = event.after
     if changed:
         partitions = [changed.get(n, one) for n, one in enumerate(partitions)]
@@ -201,27 +175,96 @@ def _facts_after(topic: Topic | None, before: TopicFacts | None, decision: Decis
     return _facts(partitions, configs, defaults)
 
 
-def _facts(partitions: Sequence[Partition], configs: Configs, defaults: Configs) -> TopicFacts:
+def _facts(partitions: Sequence[catalog.Partition], configs: catalog.Configs, defaults: catalog.Configs) -> TopicFacts:
     return TopicFacts(len(partitions), tuple(sorted({_factor(one) for one in partitions})), dict(configs), defaults)
 
 
-def _factor(partition: Partition) -> int:
+def _factor(partition: catalog.Partition) -> int:
     metadata = partition.replica_metadata
     return len(partition.replicas) - (0 if metadata is None else len(metadata.removing))
 
 
-def _defaults(cluster: Cluster, command: AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:
+def _defaults(cluster: Cluster, command: commands.AlterResourceConfigs) -> tuple[TopicFacts, TopicFacts]:
     before = cluster.configs_of(command.kind, command.name)
     after = altered(before, command.ops, command.incremental)
     assert not isinstance(after, Rejection), "it was decided"
     return _inherited(before), _inherited(after)
 
 
-def _inherited(settings: Configs) -> TopicFacts:
+def _inherited(settings: catalog.Configs) -> TopicFacts:
     """The configs that topics inherit from settings of brokers, by the names of topic configs."""
     given = dict(settings)
     texts = {row.name: operators_default(row, given) for row in BY_NAME.values()}
     return TopicFacts(0, (), {name: text for name, text in texts.items() if text is not None})
+
+
+def apply_rules(state: State, command: ApplyRules) -> Decision:
+    """Applies rules. The answer's `number` is the version that is effective afterwards.
+
+    Nothing changes if the text equals the effective rules, or if a file equals the last file that was applied. Invalid
+    rules are refused with INVALID_CONFIG. INVALID_UPDATE_VERSION: the newest version is not the command's `after`.
+    """
+    held = state.cluster.rules
+    number = 0 if held is None else held.number
+    if command.after is not None and command.after != number:
+        message = f"Version {number} of the rules was applied meanwhile, after version {command.after}."
+        return _answered(command, number, ErrorCode.INVALID_UPDATE_VERSION, message)
+    try:
+        if command.text:
+            read_rules(command.text)
+    except RulesError as error:
+        return _answered(command, number, ErrorCode.INVALID_CONFIG, str(error))
+    digest = sha256(command.text.encode()).hexdigest()
+    known = "" if held is None else held.file_sha256 if command.is_file else held.sha256
+    if digest == known or (held is None and not command.text):
+        return _answered(command, number)
+    event = catalog.RulesApplied(
+        command.request_id,
+        number + 1,
+        command.text,
+        digest,
+        command.is_file,
+        command.principal,
+        command.client_id,
+        command.host,
+    )
+    return Decision((event,), _answered(command, number + 1).answers)
+
+
+def _answered(command: ApplyRules, number: int, code: int = 0, message: str = "") -> Decision:
+    return Decision((), (Answer(command.request_id, NO_TOPIC, int(code), message, number=number),))
+
+
+# Examples.
+
+
+def wrong_examples(rules: Rules, at_ms: int) -> Iterator[str]:
+    """Yields a message for each example whose change violates other rules than the example names."""
+    for example in rules.examples:
+        judgement = judge(rules.rules, _change_of(example, at_ms))
+        found = {one.rule.rpartition("/")[2] for one in judgement.all}
+        if found != set(example.violates):
+            expected = ", ".join(example.violates) or "no rule"
+            text = "; ".join(one.message for one in judgement.all) or "no rule is violated"
+            yield f"line {example.line}: {example.kind} {example.topic} should violate {expected}, but {text}"
+
+
+def _change_of(example: Example, at_ms: int) -> Change:
+    before = None if example.before is None else _example_facts(example.before)
+    after = None if example.kind == "delete" else _example_facts({**(example.before or {}), **example.after})
+    return Change(
+        kind=example.kind,
+        topic=example.topic,
+        before=before,
+        after=after,
+        principal=example.principal,
+        at_ms=at_ms,
+    )
+
+
+def _example_facts(given: Mapping[str, Any]) -> TopicFacts:
+    configs = dict(given.get("configs", ()))
+    return TopicFacts(given.get("partitions", 1), (given.get("replication_factor", 1),), configs)
 
 
 # Variables of expressions.

@@ -57,8 +57,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     before: TopicFacts | None
     after: TopicFacts | None
     principal: str
-    client_id: str | None
-    host: str
+    client_id: str | None = None
+    host: str = ""
     at_ms: int
 
 

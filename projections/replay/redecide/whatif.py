@@ -54,7 +54,7 @@ class WhatIf(msgspec.Struct, frozen=True):
         if self.rules is None:
             return cluster
         number = 0 if recorded.rules is None else recorded.rules.number
-        return replace(cluster, rules=RulesVersion(number, self.rules, "", "", 0))
+        return replace(cluster, rules=RulesVersion(number, self.rules, "", ""))
 
     def pairs_over(self, recorded: Pairs) -> Pairs:
         """The effective settings: `recorded`, with the overrides of this hypothesis."""

@@ -16,14 +16,7 @@ import pytest
 from controller.apis.kraft.envelope import FORWARDABLE
 from controller.kafka.codec import codec
 from controller.kafka.handling import RequestContext
-from controller.kafka.messages import APIS, ApiKey, Message
-from controller.kafka.messages.access import (
-    CreateDelegationTokenRequest,
-    DescribeAclsRequest,
-    DescribeUserScramCredentialsRequest,
-    ExpireDelegationTokenRequest,
-    RenewDelegationTokenRequest,
-)
+from controller.kafka.messages import APIS, ApiKey, Message, access
 from controller.kafka.messages.cluster import EnvelopeRequest
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from controller.machine.commands.commands import CreateTopic
@@ -102,14 +95,14 @@ def test_forwardable_apis() -> None:
 @pytest.mark.parametrize(
     ("key", "request_", "expected"),
     [
-        (ApiKey.CREATE_DELEGATION_TOKEN, CreateDelegationTokenRequest(), (61, "User", "ann")),
+        (ApiKey.CREATE_DELEGATION_TOKEN, access.CreateDelegationTokenRequest(), (61, "User", "ann")),
         (
             ApiKey.CREATE_DELEGATION_TOKEN,
-            CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
+            access.CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob"),
             (61, "User", "bob"),
         ),
-        (ApiKey.RENEW_DELEGATION_TOKEN, RenewDelegationTokenRequest(), (61,)),
-        (ApiKey.EXPIRE_DELEGATION_TOKEN, ExpireDelegationTokenRequest(), (61,)),
+        (ApiKey.RENEW_DELEGATION_TOKEN, access.RenewDelegationTokenRequest(), (61,)),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, access.ExpireDelegationTokenRequest(), (61,)),
     ],
     ids=["token", "token-for-another", "renewal", "expiry"],
 )
@@ -145,34 +138,31 @@ class Denying(Granting):
         return False
 
 
+REQUIRED = {
+    "ClusterAction": (
+        ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT, ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH,
+        ApiKey.UPDATE_RAFT_VOTER, ApiKey.CONTROLLER_REGISTRATION, ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT, ApiKey.ENVELOPE, ApiKey.ALTER_PARTITION, ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    ),
+    "Alter": (
+        ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
+    ),
+    "Describe": (
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_ACLS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ),
+    "DescribeConfigs": (
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ),
+}  # fmt: skip
+"""The APIs that need each operation on the cluster."""
+
+
 @pytest.mark.parametrize(
     ("key", "operation"),
-    [
-        (ApiKey.FETCH, "ClusterAction"),
-        (ApiKey.FETCH_SNAPSHOT, "ClusterAction"),
-        (ApiKey.VOTE, "ClusterAction"),
-        (ApiKey.BEGIN_QUORUM_EPOCH, "ClusterAction"),
-        (ApiKey.END_QUORUM_EPOCH, "ClusterAction"),
-        (ApiKey.UPDATE_RAFT_VOTER, "ClusterAction"),
-        (ApiKey.CONTROLLER_REGISTRATION, "ClusterAction"),
-        (ApiKey.ADD_RAFT_VOTER, "Alter"),
-        (ApiKey.REMOVE_RAFT_VOTER, "Alter"),
-        (ApiKey.BROKER_REGISTRATION, "ClusterAction"),
-        (ApiKey.BROKER_HEARTBEAT, "ClusterAction"),
-        (ApiKey.ENVELOPE, "ClusterAction"),
-        (ApiKey.ALTER_PARTITION, "ClusterAction"),
-        (ApiKey.ASSIGN_REPLICAS_TO_DIRS, "ClusterAction"),
-        (ApiKey.ALLOCATE_PRODUCER_IDS, "ClusterAction"),
-        (ApiKey.ELECT_LEADERS, "Alter"),
-        (ApiKey.ALTER_PARTITION_REASSIGNMENTS, "Alter"),
-        (ApiKey.LIST_PARTITION_REASSIGNMENTS, "Describe"),
-        (ApiKey.UPDATE_FEATURES, "Alter"),
-        (ApiKey.DESCRIBE_QUORUM, "Describe"),
-        (ApiKey.UNREGISTER_BROKER, "Alter"),
-        (ApiKey.DESCRIBE_ACLS, "Describe"),
-        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "Describe"),
-        (ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeConfigs"),
-    ],
+    [(key, operation) for operation, keys in REQUIRED.items() for key in keys],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
 def test_required_operation_of_each_api(key: ApiKey, operation: str) -> None:
@@ -195,10 +185,10 @@ async def _answer(answer: Any) -> Any:
 def _request(key: ApiKey) -> Any:
 
     # Codes are looked at before permissions, as Kafka reads them with the request.
-    one = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
+    one = access.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     return {
         ApiKey.DESCRIBE_ACLS: one,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: DescribeUserScramCredentialsRequest(),
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: access.DescribeUserScramCredentialsRequest(),
     }.get(key)
 
 

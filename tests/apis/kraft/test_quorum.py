@@ -13,14 +13,7 @@ from structlog.testing import capture_logs
 
 from controller.apis.kraft.quorum import LOGGED_EVERY_S, RejectedFetches
 from controller.kafka.handling import ApiHandler, ClientConnection, RequestContext
-from controller.kafka.messages import APIS, ApiKey
-from controller.kafka.messages.quorum import (
-    AddRaftVoterRequest,
-    AddRaftVoterResponse,
-    FetchRequest,
-    FetchResponse,
-    ReplicaState,
-)
+from controller.kafka.messages import APIS, ApiKey, quorum
 from controller.serving.kraft import kraft_broker_listener
 from events.catalog import Endpoint
 
@@ -31,8 +24,8 @@ def test_rejected_fetches_are_rate_limited_by_node_and_code() -> None:
 
     def refuse(node_id: int, code: int = 104, port: int = 1) -> None:
         context = RequestContext(ApiKey.FETCH, 17, connection=ClientConnection(peer=f"10.0.0.1:{port}"))
-        request = FetchRequest(cluster_id="theirs", replica_state=ReplicaState(replica_id=node_id))
-        refused.on_response(context, request, FetchResponse(error_code=code))
+        request = quorum.FetchRequest(cluster_id="theirs", replica_state=quorum.ReplicaState(replica_id=node_id))
+        refused.on_response(context, request, quorum.FetchResponse(error_code=code))
 
     with capture_logs() as logged:
         for port in range(5):
@@ -91,8 +84,8 @@ def test_quorum_apis_work_without_leadership(key: ApiKey) -> None:
 
 @pytest.mark.parametrize(("node_id", "cluster_id", "code"), [(1, "c", 42), (1, None, 42), (1, "d", 0), (9, "c", 0)])
 def test_add_raft_voter_rejects_a_registered_broker(node_id: int, cluster_id: str | None, code: int) -> None:
-    handler = listener(leads=True, request=AsyncMock(return_value=AddRaftVoterResponse()))[ApiKey.ADD_RAFT_VOTER]
-    wanted = AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
+    handler = listener(leads=True, request=AsyncMock(return_value=quorum.AddRaftVoterResponse()))[ApiKey.ADD_RAFT_VOTER]
+    wanted = quorum.AddRaftVoterRequest(cluster_id=cluster_id, voter_id=node_id)
     answered = asyncio.run(_answer(handler.handle(RequestContext(int(ApiKey.ADD_RAFT_VOTER), 1), wanted)))
     assert answered.error_code == code
     assert (answered.error_message or "").startswith("node 1 is a registered broker" if code else "")

@@ -37,7 +37,7 @@ from tests.machine.configs.kafka_golden import KAFKA, SynonymRow, TableRow, Toge
 def _kafkas_row(row: table.TopicConfig) -> TableRow:
     synonyms = tuple(SynonymRow(each.name, each.kind.name, each.default, each.unit) for each in row.synonyms)
     limits = range_text(row.allowed)
-    return TableRow(row.name, row.kind.name, row.default, limits, row.internal, row.sensitive, synonyms)
+    return TableRow(row.name, row.kind.name, row.default, limits, row.internal, False, synonyms)
 
 
 def test_the_table_has_kafkas_settings_in_kafkas_order() -> None:

@@ -14,7 +14,7 @@ from controller.machine.configs.changes import OpType
 from controller.machine.decide import decide
 from controller.machine.decision import Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.rules.examples import wrong_examples
+from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.state import BROKERS
 from events.catalog import Assignment, ConfigOp, FilledDefault, Observation, RulesApplied, RulesObserved, TopicCreated
