@@ -9,6 +9,7 @@ import shutil
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -164,10 +165,13 @@ def _put(place: Path, content: bytes) -> None:
     (place / "events" / f"{0:020}-{str(name['sha256'])[:16]}.parquet").write_bytes(content)
 
 
-def _put_table(place: Path, columns: dict[str, object], index: object = None, **how: Any) -> None:
+def _put_table(place: Path, index: object = None, value: object = None, canonical: object = None, **how: Any) -> None:
+    """Another file with these columns; without a value those of the segment."""
     sink = pa.BufferOutputStream()
-    table = pa.table(columns)
-    with pq.ParquetWriter(sink, table.schema, **how) as writer:
+    table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
+    if value is not None:
+        table = pa.table({"value": value} if canonical is None else {"value": value, "canonical": canonical})
+    with pq.ParquetWriter(sink, table.schema, **{"use_dictionary": False, **how}) as writer:
         writer.write_table(table)
         if index is not None:
             writer.add_key_value_metadata({"topicwright.index": index})
@@ -181,60 +185,29 @@ def _flip_footer(place: Path) -> None:
 
 def _other_index(place: Path) -> None:
     """The events as they are, and the index of an empty one."""
-    table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
     empty = BytesIO()
     write_snapshot(empty, SnapshotInfo("c", 1, 1, 0), [])
-    how = {"use_dictionary": False, "compression": "zstd"}
-    _put_table(place, dict(zip(table.column_names, table.columns, strict=True)), b64encode(empty.getvalue()), **how)
-
-
-def _no_index(place: Path) -> None:
-    table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
-    _put_table(place, dict(zip(table.column_names, table.columns, strict=True)), "?", use_dictionary=False)
+    _put_table(place, b64encode(empty.getvalue()), compression="zstd")
 
 
 def _end_of(place: Path) -> int:
     return int(json.loads((place / MANIFEST).read_text())["segments"][0]["end"])
 
 
-def _other_columns(place: Path) -> None:
-    _put_table(place, {"value": [b""] * _end_of(place)}, use_dictionary=False)
-
-
 def _no_event(place: Path) -> None:
     nothing = pa.nulls(_end_of(place), pa.binary())
-    _put_table(place, {"value": nothing, "canonical": nothing}, use_dictionary=False)
+    _put_table(place, value=nothing, canonical=nothing)
 
 
-def _unpacks_to_much(place: Path) -> None:
-    _repeated(place, b"0" * 4000, use_dictionary=False)
-
-
-def _unpacks_to_much_from_a_dictionary(place: Path) -> None:
-    _repeated(place, b"0" * 4000, use_dictionary=True)
-
-
-def _unpacks_to_much_by_shared_prefixes(place: Path) -> None:
-    _repeated(place, b"0" * 4000, use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"})
-
-
-def _repeated(place: Path, value: bytes, **how: object) -> None:
+def _repeated(place: Path, value: bytes = b"0" * 4000, **how: object) -> None:
     count = _end_of(place)
-    columns = {"value": pa.array([value] * count), "canonical": pa.nulls(count, pa.binary())}
-    _put_table(place, columns, compression="zstd", write_statistics=False, **how)
-
-
-def _no_end(place: Path) -> None:
-    _put(place, b"PAR1" + (1 << 30).to_bytes(4, "little") + b"PAR1")
+    repeated, nothing = pa.array([value] * count), pa.nulls(count, pa.binary())
+    _put_table(place, value=repeated, canonical=nothing, compression="zstd", write_statistics=False, **how)
 
 
 def _many_rows(place: Path) -> None:
     _change(place, end=GROUP + 1)
-    _repeated(place, b"", use_dictionary=False)
-
-
-def _other_times(place: Path) -> None:
-    _change(place, last_ms=1)
+    _repeated(place, b"")
 
 
 @pytest.mark.parametrize(
@@ -242,23 +215,25 @@ def _other_times(place: Path) -> None:
     [
         (_flip_footer, "parquet is not as it was archived"),
         (_other_index, "parquet does not match its events"),
-        (_no_index, "parquet has no index that can be read"),
-        (_other_times, "parquet does not match its events"),
-        (_other_columns, "parquet cannot be read"),
+        (lambda place: _put_table(place, "?"), "parquet has no index that can be read"),
+        (lambda place: _change(place, last_ms=1), "parquet does not match its events"),
+        (lambda place: _put_table(place, value=[b""] * _end_of(place)), "parquet cannot be read"),
         (_no_event, "parquet lacks an event"),
-        (_unpacks_to_much, "has a group that unpacks to 16"),
-        (_unpacks_to_much_from_a_dictionary, "has values in an encoding that is not an archive's"),
-        (_unpacks_to_much_by_shared_prefixes, "has values in an encoding that is not an archive's"),
-        (_no_end, "it has no footer of at most 33554432 bytes"),
+        (_repeated, "has a group that unpacks to 16"),
+        (partial(_repeated, use_dictionary=True), "has values in an encoding that is not an archive's"),
+        (
+            partial(_repeated, column_encoding={"value": "DELTA_BYTE_ARRAY"}),
+            "has values in an encoding that is not an archive's",
+        ),
+        (
+            lambda place: _put(place, b"PAR1" + (1 << 30).to_bytes(4, "little") + b"PAR1"),
+            "it has no footer of at most 33554432 bytes",
+        ),
         (_many_rows, "has a group of 8193 rows; allowed: 1 to 8192"),
     ],
 )
 def test_verify_finds_what_was_changed_in_a_backup(
-    place: Path,
-    run: Printed,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], None],
-    says: str,
+    place: Path, run: Printed, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], says: str
 ) -> None:
     monkeypatch.setattr(parquet, "UNPACKED_BYTES_MAX", 1 << 20)
     change(place)
@@ -335,24 +310,18 @@ def _flip(place: Path) -> None:
     one.write_bytes(content)
 
 
-def _forge(place: Path) -> None:
-    """Another's events, with a manifest that fits them but for the tree."""
-    _change(place, tree="0" * 64)
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (_flip, "is not as it was archived"),
-        (_forge, "does not hold the events of its manifest"),
+        (lambda place: _change(place, tree="0" * 64), "does not hold the events of its manifest"),
         (lambda place: shutil.rmtree(place / "events"), "is missing: restore it from a copy"),
         (lambda place: (place / MANIFEST).unlink(), "holds no archive"),
     ],
 )
 def test_what_was_changed_is_not_recovered(
-    change: object, said: str, day: Path, place: Path, tmp_path: Path, run: Printed
+    change: Callable[[Path], object], said: str, place: Path, tmp_path: Path, run: Printed
 ) -> None:
-    assert callable(change)
     change(place)
     assert said in run("recover", place, "--data", tmp_path / "again", code=2)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["backup"], "nothing is left"
