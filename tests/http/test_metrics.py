@@ -26,61 +26,38 @@ def _samples(text: str) -> Samples:
     }
 
 
-def _of(metrics: Metrics) -> Samples:
-    return _samples(metrics.render().decode())
+# calls | the sample and its value
+COUNTED = """
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_count = 2
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_sum = 0.022
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_bucket le=0.0025 = 1
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_commands_bucket le=5.0 = 1
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_commands_bucket le=500.0 = 2
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_events_sum = 1509
+answered("HTTP", 0, 3); answered("HTTP", 0, 400)   | answers_total api=HTTP error=NONE = 2
+answered("HTTP", 36, 0); answered("Metadata", 36, 0) | answers_total api=HTTP error=TOPIC_ALREADY_EXISTS = 1
+answered("HTTP", 1234, 0)                          | answers_total api=HTTP error=ERROR_1234 = 1
+answered("HTTP", 0, 3); answered("HTTP", 7, 400)   | answer_wait_seconds_bucket api=HTTP le=0.005 = 1
+answered("HTTP", 0, 3); answered("HTTP", 7, 400)   | answer_wait_seconds_sum api=HTTP = 0.403
+request("Metadata", 7, "ok", 0.001); request("Metadata", 5, "ok", 1) \
+                                                   | request_seconds_sum api=Metadata outcome=ok version=5 = 1
+policy_judged("my.Policy", "refused", 0.3)         | policy_seconds_bucket le=0.5 outcome=refused policy=my.Policy = 1
+policy_judged("my.Policy", "refused", 0.3)         | policy_seconds_bucket le=0.25 outcome=refused policy=my.Policy = 0
+command_failed("DeleteTopic")                      | commands_failed_total command=DeleteTopic = 1
+clock_jumped()                                     | clock_jumps_total = 1
+loop_blocked("a", 0.3); loop_blocked("a", 0.2); loop_blocked("b", 0.5) | loop_blocked_seconds_max cause=a = 0.3
+"""
 
 
-def test_the_longest_stand_still_of_each_cause_is_shown() -> None:
+@pytest.mark.parametrize("line", COUNTED.strip().splitlines())
+def test_reports_become_samples(line: str) -> None:
     metrics = Metrics()
-    for cause, seconds in (("a.b", 0.1), ("a.b", 0.3), ("a.b", 0.2), ("c", 0.15)):
-        metrics.loop_blocked(cause, seconds)
-    samples = _of(metrics)
-    longest = {cause: samples["loop_blocked_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
-    assert longest == {"a.b": 0.3, "c": 0.15}
-
-
-def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:
-    metrics = Metrics()
-    metrics.committed(3, 9, 0.002)
-    metrics.committed(500, 1500, 0.02)
-    samples = _of(metrics)
-    assert samples["commit_seconds_count", ()] == 2
-    assert samples["commit_seconds_sum", ()] == pytest.approx(0.022)
-    assert samples["commit_seconds_bucket", (("le", "0.0025"),)] == 1
-    assert samples["commit_commands_bucket", (("le", "5.0"),)] == 1
-    assert samples["commit_commands_bucket", (("le", "500.0"),)] == 2
-    assert samples["commit_events_sum", ()] == 1509
-
-
-def test_answers_are_counted_by_api_and_error_and_waits_by_api() -> None:
-    metrics = Metrics()
-    for code, waited_ms in ((0, 3), (0, 400), (36, 0), (7, 30_000)):
-        metrics.answered("CreateTopics", code, waited_ms)
-    metrics.answered("HTTP", 44, 0)
-    metrics.answered("HTTP", 1234, 0)
-    samples = _of(metrics)
-    assert samples["answers_total", (("api", "CreateTopics"), ("error", "NONE"))] == 2
-    assert samples["answers_total", (("api", "CreateTopics"), ("error", "TOPIC_ALREADY_EXISTS"))] == 1
-    assert samples["answers_total", (("api", "HTTP"), ("error", "POLICY_VIOLATION"))] == 1
-    assert samples["answers_total", (("api", "HTTP"), ("error", "ERROR_1234"))] == 1
-    assert samples["answer_wait_seconds_count", (("api", "CreateTopics"),)] == 4
-    assert samples["answer_wait_seconds_bucket", (("api", "CreateTopics"), ("le", "0.005"))] == 2
-    assert samples["answer_wait_seconds_sum", (("api", "CreateTopics"),)] == pytest.approx(30.403)
-
-
-def test_requests_policies_failures_and_clock_jumps_are_counted() -> None:
-    metrics = Metrics()
-    metrics.request("CreateTopics", 7, "ok", 0.001)
-    metrics.request("CreateTopics", 5, "ok", 0.001)
-    metrics.policy_judged("my.Policy", "refused", 0.3)
-    metrics.command_failed("DeleteTopic")
-    metrics.clock_jumped()
-    samples = _of(metrics)
-    assert (samples["commands_failed_total", (("command", "DeleteTopic"),)], samples["clock_jumps_total", ()]) == (1, 1)
-    for version in ("5", "7"):
-        assert samples["request_seconds_count", (("api", "CreateTopics"), ("outcome", "ok"), ("version", version))] == 1
-    assert samples["policy_seconds_bucket", (("le", "0.5"), ("outcome", "refused"), ("policy", "my.Policy"))] == 1
-    assert samples["policy_seconds_bucket", (("le", "0.25"), ("outcome", "refused"), ("policy", "my.Policy"))] == 0
+    calls, expected = line.split(" | ")
+    for call in calls.split(";"):
+        eval(f"metrics.{call.strip()}", {"metrics": metrics})
+    (name, *labels), value = expected.rpartition(" = ")[0].split(), expected.rpartition(" = ")[2]
+    pairs = tuple((label.partition("=")[0], label.partition("=")[2]) for label in labels)
+    assert _samples(metrics.render().decode())[name, pairs] == pytest.approx(float(value))
 
 
 async def test_a_service_shows_its_states_and_its_work() -> None:
