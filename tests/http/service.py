@@ -135,6 +135,12 @@ class Service:
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
         return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
 
+    def submit_internal(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Submit a command that nobody waits for."""
+        self.controller.submit_internal(
+            kind(request_id=self.controller.new_request_id(), at_ms=self.controller.now_ms(), **fields)
+        )
+
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until something is so, as far as the controller knows."""
         async with asyncio.timeout(REACHED_WITHIN_S):

@@ -70,19 +70,8 @@ async def test_every_event_of_a_topic_and_a_request_is_proved(one: Service) -> N
 
 async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> None:
     upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
-    for command in (
-        AlterUserScramCredentials(
-            request_id=one.controller.new_request_id(),
-            at_ms=one.controller.now_ms(),
-            principal="User:a",
-            client_id=None,
-            upserts=(upsert,),
-        ),
-        DrawLoginSecret(
-            request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
-        ),
-    ):
-        one.controller.submit_internal(command)
+    one.submit_internal(AlterUserScramCredentials, principal="User:a", client_id=None, upserts=(upsert,))
+    one.submit_internal(DrawLoginSecret, secret=b"PLANTED" * 5)
     await one.controller.decided()
     await one.create("t")
     hashes: list[bytes] = []
