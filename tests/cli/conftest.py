@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Outcome, Run, ended, open_log
+from tests.cli.commands import Outcome, Printed, Run, ended, open_log
 from tests.http.service import service
 
 
@@ -18,6 +18,18 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run_it(*arguments: object) -> Outcome:
         return Outcome(ended(*arguments), *capsys.readouterr())
+
+    return run_it
+
+
+@pytest.fixture
+def printed(run: Run) -> Printed:
+    """Runs a command that ends with an exit code, 0 by default; returns all that it prints."""
+
+    def run_it(*arguments: object, code: int = 0) -> str:
+        outcome = run(*arguments)
+        assert outcome.code == code, outcome
+        return outcome.out + outcome.err
 
     return run_it
 
