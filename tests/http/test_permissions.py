@@ -11,7 +11,7 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import permissions
-from controller.http.paths import reads, topics
+from controller.http.paths import topics
 from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one
@@ -106,12 +106,12 @@ async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytes
         made = {name: (await one.create(name))["request_id"] for name in ("open-1", "secret")}
         shown = [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]]
         assert shown == [made["secret"], made["open-1"]], "its requester's own, without the settings"
-        monkeypatch.setattr(reads, "caller_of", lambda _: Caller(principal="User:eve"))
+        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
         assert [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]] == [made["open-1"]]
         assert (await one.get("/v1/requests?principal=User:ANONYMOUS&rule=x"))["requests"] == []
     async with service(authorizer=Half(("Describe", "Cluster"))) as one:
         await one.create("secret")
-        monkeypatch.setattr(reads, "caller_of", lambda _: Caller(principal="User:eve"))
+        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
         assert [each["topics"] for each in (await one.get("/v1/requests"))["requests"]] == [["secret"]]
 
 

@@ -83,14 +83,15 @@ class Site:
         self._queries, self._reading = reader.queries, reader.reading
         self._templates = templates()
         undecoded: Any = _Undecoded(self._reading)
-        self._dependencies = {**dependencies, "reader": Reader(self.api, self._queries, undecoded)}
+        self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
         self._density: tuple[float, Density | None] | None = None
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
         """Call a JSON handler for the sender of the request, and return its answer unencoded. Raises what it raises."""
         parameters = signature(handler.fn).parameters
-        dependencies = {name: part for name, part in self._dependencies.items() if name in parameters}
-        answer = await handler.fn(**{"request": request} if "request" in parameters else {}, **dependencies, **given)
+        parts = {**self._dependencies, "reader": self._reader.of(request), "request": request}
+        dependencies = {name: part for name, part in parts.items() if name in parameters}
+        answer = await handler.fn(**dependencies, **given)
         return answer.content if isinstance(answer, Response) else answer
 
     async def page(
@@ -173,7 +174,7 @@ def page(
     parameters = [
         one.replace(annotation=hints[name], default=defaults.get(name, one.default))
         for name, one in signature(source.fn).parameters.items()
-        if name != "request" and not _is_dependency(hints[name])
+        if not _is_dependency(hints[name])
     ]
 
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:

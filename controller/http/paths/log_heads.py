@@ -14,7 +14,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
 from controller.controller_api import ControllerApi
-from controller.http.errors import HttpRequest, refused
+from controller.http.errors import refused
 from controller.http.permissions import Reader
 from controller.http.requests import OFFSET_MAX, FromOffset, Partition
 from controller.machine.errors import ErrorCode
@@ -42,7 +42,6 @@ _Sign = NamedDependency[Sign]
 
 @get("/log/head")
 async def log_head(
-    request: HttpRequest,
     reader: _Reader,
     sign: _Sign,
     partition: Partition = None,
@@ -53,14 +52,13 @@ async def log_head(
 ) -> Response[Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
-    reader.need(request)
+    reader.need()
     now_ms = reader.api.controller.now_ms()
     return await reader.reading.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
 
 
 @get("/log/proof")
 async def log_proof(
-    request: HttpRequest,
     reader: _Reader,
     newest_head: NamedDependency[NewestHead],
     offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
@@ -79,9 +77,9 @@ async def log_proof(
     if [offset, topic, request_id].count(None) != 2:
         raise refused(400, ErrorCode.INVALID_REQUEST, "give exactly one of offset, topic and request")
     if request_id is not None:
-        await reader.need_request(request, request_id)
+        await reader.need_request(request_id)
     else:
-        reader.need(request, topic)
+        reader.need(topic)
     which = ProofRequest(
         offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
     )
@@ -90,14 +88,13 @@ async def log_proof(
 
 @get("/log/leaves")
 async def log_leaves(
-    request: HttpRequest,
     reader: _Reader,
     start: FromOffset = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
     partition: Partition = None,
 ) -> Response[Leaves]:
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
-    reader.need(request)
+    reader.need()
     return await reader.reading.answer(leaves, part_of(reader.queries, partition), start, limit)
 
 
