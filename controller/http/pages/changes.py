@@ -26,7 +26,6 @@ from projections.views.view import ErrorView
 
 EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")
-_NO_CLUSTER: Final = "To see the policies and what they refused, this user needs Describe on the cluster."
 
 
 @get("/policies")
@@ -41,7 +40,6 @@ async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = N
         as_of=None if found is None else found.as_of,
         follow=FOLLOW if found is not None else "",
         found=found,
-        hidden=_NO_CLUSTER,
         filled=EMPTY_FORM,
     )
 
