@@ -32,9 +32,9 @@ from events.codec import decode_event, topic_of
 from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
+from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.rows import NO_PAST, TopicPast, TopicRow, fold_topics
+from projections.views.rows import NO_PAST, Creation, TopicPast, TopicRow, fold_topics
 
 EVENTS_PER_REST = 250
 """Events to read between two pauses (`Query.rest`), in which the writing thread can run."""
@@ -85,14 +85,14 @@ class Past:
 
         return self._from_nearest(end, rows)
 
-    def archived_creation(self, topic: Topic) -> TopicRow | None:
-        """The row of a topic whose creation events are in the archive, from a snapshot; it may be an older row."""
+    def archived_creation(self, topic: Topic) -> Creation | None:
+        """The creation of a topic whose creation events are in the archive, from a snapshot."""
         snapshot, start = self._archived, self._log.start_offset
         if snapshot is None or snapshot.offset < start:
             self._archived = snapshot = nearest_snapshot(self._log, self._log.durable_offset)
         with suppress(SnapshotDamaged, msgspec.DecodeError, OSError):
-            row = None if snapshot is None else snapshot_topic(snapshot, shard_key(topic.name))
-            return row if row is not None and row.created_offset == topic.created_offset else None
+            found = None if snapshot is None else snapshot_creation(snapshot, shard_key(topic.name))
+            return found if found is not None and found.created_offset == topic.created_offset else None
         return None
 
     def topics(
