@@ -78,6 +78,11 @@ def refused(status: int, code: ErrorCode, message: str) -> Refused:
     return Refused(status, _error_view(code, message))
 
 
+def invalid(message: str) -> Refused:
+    """A `Refused` for a request that is not valid."""
+    return refused(400, ErrorCode.INVALID_REQUEST, message)
+
+
 def refusal_of(answer: Answer) -> Refused:
     """A `Refused` with the error of a command; the status is 500 for codes without one."""
     return Refused(STATUS_OF.get(answer.code, 500), refusal(answer))

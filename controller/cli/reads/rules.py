@@ -60,8 +60,7 @@ def _show(options: argparse.Namespace, backend: Backend) -> int:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
     view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
-    show(options, view, lambda style: _lines(answer, style), lambda: (one.name for one in answer.rules))
-    return DONE
+    return show(options, view, lambda style: _lines(answer, style), lambda: (one.name for one in answer.rules))
 
 
 def _lines(answer: PoliciesView, style: Style) -> Iterator[str]:
@@ -127,8 +126,9 @@ def _replace(options: argparse.Namespace, backend: Backend, text: str) -> int:
     before = backend.get(PoliciesView, "/policies").version
     applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
     state = "is in force already" if before and before.number == applied.number else "is in force"
-    show(options, applied, lambda _: [f"version {applied.number} of the rules {state}"], lambda: [applied.number])
-    return DONE
+    return show(
+        options, applied, lambda _: [f"version {applied.number} of the rules {state}"], lambda: [applied.number]
+    )
 
 
 def _versions(backend: Backend) -> Iterator[EventView]:
@@ -149,8 +149,9 @@ def _history(options: argparse.Namespace, backend: Backend) -> int:
         for one in versions
     ]
     header = ("VERSION", "APPLIED", "BY", "SHA256", "OFFSET")
-    show(options, {"versions": versions}, lambda style: style.table(header, rows), lambda: (row[0] for row in rows))
-    return DONE
+    return show(
+        options, {"versions": versions}, lambda style: style.table(header, rows), lambda: (row[0] for row in rows)
+    )
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:

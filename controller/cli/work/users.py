@@ -93,13 +93,12 @@ def list_(options: argparse.Namespace) -> int:
         users = list(Admin(options).users())
     users.sort(key=lambda one: (one[0], one[1]))
     rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
-    show(
+    return show(
         options,
         {"users": [dict(zip(("name", "login", "iterations"), one, strict=True)) for one in users]},
         lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
         lambda: dict.fromkeys(name for name, _, _ in users),
     )
-    return DONE
 
 
 def _check(outcome: Detail) -> None:

@@ -14,10 +14,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
 from controller.controller_api import ControllerApi
-from controller.http.errors import refused
+from controller.http.errors import invalid
 from controller.http.permissions import Reader
 from controller.http.requests import OFFSET_MAX, FromOffset, Partition
-from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries.proving import (
@@ -75,7 +74,7 @@ async def log_proof(
     """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the
     service, or with a head of the log."""
     if [offset, topic, request_id].count(None) != 2:
-        raise refused(400, ErrorCode.INVALID_REQUEST, "give exactly one of offset, topic and request")
+        raise invalid("give exactly one of offset, topic and request")
     if request_id is not None:
         await reader.need_request(request_id)
     else:

@@ -15,7 +15,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from controller.http.errors import refused
+from controller.http.errors import invalid
 from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import (
     OFFSET_MAX,
@@ -26,7 +26,6 @@ from controller.http.requests import (
     FromOffset,
     Limit,
 )
-from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
@@ -225,7 +224,7 @@ def _pattern(name: str | None) -> Pattern | None:
     try:
         return None if name is None else glob(name)
     except PatternError as error:
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"name: {error}") from None
+        raise invalid(f"name: {error}") from None
 
 
 def _place(queries: Queries, cursor: str | None) -> Place:

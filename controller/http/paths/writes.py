@@ -18,7 +18,7 @@ from litestar.params import FromPath, QueryParameter
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, refusal_of, refused
+from controller.http.errors import HttpRequest, invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.access import ApplyRules
@@ -175,9 +175,9 @@ def _command(
     controller_api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
-        raise refused(400, ErrorCode.INVALID_REQUEST, "body: give either configs or num_partitions")
+        raise invalid("body: give either configs or num_partitions")
     if body.assignments and body.configs:
-        raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: only allowed with num_partitions")
+        raise invalid("assignments: only allowed with num_partitions")
     caller = caller_of(request)
     if body.configs:
         denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
@@ -273,7 +273,7 @@ async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> Simul
     reader.need(operation="Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
+        raise invalid(f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
     return _broker_view(brokers.add(body.rack))
 
 
@@ -303,7 +303,7 @@ async def delay(
     try:
         brokers.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
-        raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise invalid(str(error)) from None
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
