@@ -106,11 +106,10 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
 
 async def _post_and_go(one: Service, **body: Any) -> None:
     """Send a create under the key `k`, and be gone before it is answered."""
-    assert one.http._listener._server is not None
     first = asyncio.create_task(_post(one, "k", 201, **body))
     await one.until(lambda: bool(one.controller.status().requests_open))
     first.cancel()
-    connected = one.http._listener._server._connections._open
+    connected = one.http._listener.connections._open
     await one.until(lambda: not connected)
 
 

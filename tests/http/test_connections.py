@@ -212,9 +212,8 @@ async def test_a_pipelined_request_waits_until_the_answer_before_it_is_taken(
     async with opened() as (one, to):
         await one.client.aclose()
         await to.send(BROKERS * 10)
-        server = one.http._listener._server
-        assert server is not None
-        await one.until(lambda: bool(answers) and not server.server_state.connections)
+        state = one.http._listener.connections.state
+        await one.until(lambda: bool(answers) and not state.connections)
         assert len(answers) == 1
 
 
@@ -224,11 +223,10 @@ async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
         body = b'{"name": "t", "timeout_ms": 2000000000}'
         _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         await one.until(lambda: one.api.store.durable_named("t") is not None)
-        server = one.http._listener._server
-        assert server is not None
-        assert len(server.server_state.tasks) == 1
+        state = one.http._listener.connections.state
+        assert len(state.tasks) == 1
         writer.close()
-        await one.until(lambda: not server.server_state.tasks)
+        await one.until(lambda: not state.tasks)
 
 
 async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
