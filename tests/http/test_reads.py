@@ -11,6 +11,7 @@ import pytest
 from events.logs.log import read_one
 from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
+from projections.views.topics import TopicView
 from tests.http.service import POLICY, Judge, Service, owned, service
 from tests.http.test_permissions import Half
 from tests.support.tools import ROOT
@@ -35,44 +36,19 @@ async def test_a_topic_is_shown_with_all_that_made_it(one: Service) -> None:
     shown = await one.get("/v1/topics/t")
     topic = one.api.store.durable_named("t")
     assert topic is not None
-    assert shown == {
-        "name": "t",
-        "topic_id": topic_id_text(topic.topic_id),
-        "status": "ready",
-        "num_partitions": 1,
-        "replication_factor": 3,
-        "under_replicated_partitions": 0,
-        "offline_partitions": 0,
-        "placeholders": 0,
-        "configs": {"retention.ms": "5"},
-        "created_at": shown["created_at"],
-        "created_at_ms": topic.created_at_ms,
-        "created_offset": topic.created_offset,
-        "created_by": {
-            "request_id": shown["created_by"]["request_id"],
-            "principal": "User:ANONYMOUS",
-            "client_id": shown["created_by"]["client_id"],
-            "api": "HTTP",
-            "api_version": 7,
-        },
-        "ready_at": shown["ready_at"],
-        "ready_at_ms": topic.ready_at_ms,
-        "partitions": [
-            {
-                "partition": 0,
-                "leader": 3,
-                "replicas": [3, 1, 2],
-                "isr": [3, 1, 2],
-                "offline": [],
-                "leader_epoch": 0,
-                "partition_epoch": 0,
-            }
-        ],
-        "policy": None,
-        "placed_on": [1, 2, 3],
-        "as_of": shown["as_of"],
-    }
-    assert shown["created_by"]["client_id"].startswith("python-httpx")
+    assert shown.keys() == set(TopicView.__struct_fields__)
+    for name in ("name", "created_at_ms", "created_offset", "ready_at_ms"):
+        assert shown[name] == getattr(topic, name), name
+    assert (shown["topic_id"], shown["status"]) == (topic_id_text(topic.topic_id), "ready")
+    numbers = ("num_partitions", "replication_factor", "under_replicated_partitions", "offline_partitions")
+    assert [shown[name] for name in (*numbers, "placeholders")] == [1, 3, 0, 0, 0]
+    assert (shown["configs"], shown["policy"], shown["placed_on"]) == ({"retention.ms": "5"}, None, [1, 2, 3])
+    by = shown["created_by"]
+    assert (by["principal"], by["api"], by["api_version"]) == ("User:ANONYMOUS", "HTTP", 7)
+    assert by["client_id"].startswith("python-httpx")
+    (partition,) = shown["partitions"]
+    state = {"leader": 3, "replicas": [3, 1, 2], "isr": [3, 1, 2], "offline": []}
+    assert partition == {"partition": 0, **state, "leader_epoch": 0, "partition_epoch": 0}
     assert shown["as_of"]["offset"] == one.log.durable_offset - 1
     _check_times(shown)
 
