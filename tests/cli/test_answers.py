@@ -116,20 +116,6 @@ async def test_an_answer_that_never_ends_is_an_error(
     assert f"the service at {address} sends more than 4194304 bytes in an answer" in ended.err
 
 
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        ("worker", "Decide the requests of gateways, with the log in Kafka"),
-        ("join", "of a Kafka cluster"),
-        ("adopt", "from Kafka's controller"),
-        ("handback", "to Kafka's controller"),
-        ("replay", "with Spark"),
-    ],
-)
-def test_help_writes_names_as_they_are(command: str, says: str, run: Run) -> None:
-    assert says in " ".join(run(command, "--help").out.split())
-
-
 # arguments | what standard error says
 MISUSE = """
 topic create --dry-run                  | the following arguments are required: NAME

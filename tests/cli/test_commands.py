@@ -179,6 +179,9 @@ def test_help_loads_nothing_that_takes_long() -> None:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^usage: topicwright (\S+) ", done.stdout, re.MULTILINE)[1:] == list(COMMANDS)
+    shown = " ".join(done.stdout.split())
+    of_their_own = {"users", "explain"}
+    assert [name for name, one in COMMANDS.items() if one.description not in shown and name not in of_their_own] == []
 
 
 def test_the_help_names_every_command() -> None:
