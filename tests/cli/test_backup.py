@@ -28,16 +28,7 @@ from events.logs.log import Commit, Entry, read_one, request_offsets, shard_offs
 from events.logs.snapshots import SnapshotInfo, open_snapshot, snapshot_offsets, store_snapshot, write_snapshot
 from tests.cli.commands import Printed
 from tests.replay.history import CLUSTER_ID, open_log
-from tests.store.archive.archives import archive_all, take_snapshot, write_a_day
-
-EVENTS = 320
-
-
-@pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("backup") / "log"
-    write_a_day(folder, EVENTS)
-    return folder
+from tests.store.archive.archives import archive_all, take_snapshot
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from events.catalog import EVENT_VERSION
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from tests.replay.history import open_log
-from tests.store.archive.archives import write_a_day
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
@@ -90,13 +89,6 @@ COMMANDS = (
     ("topics", "--data", "DIR"),
     ("users", "list", "--data", "DIR"),
 )
-
-
-@pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("day") / "log"
-    write_a_day(folder, 320)
-    return folder
 
 
 @pytest.fixture

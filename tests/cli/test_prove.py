@@ -42,7 +42,7 @@ class Stopped(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
     tmp_path = tmp_path_factory.mktemp("stopped")
 
     async def live() -> None:
@@ -57,13 +57,6 @@ def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log.close()
 
     asyncio.run(live())
-    return tmp_path
-
-
-@pytest.fixture
-def stopped(_stopped: Path, tmp_path: Path) -> Stopped:
-    """A copy of that folder, and of its keys, for a test."""
-    shutil.copytree(_stopped, tmp_path, dirs_exist_ok=True)
     return Stopped(tmp_path / "data", tmp_path / "public.pem")
 
 
@@ -262,7 +255,7 @@ prove 3 --data FOLDER --head PUBLIC      | 2 contains no head
 
 def test_wrong_usage_is_said_to_be(run: Run, stopped: Stopped, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    words = {"FOLDER": stopped.folder, "PUBLIC": stopped.public, "PRIVATE": tmp_path / "key.pem"}
+    words = {"FOLDER": stopped.folder, "PUBLIC": stopped.public, "PRIVATE": stopped.public.with_name("key.pem")}
     for line in WRONG.strip().splitlines():
         command, expected = (column.strip() for column in line.split("|"))
         outcome = run(*(words.get(word, word) for word in command.split()))
@@ -277,10 +270,11 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
     assert "match the saved head, with 1 signed heads; root " in outcome.out
-    log = open_log(stopped.folder)
+    copy = shutil.copytree(stopped.folder, tmp_path / "copy")
+    log = open_log(copy)
     log.write(Commit(own={HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)}))
     log.close()
-    damaged = run("verify", stopped.folder)
+    damaged = run("verify", copy)
     assert damaged.code == 1
     assert "the tree head stored with the log is not that of its first" in damaged.out
 

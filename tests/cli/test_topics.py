@@ -136,7 +136,8 @@ NAMES = [f"topic.{number}" for number in range(9)]
 
 
 @pytest.fixture(scope="module")
-def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a worker that has owned every partition."""
     folder = tmp_path_factory.mktemp("worker")
     for number in range(PARTITIONS):
         state = PartitionState.open(folder, number, cluster_id="c", topic_id="t")
@@ -147,12 +148,6 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         state.commit()
         state.close()
     return folder
-
-
-@pytest.fixture
-def folder(_folder: Path, tmp_path: Path) -> Path:
-    """The folder of a worker that has owned every partition."""
-    return Path(shutil.copytree(_folder, tmp_path / "worker"))
 
 
 def _partition(name: str) -> int:
@@ -212,7 +207,8 @@ def test_commands_on_partitions(folder: Path, printed: Printed, line: str) -> No
     assert words in printed(*command.split(), "--data", folder, code=int(code))
 
 
-def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, printed: Printed) -> None:
+def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, printed: Printed, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folder, tmp_path / "worker"))
     state = PartitionState.open(folder, 2, cluster_id="c", topic_id="t")
     assert "partition-00002" in printed("topics", "--data", folder, code=2)
     state.close()
