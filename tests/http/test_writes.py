@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.http.errors import STATUS_OF
+from controller.http.errors import KNOWN, STATUS_OF
 from controller.machine.errors import ErrorCode
 from tests.http.service import POLICY, Judge, Rules, Service, owned, service
 from tests.simulation.faulty_log import Disk, FaultyLog
@@ -294,7 +294,7 @@ async def test_a_page_of_another_site_may_change_nothing(one: Service) -> None:
 def test_the_users_page_shows_the_status_of_every_error() -> None:
     page = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
     rows = {line.split("|")[1].strip(): line for line in page.splitlines() if re.match(r"\| \d{3} \|", line)}
-    for code, status in STATUS_OF.items():
+    for code, status in (*STATUS_OF.items(), *((code, status) for _, status, code, _ in KNOWN)):
         if code != ErrorCode.NONE:
             name = ErrorCode(code).name
             assert name in rows[str(status)], f"{name} is answered {status}"
