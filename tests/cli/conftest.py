@@ -36,6 +36,12 @@ def printed(run: Run) -> Printed:
     return run_it
 
 
+@pytest.fixture
+def offline(run: Run, stopped: Path) -> Run:
+    """Runs a command on the folder of a stopped service."""
+    return lambda *arguments: run(*arguments, "--data", stopped)
+
+
 @pytest.fixture(scope="session")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused. No test writes it."""

@@ -19,13 +19,13 @@ from tests.support.topicwright import COMMAND
 ENDLESS_CHUNK = b"Transfer-Encoding: chunked\r\n\r\n10000000000\r\n"
 
 
-def test_every_format_has_the_same_answer(run: Run, stopped: Path) -> None:
+def test_every_format_has_the_same_answer(offline: Run) -> None:
     for words in (("topics",), ("topics", "u"), ("requests",), ("brokers",), ("settings",), ("explain", "u")):
-        as_json = json.loads(run(*words, "-o", "json", "--data", stopped).out)
-        assert yaml.safe_load(run(*words, "-o", "yaml", "--data", stopped).out) == as_json, words
-    events = [json.loads(line) for line in run("events", "-o", "json", "--data", stopped).out.splitlines()]
-    assert list(yaml.safe_load_all(run("events", "-o", "yaml", "--data", stopped).out)) == events
-    wide = run("topics", "-o", "wide", "--data", stopped).out
+        as_json = json.loads(offline(*words, "-o", "json").out)
+        assert yaml.safe_load(offline(*words, "-o", "yaml").out) == as_json, words
+    events = [json.loads(line) for line in offline("events", "-o", "json").out.splitlines()]
+    assert list(yaml.safe_load_all(offline("events", "-o", "yaml").out)) == events
+    wide = offline("topics", "-o", "wide").out
     assert wide.splitlines()[0].split()[-4:] == ["ID", "READY", "REQUEST", "CONFIGS"]
     assert "retention.ms=5" in wide
 
