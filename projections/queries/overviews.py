@@ -48,28 +48,26 @@ def brokers(query: Queries, at: str | None) -> BrokersView:
     return query.cluster_at(end).view(query.as_of(end))
 
 
-class Now(msgspec.Struct, frozen=True):
-    """Data of the live service that is not in the log: counts of its store, open requests, and topics that were never
-    ready."""
-
-    counted: Counted
-    requests_open: int
-    waiting: tuple[WaitingView, ...]
-
-
-def summary(query: Queries, at: str | None, now: Now | None = None) -> SummaryView:
-    """The summary at a point in time; without `now` topics are counted here if that is quick. Raises BadMoment."""
+def summary(
+    query: Queries,
+    at: str | None,
+    counted: Counted | None = None,
+    requests_open: int | None = None,
+    waiting: tuple[WaitingView, ...] = (),
+) -> SummaryView:
+    """The summary at a point in time. For the present the live service gives its counts, its open requests, and topics
+    that were never ready; for the past, topics are counted here if that is quick. Raises BadMoment."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = scan_requests(
         query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, scanned_max=NEWEST_SHOWN
     )
     as_of = query.as_of(end)
-    counts = _counts(counted_at(query, end) if now is None else now.counted)
+    counts = _counts(counted or counted_at(query, end))
     return SummaryView(
         **counts,
-        requests_open=None if now is None else now.requests_open,
-        waiting=() if now is None else now.waiting,
+        requests_open=requests_open,
+        waiting=waiting,
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),

@@ -15,6 +15,7 @@ from itertools import chain, islice
 
 import msgspec
 
+from controller.machine.state import Topic
 from controller.store.stored_topics import EXTRA, TOPIC, decode_topic, is_extra, stored_values
 from events import catalog
 from events.codec import decode_event
@@ -29,25 +30,10 @@ CLUSTER_ROW = b"v"
 Pair = tuple[bytes, bytes]
 
 
-class _Created(msgspec.Struct, array_like=True, gc=False):
-    """A stored topic, decoded up to its creation offset."""
-
-    name: msgspec.Raw
-    topic_id: msgspec.Raw
-    partitions: msgspec.Raw
-    configs: msgspec.Raw
-    created_at_ms: msgspec.Raw
-    created_offset: Offset
-
-
-class _CreationOffset(msgspec.Struct, array_like=True, gc=False):
-    created_offset: int
-
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode_creation = msgspec.msgpack.Decoder(Creation).decode
-_decode_created = msgspec.msgpack.Decoder(_Created).decode
-_decode_creation_offset = msgspec.msgpack.Decoder(_CreationOffset).decode
+_decode_fields = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_offset = msgspec.msgpack.Decoder(int).decode
 _decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
 
 
@@ -132,12 +118,17 @@ class _Creations:
         self._next: Pair = next(self._known, (b"\xff", b""))
 
     def of(self, head: bytes, topic: bytes) -> Pair:
-        key, created = head + EXTRA, _decode_created(topic).created_offset
+        key, created = head + EXTRA, _created_offset(Topic, topic)
         while self._next[0] < key:
             self._next = next(self._known, (b"\xff", b""))
-        if self._next[0] == key and _decode_creation_offset(self._next[1]).created_offset == created:
+        if self._next[0] == key and _created_offset(Creation, self._next[1]) == created:
             return self._next
         return key, _encode(recorded_creation(self._log, created))
+
+
+def _created_offset(kind: type[msgspec.Struct], stored: bytes) -> Offset:
+    """The creation offset in a stored topic or creation, of which nothing else is decoded."""
+    return Offset(_decode_offset(_decode_fields(stored)[kind.__struct_fields__.index("created_offset")]))
 
 
 def recorded_creation(log: EventLog, created_offset: Offset) -> Creation:

@@ -19,11 +19,11 @@ from controller.http.permissions import Reader
 from controller.http.requests import OFFSET_MAX, FromOffset, Partition
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
+from projections.queries.events import EventFilter
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
     Leaves,
-    ProofRequest,
     Sign,
     head_of,
     head_since,
@@ -79,10 +79,8 @@ async def log_proof(
         await reader.need_request(request_id)
     else:
         reader.need(topic)
-    which = ProofRequest(
-        offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
-    )
-    return await reader.answer(prove, which, newest_head)
+    which, first = EventFilter(topic, request_id), start if offset is None else offset
+    return await reader.answer(prove, which, first, limit, partition, size, newest_head)
 
 
 @get("/log/leaves")

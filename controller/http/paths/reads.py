@@ -11,7 +11,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
 from controller.http.permissions import Reader, SealedCursors
@@ -193,18 +192,15 @@ async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Re
 async def summary(reader: _Reader, at: At = None) -> Response[SummaryView]:
     """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
     reader.need()
-    return await reader.answer(overviews.summary, at, now_of(reader.api) if at is None else None)
-
-
-def now_of(api: ControllerApi) -> overviews.Now:
-    """The data of the live service for its summary."""
-    status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
-    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
+    if at is not None:
+        return await reader.answer(overviews.summary, at)
+    status, counts, store = reader.api.controller.status(), reader.api.store.durable_counts, reader.api.store
+    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
     waiting = tuple(
-        view_of(WaitingView, topic, waits_for=progress_text(topic, cluster))
-        for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
+        view_of(WaitingView, topic, waits_for=progress_text(topic, reader.api.cluster))
+        for topic in store.durable_waiting(WAITING_SHOWN_MAX)
     )
-    return overviews.Now(counted, status.requests_open, waiting)
+    return await reader.answer(overviews.summary, at, counted, status.requests_open, waiting)
 
 
 @get("/policies")
