@@ -151,8 +151,9 @@ class Admin:
         self._seen: list[Any] = []
         properties = client_properties(options.command_config, CONFIG)
         config = {"bootstrap.servers": self._bootstrap, "client.id": "topicwright-users", **properties, **RECONNECT}
+        silent = logging.Logger("topicwright.users", logging.CRITICAL + 1)
         try:
-            self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=_silent())
+            self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=silent)
         except KafkaException as error:
             raise UserError(f"{CONFIG}={options.command_config}: {error.args[0].str()}") from None
 
@@ -201,10 +202,3 @@ class Admin:
         what = "the login was refused by" if refused else "no service at"
         cause = causes[0].partition("/bootstrap: ")[2] or causes[0]
         return f"{what} {self._bootstrap}: {cause}"
-
-
-def _silent() -> logging.Logger:
-    logger = logging.getLogger("topicwright.users")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
