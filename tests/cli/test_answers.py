@@ -95,7 +95,7 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
 
 @pytest.mark.parametrize("command", [("topics",), ("events", "--follow")])
 @pytest.mark.parametrize("head", [b"Content-Length: 99999999999999\r\n\r\n", ENDLESS_CHUNK, b"\r\n"])
-async def test_an_answer_that_never_ends_is_an_error(
+async def test_response_without_end(
     run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(backend, "_ANSWER_BYTES_MAX", 4 << 20)
@@ -161,9 +161,7 @@ worker --bootstrap h:1 --brokers cluster:h | 'h' is not HOST:PORT
 
 
 @pytest.mark.parametrize("line", MISUSE.strip().splitlines())
-def test_misuse_gets_an_error_with_what_is_allowed(
-    line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usage_errors(line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arguments, message = (column.strip() for column in line.split(" | ", 1))
     outcome = run(*("" if word == "EMPTY" else word for word in arguments.split()))

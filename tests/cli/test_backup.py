@@ -80,9 +80,7 @@ def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, printed: P
 
 
 @pytest.mark.parametrize("at", [0, 1, 100, 101, 250])
-def test_a_moment_is_recovered_to_the_end_of_its_command(
-    day: Path, place: Path, tmp_path: Path, at: int, printed: Printed
-) -> None:
+def test_recover_at_an_offset(day: Path, place: Path, tmp_path: Path, at: int, printed: Printed) -> None:
     printed("recover", place, "--data", tmp_path / "again", "--at", at)
     events, _ = state_of(tmp_path / "again")
     before, _ = state_of(day)
@@ -101,9 +99,7 @@ def test_a_time_is_recovered(day: Path, place: Path, tmp_path: Path, printed: Pr
         assert log.next_offset > 200
 
 
-def test_the_archive_of_a_service_is_no_place_for_its_backup_but_can_be_recovered(
-    day: Path, tmp_path: Path, printed: Printed
-) -> None:
+def test_backup_into_the_archive(day: Path, tmp_path: Path, printed: Printed) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
@@ -212,7 +208,7 @@ def _many_rows(place: Path) -> None:
         (_many_rows, "has a group of 8193 rows; allowed: 1 to 8192"),
     ],
 )
-def test_verify_finds_what_was_changed_in_a_backup(
+def test_verify_a_forged_backup(
     place: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object], says: str
 ) -> None:
     monkeypatch.setattr(parquet, "UNPACKED_BYTES_MAX", 1 << 20)
@@ -269,9 +265,7 @@ def test_verify_finds_what_was_changed_beside_the_events_of_a_log(day: Path, tmp
     assert "its state does not match its events" in printed("verify", folder, code=1)
 
 
-def test_a_backup_in_the_folder_of_the_log_is_refused_and_never_verified_in_its_place(
-    day: Path, tmp_path: Path, printed: Printed
-) -> None:
+def test_backup_inside_the_log(day: Path, tmp_path: Path, printed: Printed) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     for place in (folder, folder / "snapshots" / ".." / "backup"):
         said = printed("backup", place, "--data", folder, code=2)
@@ -299,7 +293,7 @@ def _flip(place: Path) -> None:
         (lambda place: (place / MANIFEST).unlink(), "holds no archive"),
     ],
 )
-def test_what_was_changed_is_not_recovered(
+def test_recover_a_forged_backup(
     change: Callable[[Path], object], said: str, place: Path, tmp_path: Path, printed: Printed
 ) -> None:
     change(place)

@@ -137,9 +137,7 @@ def test_commands_flags_and_values_are_completed(tmp_path: Path) -> None:
     assert completed("topicwright topics --status un", tmp_path) == ["under-replicated"]
 
 
-async def test_names_of_topics_and_contexts_are_completed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_completion_of_names(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     async with service() as one:
         for name in ("a", "pay.orders", "pay.refunds", "pay_x", "payroll", "z"):

@@ -72,9 +72,7 @@ def test_folders_are_closed_whoever_makes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
-def test_a_users_file_that_everybody_can_read(
-    tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mode_of_users_file(tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "users"
     set_password(path, "carol", "secret")
     path.chmod(mode)
@@ -103,9 +101,7 @@ def killed(day: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_command_that_reads_writes_nothing(
-    command: tuple[str, ...], killed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reads_write_nothing(command: tuple[str, ...], killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = _content(killed)
     assert any(one.stat().st_size for one in killed.glob("*.log")), "it would be written to table files"
     assert main([str(killed) if word == "DIR" else word for word in command]) == 0, capsys.readouterr().err

@@ -137,9 +137,7 @@ def test_the_time_that_is_said_is_that_of_the_head_that_was_kept(run: Run, stopp
         assert code or "at 2023-11-14T22:13:20" in checked.out
 
 
-def test_what_came_after_the_last_signed_head_is_proved_to_who_kept_one(
-    run: Run, stopped: Stopped, tmp_path: Path
-) -> None:
+def test_proof_against_a_saved_head(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     proof = proof_of(run, tmp_path, "later", "--data", stopped.folder)
     assert verified(run, proof, "--key", stopped.public).code == 1, "its head is not signed"
     nobody = run("verify", proof)
@@ -305,7 +303,7 @@ def test_a_head_of_none_of_the_partitions_is_not_passed_over(run: Run, stopped: 
 
 
 @pytest.mark.parametrize(("size", "root"), [(2, "0" * 64), (3, "1" * 64)])
-def test_a_service_with_another_log_is_not_believed_about_an_old_head(
+def test_saved_head_of_a_replaced_log(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, root: str
 ) -> None:
     """Its log was replaced; asked for an older head, it repeats its former answer."""

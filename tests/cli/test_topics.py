@@ -105,9 +105,7 @@ def test_a_dry_run_shows_what_a_create_would_get_and_says_when_it_would_be_refus
     assert "num_partitions" in odd.out
 
 
-async def test_a_dry_run_names_the_policy_that_refuses_and_says_when_none_was_consulted(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_policies_of_a_dry_run(run: Run, tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     async with service(log=log, settings=POLICY, judge=Judge(owned)) as one:
         refused = await asyncio.to_thread(run, "topic", "create", "t", "--dry-run", "--http", f"127.0.0.1:{one.port}")

@@ -52,7 +52,7 @@ async def test_a_key_is_of_one_wish_and_of_one_principal() -> None:
     assert len(ids) == 4
 
 
-async def test_a_refusal_is_repeated_with_its_rule() -> None:
+async def test_idempotency_key_of_a_refusal() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         replies = [await _post(one, "k", 403, name="t") for _ in range(2)]
         assert replies[0] == replies[1]
@@ -83,7 +83,7 @@ async def test_what_was_answered_before_it_was_complete_is_answered_so_again(one
     assert await _post(one, "k", 202, name="t") == late
 
 
-async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
+async def test_idempotency_key_in_progress() -> None:
     judge = Judge(owned)
     log = InMemoryLog("at-work")
     async with service(log, settings=POLICY, judge=judge) as one:
@@ -113,7 +113,7 @@ async def _post_and_go(one: Service, **body: Any) -> None:
     await one.until(lambda: not connected)
 
 
-async def test_a_key_is_taken_also_when_its_client_has_gone() -> None:
+async def test_idempotency_key_after_disconnect() -> None:
     judge = Judge(owned)
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
@@ -124,7 +124,7 @@ async def test_a_key_is_taken_also_when_its_client_has_gone() -> None:
         await _post(one, "k", 201, name="pay.t")
 
 
-async def test_what_was_answered_too_early_is_known_also_when_its_client_has_gone() -> None:
+async def test_idempotency_key_after_timeout_and_disconnect() -> None:
     judge = Judge(owned)
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()
@@ -136,7 +136,7 @@ async def test_what_was_answered_too_early_is_known_also_when_its_client_has_gon
         assert (await again)["request_id"] == f"{request_id_of('User:ANONYMOUS', 'k')}-2"
 
 
-async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
+async def test_idempotency_key_after_timeout() -> None:
     judge = Judge(owned)
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()

@@ -74,7 +74,7 @@ async def _ended(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 5)
     async with opened() as (_, to):
         silent = [await to.send() for _ in range(20)]
@@ -84,7 +84,7 @@ async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> N
             assert await _ended(reader) == b"", "the oldest were closed"
 
 
-async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_beyond_the_connection_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
     monkeypatch.setattr(connections, "CONNECTIONS_FOR_HEALTH", 2)
     async with opened() as (one, to):
@@ -100,7 +100,7 @@ async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch:
         assert await to.status(TOPICS) == 200
 
 
-async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
+async def test_health_beyond_the_limit_of_open_files() -> None:
     counts = ConnectionCounts(descriptors_max=3)
     async with service() as one, one.another(counts=counts) as (_, port):
         to = Opened(port)
@@ -124,9 +124,7 @@ OWED = [
 
 
 @pytest.mark.parametrize("pieces", OWED)
-async def test_a_request_that_does_not_come_is_waited_for_only_so_long(
-    pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_request_timeout(pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
     async with opened() as (_, to):
         reader, writer = await to.send(pieces[0])
@@ -136,7 +134,7 @@ async def test_a_request_that_does_not_come_is_waited_for_only_so_long(
         assert b"HTTP/1.1 2" not in await _ended(reader)
 
 
-async def test_a_request_in_time_has_all_the_time_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_request_timeout_for_a_slow_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
     async with opened() as (one, to):
         await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
@@ -145,7 +143,7 @@ async def test_a_request_in_time_has_all_the_time_for_its_answer(monkeypatch: py
         assert await to.status(head + body) == 202
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
+async def test_pipelined_requests() -> None:
     async with opened() as (_, to):
         missing = b"GET /no HTTP/1.1\r\nHost: localhost\r\n\r\n"
         reader, writer = await to.send(LIVE + missing + LIVE + missing[:10])
@@ -160,7 +158,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert statuses == [b"200", b"404", b"200", b"404"]
 
 
-async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_readers_are_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 3)
     monkeypatch.setattr(
@@ -187,9 +185,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return given
 
 
-async def test_answers_that_are_not_taken_hold_so_many_bytes(
-    answers: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_memory_of_unread_responses(answers: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESPONSE_BYTES_MAX", 50 << 20)
     async with opened() as (_, to):
         patient, _ = await to.send(BROKERS, host="127.0.0.2")
@@ -205,9 +201,7 @@ async def test_answers_that_are_not_taken_hold_so_many_bytes(
             assert await asyncio.wait_for(reader.readexactly(16 << 20), ENDS_WITHIN_S)
 
 
-async def test_a_pipelined_request_waits_until_the_answer_before_it_is_taken(
-    answers: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pipelining_waits_for_the_reader(answers: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     async with opened() as (one, to):
         await one.client.aclose()
@@ -217,7 +211,7 @@ async def test_a_pipelined_request_waits_until_the_answer_before_it_is_taken(
         assert len(answers) == 1
 
 
-async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
+async def test_disconnect_cancels_the_handler() -> None:
     async with opened() as (one, to):
         await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
         body = b'{"name": "t", "timeout_ms": 2000000000}'
@@ -229,7 +223,7 @@ async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
         await one.until(lambda: not state.tasks)
 
 
-async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chunked_body_is_processed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     take = Connection._process
 
@@ -250,7 +244,7 @@ async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.Monk
     assert sum(sizes) > len(chunks)
 
 
-async def test_an_address_has_only_so_many_connections() -> None:
+async def test_connections_per_ip() -> None:
     counts = ConnectionCounts(per_ip_max=2)
     async with service() as one, one.another(counts=counts) as (_, port):
         to = Opened(port)
@@ -265,7 +259,7 @@ async def test_an_address_has_only_so_many_connections() -> None:
     assert not counts.total, "all that were counted have left"
 
 
-async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_handshakes_count_as_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
     authority = Authority(tmp_path)
     tls = Tls(TlsSettings(keystore=authority.issue("server").keystore))

@@ -98,7 +98,7 @@ async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> Non
     assert not (await proof_of(one, offset=secret)).events[0].value
 
 
-async def test_who_may_see_a_topic_may_prove_it_and_no_more() -> None:
+async def test_proof_without_describe() -> None:
     async with service(authorizer=Half()) as one:
         await one.create("open-1")
         await one.create("secret")

@@ -60,7 +60,7 @@ def test_reports_become_samples(line: str) -> None:
     assert _samples(metrics.render().decode())[name, pairs] == pytest.approx(float(value))
 
 
-async def test_a_service_shows_its_states_and_its_work() -> None:
+async def test_gauges_and_counters_of_a_service() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         await one.create("pay.t", num_partitions=3)
         await one.create("t", 403)
@@ -129,7 +129,7 @@ async def test_clients_make_up_no_labels(one: Service) -> None:
     assert len(text) < 10 * before
 
 
-async def test_figures_are_written_beside_the_loop_and_once_for_all_who_want_them(
+async def test_scrapes_share_one_rendering(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[threading.Thread] = []

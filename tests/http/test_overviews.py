@@ -17,7 +17,7 @@ async def _some_requests(one: Service) -> dict[str, str]:
     return made
 
 
-async def test_requests_come_newest_first_and_by_what_they_are() -> None:
+async def test_filters_of_requests() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         made = await _some_requests(one)
         rule = "policy:tests.Owned/owner"
@@ -45,7 +45,7 @@ async def test_requests_come_newest_first_and_by_what_they_are() -> None:
         assert whole["requested_at"] == refused["requested_at"]
 
 
-async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
+async def test_requests_by_time_and_as_of() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         made = await _some_requests(one)
         page = (await one.get("/v1/requests"))["requests"]
@@ -62,7 +62,7 @@ async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
         assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
 
 
-async def test_a_summary_says_what_to_look_at_first() -> None:
+async def test_summary() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         before = (await one.get("/v1/brokers"))["as_of"]["offset"]
         made = await _some_requests(one)

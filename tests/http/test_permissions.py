@@ -39,7 +39,7 @@ def settings_request(one: Service) -> str:
     return decode_event(0, read_one(one.log, 0)).cause.request_id
 
 
-async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
+async def test_topic_without_describe_looks_missing() -> None:
     async with service(authorizer=Half()) as one:
         await one.create("secret")
         for path in (
@@ -55,7 +55,7 @@ async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_ther
             assert there["message"].replace("secret", "absent") == missing["message"], path
 
 
-async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> None:
+async def test_describe_cluster_permission() -> None:
     whole_log = ("/v1/log/head", "/v1/log/proof?offset=0", "/v1/log/leaves")
     paths = (
         "/v1/events",
@@ -80,14 +80,14 @@ async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> No
         await one.request("POST", "/v1/simulated/brokers", 201)
 
 
-async def test_the_requester_sees_its_request() -> None:
+async def test_sender_may_see_its_request() -> None:
     async with service(authorizer=Half()) as one:
         made = await one.create("secret")
         assert (await one.get(f"/v1/requests/{made['request_id']}"))["request_id"] == made["request_id"]
         assert (await one.get(f"/v1/requests/{settings_request(one)}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-async def test_a_request_of_others_looks_like_one_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_of_others_looks_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ("/v1/requests/{}", "/v1/explain/{}", "/v1/explain/{}?of=request", "/v1/log/proof?request={}")
     async with service(authorizer=Half()) as one:
         made = (await one.create("secret"))["request_id"]
@@ -101,7 +101,7 @@ async def test_a_request_of_others_looks_like_one_that_does_not_exist(monkeypatc
             assert "secret" not in there.text
 
 
-async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_without_describe(monkeypatch: pytest.MonkeyPatch) -> None:
     async with service(authorizer=Half()) as one:
         made = {name: (await one.create(name))["request_id"] for name in ("open-1", "secret")}
         shown = [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]]
@@ -115,7 +115,7 @@ async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytes
         assert [each["topics"] for each in (await one.get("/v1/requests"))["requests"]] == [["secret"]]
 
 
-async def test_a_difference_has_what_its_reader_may_describe() -> None:
+async def test_diff_without_describe() -> None:
     async with service(authorizer=Half()) as one:
         start = one.log.durable_offset - 1
         for name in ("open-1", "secret"):
@@ -124,7 +124,7 @@ async def test_a_difference_has_what_its_reader_may_describe() -> None:
         assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
 
 
-async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_explain_request_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     async with service(authorizer=Half(prefixes=("open", "boot-", "settings-"))) as one:
         made = await one.create("secret")
         request_id = made["request_id"]
@@ -136,7 +136,7 @@ async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkey
             assert reply["message"] == f"no topic and no request {subject!r} is in the log", "there or not"
 
 
-async def test_a_topic_by_the_name_of_a_request_is_for_who_may_see_the_topic() -> None:
+async def test_explain_topic_named_like_a_request() -> None:
     async with service(authorizer=Half()) as one:
         made = await one.create("open-1")
         await one.create(made["request_id"])
@@ -198,7 +198,7 @@ async def _make(one: Service, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("past", [False, True])
-async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) -> None:
+async def test_cost_of_a_page_without_describe(past: bool) -> None:
     log, only = Counting("counting"), Only(None)
     async with service(log=log, authorizer=only) as one:
         await _make(one, 60)
@@ -211,9 +211,7 @@ async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) ->
 
 
 @pytest.mark.parametrize("past", [False, True])
-async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
-    past: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cost_and_cursor_of_a_page(past: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "TOPICS_PER_SLICE", 10)
     monkeypatch.setattr(topics, "SLICES_MAX", 3)
     monkeypatch.setattr(query, "SCANNED_MAX", 120)

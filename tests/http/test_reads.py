@@ -274,7 +274,7 @@ async def test_configs_say_where_they_come_from() -> None:
         assert (await one.get("/v1/topics/open/configs", 403))["message"] == "DescribeConfigs on topic 'open' is needed"
 
 
-async def test_policies_in_force_and_whom_they_refused() -> None:
+async def test_effective_policies_and_refusals() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         before = (await one.get("/v1/brokers"))["as_of"]["offset"]
         await one.create("orphan", 403)

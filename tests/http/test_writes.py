@@ -39,7 +39,7 @@ async def test_replicas_can_be_chosen_by_hand(one: Service, assignments: Any) ->
     assert [part["leader"] for part in made["partitions"]] == [2, 3]
 
 
-async def test_config_values_may_be_of_any_plain_type() -> None:
+async def test_types_of_config_values() -> None:
     configs = {"cleanup.policy": "compact", "preallocate": True, "min.cleanable.dirty.ratio": 0.5, "retention.ms": "1"}
     async with service() as one:
         made = await one.create("t", configs=configs)
@@ -88,7 +88,7 @@ REFUSED = """
 """
 
 
-async def test_a_refusal_has_its_code_its_rule_and_the_request_to_look_up(
+async def test_refusals_of_creates(
     one: Service,
 ) -> None:
     await one.create("there")
@@ -137,7 +137,7 @@ async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be(one: Serv
     assert one.log.durable_offset == end, "nothing of it reached the log"
 
 
-async def test_a_body_of_more_than_one_topic_can_have_is_refused_before_anything_is_made_of_it() -> None:
+async def test_limits_of_a_body() -> None:
     bodies = {
         "assignments": b"[" + b"[1]," * 10_000 + b"[1]]",
         "configs": b"{" + b",".join(b'"%d":1' % number for number in range(1001)) + b"}",
@@ -158,7 +158,7 @@ async def test_a_body_that_is_too_large_is_refused(one: Service) -> None:
     assert reply["error"] == "INVALID_REQUEST"
 
 
-async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enforce() -> None:
+async def test_policy_violation() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         refused = await one.create("t", 403)
         assert (refused["error"], refused["code"]) == ("POLICY_VIOLATION", 44)
@@ -172,7 +172,7 @@ async def test_a_policy_refuses_with_its_own_rule_and_notes_what_it_does_not_enf
         assert row["policy"]["outcome"] == "refused"
 
 
-async def test_a_policy_that_does_not_answer_in_time_is_a_timeout_without_a_topic() -> None:
+async def test_policy_timeout() -> None:
     judge = Judge(owned)
     async with service(settings=POLICY, judge=judge) as one:
         judge.may_answer.clear()

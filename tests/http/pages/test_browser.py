@@ -93,7 +93,7 @@ def axe() -> str:
     return (cached("axe") / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
 
 
-async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
+async def test_accessibility(browser: Chrome) -> None:
     async with story() as one:
         look = Look(browser, one.port)
         created = (await one.get("/v1/topics/pay.orders"))["created_by"]["request_id"]
@@ -121,7 +121,7 @@ async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
         await asyncio.to_thread(check)
 
 
-async def test_time_goes_back_and_forth(browser: Chrome) -> None:
+async def test_time_slider(browser: Chrome) -> None:
     async with story() as one:
         look = Look(browser, one.port)
 
@@ -148,7 +148,7 @@ async def test_time_goes_back_and_forth(browser: Chrome) -> None:
         await asyncio.to_thread(check)
 
 
-async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_missed(browser: Chrome) -> None:
+async def test_live_updates_and_lost_connection(browser: Chrome) -> None:
     async with story() as one:
         look = Look(browser, one.port)
         await asyncio.to_thread(look.at, "/topics?name=new*")
@@ -186,7 +186,7 @@ async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, user
         await asyncio.to_thread(look.browser.get, "about:blank")
 
 
-async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -> None:
+async def test_keyboard_and_no_script(browser: Chrome) -> None:
     async with story() as one:
         look = Look(browser, one.port)
 

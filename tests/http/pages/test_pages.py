@@ -69,7 +69,7 @@ async def test_json_is_under_v1_and_pages_are_everywhere_else(one: Service) -> N
     assert (await one.client.head("/topics", headers=HTML)).content == b""
 
 
-async def test_pages_show_what_the_json_shows() -> None:
+async def test_pages_show_the_data_of_the_json() -> None:
     async with story() as one:
         topic, summary = await one.get("/v1/topics/pay.orders"), await one.get("/v1/summary")
         by = topic["created_by"]
@@ -101,7 +101,7 @@ async def test_pages_show_what_the_json_shows() -> None:
             assert [each for each in words if each not in text] == [], path
 
 
-async def test_every_page_is_safe_whole_and_needs_no_script() -> None:
+async def test_pages_escape_and_need_no_script() -> None:
     async with story() as one:
         requests = (await one.get("/v1/requests", limit=1000))["requests"]
         paths = [*PAGES, *(f"/requests/{quote(each['request_id'])}" for each in requests if each["host"])]
@@ -132,7 +132,7 @@ async def test_every_page_is_safe_whole_and_needs_no_script() -> None:
         assert len(HOSTILE) == len([each for each in requests if each["client_id"] == CLIENT])
 
 
-async def test_links_lead_somewhere() -> None:
+async def test_links() -> None:
     async with story() as one:
         links = {link.partition("#")[0] for path in PAGES for link in Read(await page(one, path)).links}
         for link in sorted(links):
@@ -164,7 +164,7 @@ BAD_INPUT = (
 """A path, the status of its page, and words of it."""
 
 
-async def test_bad_input_is_answered_with_what_is_allowed() -> None:
+async def test_errors_of_pages() -> None:
     async with story() as one:
         for path, status, words in BAD_INPUT:
             shown = text_of(await page(one, path, status))
@@ -192,7 +192,7 @@ def test_pages_of_a_log_in_partitions_lead_to_times_where_offsets_say_nothing() 
     )
 
 
-async def test_a_create_is_tried_then_done() -> None:
+async def test_create_form() -> None:
     async with service(settings=POLICY, judge=Judge(owned)) as one:
         fields = {
             "name": "pay.new",
