@@ -67,6 +67,20 @@ class Rules:
         return True
 
 
+class Half(Rules):
+    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
+
+    def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
+        self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
+        self._prefixes = prefixes
+        super().__init__(self._allows)
+
+    def _allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if (operation, resource_type) == ("Describe", "Topic"):
+            return name.startswith(self._prefixes)
+        return (operation, resource_type) in self._more
+
+
 class Service:
     """What a test has at hand: the controller's parts, and a client of its HTTP side."""
 

@@ -17,8 +17,7 @@ from events.logs.merkle import Frontier, leaf_hash
 from events.logs.tree_heads import Head, HeadSigner, Proof, check_paths, read_proof
 from tests.events.logs.consistency import is_consistent
 from tests.events.logs.test_tree_heads import key_files
-from tests.http.service import Service, service
-from tests.http.test_permissions import Half
+from tests.http.service import Service
 
 
 def root_of(one: Service, size: int) -> bytes:
@@ -98,33 +97,31 @@ async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> Non
     assert not (await proof_of(one, offset=secret)).events[0].value
 
 
-async def test_proof_without_describe() -> None:
-    async with service(authorizer=Half()) as one:
-        await one.create("open-1")
-        await one.create("secret")
-        await proof_of(one, topic="open-1")
-        assert (await one.get("/v1/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
-        assert (await one.get("/v1/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+async def test_proof_without_describe(half: Service) -> None:
+    await half.create("open-1")
+    await half.create("secret")
+    await proof_of(half, topic="open-1")
+    assert (await half.get("/v1/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
+    assert (await half.get("/v1/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) -> None:
+async def test_heads_are_signed_and_kept_where_there_is_a_key(one: Service, tmp_path: Path) -> None:
     signer = HeadSigner.read(key_files(tmp_path)[0])
-    async with service() as one:
-        await one.create("t")
-        async with one.another(sign=signer.signed) as (_, port):
-            head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
-        assert head.is_signed_by(signer.public_key)
-        keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
-        await one.until(lambda: len(kept(one)) == 1)
-        await one.create("u")
-        await one.until(lambda: len(kept(one)) >= 2)
-        keeping.cancel()
-        for offset, event in kept(one):
-            assert event.size <= offset
-            assert event.root == root_of(one, event.size)
-        sizes = [event.size for _, event in kept(one)]
-        assert sizes == sorted(set(sizes))
-        assert one.log.durable_offset - sizes[-1] < 20, "a head is not signed for the event that keeps a head"
+    await one.create("t")
+    async with one.another(sign=signer.signed) as (_, port):
+        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
+    assert head.is_signed_by(signer.public_key)
+    keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
+    await one.until(lambda: len(kept(one)) == 1)
+    await one.create("u")
+    await one.until(lambda: len(kept(one)) >= 2)
+    keeping.cancel()
+    for offset, event in kept(one):
+        assert event.size <= offset
+        assert event.root == root_of(one, event.size)
+    sizes = [event.size for _, event in kept(one)]
+    assert sizes == sorted(set(sizes))
+    assert one.log.durable_offset - sizes[-1] < 20, "a head is not signed for the event that keeps a head"
 
 
 def kept(one: Service) -> list[tuple[int, HeadSigned]]:

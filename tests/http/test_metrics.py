@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
 from controller.store.topic_indexes import Health
-from tests.http.service import POLICY, Judge, Service, owned, service
+from tests.http.service import Service, service
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -60,34 +60,33 @@ def test_reports_become_samples(line: str) -> None:
     assert _samples(metrics.render().decode())[name, pairs] == pytest.approx(float(value))
 
 
-async def test_gauges_and_counters_of_a_service() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        await one.create("pay.t", num_partitions=3)
-        await one.create("t", 403)
-        await one.get("/v1/topics/nope", 404)
-        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
-        await one.create("pay.u", 202, num_partitions=2, timeout_ms=0)
-        await one.request("POST", "/v1/simulated/brokers/2/stop")
-        await one.live(1, 3)
-        before = one.log.durable_offset
-        answer = await one.client.get("/metrics")
-        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-        samples = _samples(answer.text)
-        assert before <= samples["log_offset", ()] <= one.log.durable_offset
-        assert (samples["topics", ()], samples["partitions", ()], samples["topics_pending", ()]) == (2, 5, 1)
-        assert (samples["brokers_registered", ()], samples["brokers_live", ()], samples["ready", ()]) == (3, 2, 1)
-        assert samples["requests_in_flight", ()] == 0
-        assert samples["commit_seconds_count", ()] > 0
-        errors = {dict(labels)["error"]: count for (name, labels), count in samples.items() if name == "answers_total"}
-        assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}
-        routes = {
-            (labels["method"], labels["route"], labels["status"]): count
-            for (name, pairs), count in samples.items()
-            if name == "http_request_seconds_count" and (labels := dict(pairs))
-        }
-        assert routes["POST", "/v1/topics", "201"] == 1
-        assert routes["POST", "/v1/topics", "403"] == 1
-        assert routes["GET", "/v1/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
+async def test_gauges_and_counters_of_a_service(judged: Service) -> None:
+    await judged.create("pay.t", num_partitions=3)
+    await judged.create("t", 403)
+    await judged.get("/v1/topics/nope", 404)
+    await judged.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+    await judged.create("pay.u", 202, num_partitions=2, timeout_ms=0)
+    await judged.request("POST", "/v1/simulated/brokers/2/stop")
+    await judged.live(1, 3)
+    before = judged.log.durable_offset
+    answer = await judged.client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples = _samples(answer.text)
+    assert before <= samples["log_offset", ()] <= judged.log.durable_offset
+    assert (samples["topics", ()], samples["partitions", ()], samples["topics_pending", ()]) == (2, 5, 1)
+    assert (samples["brokers_registered", ()], samples["brokers_live", ()], samples["ready", ()]) == (3, 2, 1)
+    assert samples["requests_in_flight", ()] == 0
+    assert samples["commit_seconds_count", ()] > 0
+    errors = {dict(labels)["error"]: count for (name, labels), count in samples.items() if name == "answers_total"}
+    assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}
+    routes = {
+        (labels["method"], labels["route"], labels["status"]): count
+        for (name, pairs), count in samples.items()
+        if name == "http_request_seconds_count" and (labels := dict(pairs))
+    }
+    assert routes["POST", "/v1/topics", "201"] == 1
+    assert routes["POST", "/v1/topics", "403"] == 1
+    assert routes["GET", "/v1/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
 
 
 async def test_under_replicated_and_offline_partitions_and_placeholders_are_gauges() -> None:

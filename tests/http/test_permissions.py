@@ -17,21 +17,7 @@ from events.codec import decode_event
 from events.logs.log import read_one
 from events.logs.memory_log import InMemoryLog
 from projections.queries import query
-from tests.http.service import Rules, Service, service
-
-
-class Half(Rules):
-    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
-
-    def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
-        self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
-        self._prefixes = prefixes
-        super().__init__(self._allows)
-
-    def _allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        if (operation, resource_type) == ("Describe", "Topic"):
-            return name.startswith(self._prefixes)
-        return (operation, resource_type) in self._more
+from tests.http.service import Half, Rules, Service, service
 
 
 def settings_request(one: Service) -> str:
@@ -39,20 +25,19 @@ def settings_request(one: Service) -> str:
     return decode_event(0, read_one(one.log, 0)).cause.request_id
 
 
-async def test_topic_without_describe_looks_missing() -> None:
-    async with service(authorizer=Half()) as one:
-        await one.create("secret")
-        for path in (
-            "/v1/topics/{}",
-            "/v1/topics/{}/events",
-            "/v1/topics/{}/timeline",
-            "/v1/explain/{}",
-            "/v1/events?topic={}",
-            "/v1/log/proof?topic={}",
-        ):
-            there = await one.get(path.format("secret"), 403)
-            missing = await one.get(path.format("absent"), 403)
-            assert there["message"].replace("secret", "absent") == missing["message"], path
+async def test_topic_without_describe_looks_missing(half: Service) -> None:
+    await half.create("secret")
+    for path in (
+        "/v1/topics/{}",
+        "/v1/topics/{}/events",
+        "/v1/topics/{}/timeline",
+        "/v1/explain/{}",
+        "/v1/events?topic={}",
+        "/v1/log/proof?topic={}",
+    ):
+        there = await half.get(path.format("secret"), 403)
+        missing = await half.get(path.format("absent"), 403)
+        assert there["message"].replace("secret", "absent") == missing["message"], path
 
 
 async def test_describe_cluster_permission() -> None:
@@ -80,25 +65,23 @@ async def test_describe_cluster_permission() -> None:
         await one.request("POST", "/v1/simulated/brokers", 201)
 
 
-async def test_sender_may_see_its_request() -> None:
-    async with service(authorizer=Half()) as one:
-        made = await one.create("secret")
-        assert (await one.get(f"/v1/requests/{made['request_id']}"))["request_id"] == made["request_id"]
-        assert (await one.get(f"/v1/requests/{settings_request(one)}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+async def test_sender_may_see_its_request(half: Service) -> None:
+    made = await half.create("secret")
+    assert (await half.get(f"/v1/requests/{made['request_id']}"))["request_id"] == made["request_id"]
+    assert (await half.get(f"/v1/requests/{settings_request(half)}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-async def test_request_of_others_looks_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_of_others_looks_missing(half: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ("/v1/requests/{}", "/v1/explain/{}", "/v1/explain/{}?of=request", "/v1/log/proof?request={}")
-    async with service(authorizer=Half()) as one:
-        made = (await one.create("secret"))["request_id"]
-        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
-        for path, accept in product(paths, ("application/json", "text/html")):
-            absent = await one.client.get(path.format("absent"), headers={"Accept": accept})
-            assert absent.is_client_error, path
-            there = await one.client.get(path.format(made), headers={"Accept": accept})
-            assert there.status_code == absent.status_code
-            assert there.text.replace(made, "absent") == absent.text, path
-            assert "secret" not in there.text
+    made = (await half.create("secret"))["request_id"]
+    monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
+    for path, accept in product(paths, ("application/json", "text/html")):
+        absent = await half.client.get(path.format("absent"), headers={"Accept": accept})
+        assert absent.is_client_error, path
+        there = await half.client.get(path.format(made), headers={"Accept": accept})
+        assert there.status_code == absent.status_code
+        assert there.text.replace(made, "absent") == absent.text, path
+        assert "secret" not in there.text
 
 
 async def test_requests_without_describe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,13 +98,12 @@ async def test_requests_without_describe(monkeypatch: pytest.MonkeyPatch) -> Non
         assert [each["topics"] for each in (await one.get("/v1/requests"))["requests"]] == [["secret"]]
 
 
-async def test_diff_without_describe() -> None:
-    async with service(authorizer=Half()) as one:
-        start = one.log.durable_offset - 1
-        for name in ("open-1", "secret"):
-            await one.create(name)
-        shown = await one.get(f"/v1/diff?from={start}")
-        assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
+async def test_diff_without_describe(half: Service) -> None:
+    start = half.log.durable_offset - 1
+    for name in ("open-1", "secret"):
+        await half.create(name)
+    shown = await half.get(f"/v1/diff?from={start}")
+    assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
 
 
 async def test_explain_request_permission(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +118,15 @@ async def test_explain_request_permission(monkeypatch: pytest.MonkeyPatch) -> No
             assert reply["message"] == f"no topic and no request {subject!r} is in the log", "there or not"
 
 
-async def test_explain_topic_named_like_a_request() -> None:
-    async with service(authorizer=Half()) as one:
-        made = await one.create("open-1")
-        await one.create(made["request_id"])
-        shown = await one.get(f"/v1/explain/{made['request_id']}")
-        assert (shown["kind"], {step["event"] for step in shown["steps"]} & {"TopicCreated"}) == (
-            "request",
-            {"TopicCreated"},
-        )
-        assert made["request_id"] not in {step["text"].split()[0] for step in shown["steps"]}
+async def test_explain_topic_named_like_a_request(half: Service) -> None:
+    made = await half.create("open-1")
+    await half.create(made["request_id"])
+    shown = await half.get(f"/v1/explain/{made['request_id']}")
+    assert (shown["kind"], {step["event"] for step in shown["steps"]} & {"TopicCreated"}) == (
+        "request",
+        {"TopicCreated"},
+    )
+    assert made["request_id"] not in {step["text"].split()[0] for step in shown["steps"]}
 
 
 class Counting(InMemoryLog):

@@ -12,8 +12,7 @@ from events.logs.log import read_one
 from projections.queries import events as event_pages
 from projections.text.names import topic_id_text
 from projections.views.topics import TopicView
-from tests.http.service import POLICY, Judge, Service, owned, service
-from tests.http.test_permissions import Half
+from tests.http.service import Service, service
 from tests.support.tools import ROOT
 
 
@@ -252,7 +251,7 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(one: Service, monk
     assert whole == [record.offset for record in one.query.parts[0].request_events(made["request_id"])]
 
 
-async def test_configs_say_where_they_come_from() -> None:
+async def test_configs_say_where_they_come_from(half: Service) -> None:
     async with service(settings={"log.retention.ms": "7200000"}) as one:
         made = await one.create("t", configs={"cleanup.policy": "compact"})
         before = (await one.get("/v1/topics/t"))["as_of"]["offset"]
@@ -270,29 +269,27 @@ async def test_configs_say_where_they_come_from() -> None:
         assert await shown("cleanup.policy", then) == ("compact", "DYNAMIC_TOPIC_CONFIG", "delete")
         assert made["configs"] == {"cleanup.policy": "compact"}
         assert "was ever created" in (await one.get("/v1/topics/none/configs", 404))["message"]
-    async with service(authorizer=Half()) as one:
-        assert (await one.get("/v1/topics/open/configs", 403))["message"] == "DescribeConfigs on topic 'open' is needed"
+    assert (await half.get("/v1/topics/open/configs", 403))["message"] == "DescribeConfigs on topic 'open' is needed"
 
 
-async def test_effective_policies_and_refusals() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        before = (await one.get("/v1/brokers"))["as_of"]["offset"]
-        await one.create("orphan", 403)
-        await one.create("orphan-2", 403)
-        applied = await one.request("POST", "/v1/rules", json={"text": "[[rule]]\nname = 'r'\npartitions = 3"})
-        assert applied == {"number": 1}
-        late = await one.client.post("/v1/rules", json={"text": "", "after": 0})
-        assert (late.status_code, late.json()["error"]) == (409, "INVALID_UPDATE_VERSION")
-        wrong = await one.client.post("/v1/rules", json={"text": "[[rule]]\nname = 'r'"})
-        assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_CONFIG")
-        shown = await one.get("/v1/policies")
-        assert (shown["class_names"], shown["version"]["number"]) == (["tests.Owned"], 1)
-        (rule,) = shown["rules"]
-        assert (rule["name"], rule["mode"], rule["definition"]) == ("r", "enforce", {"partitions": "3"})
-        (refused,) = shown["refused"]
-        assert (refused["count"], refused["by"]) == (2, [{"principal": "User:ANONYMOUS", "count": 2}])
-        then = await one.get(f"/v1/policies?at={before}")
-        assert (then["class_names"], then["version"], then["refused"]) == (["tests.Owned"], None, [])
+async def test_effective_policies_and_refusals(judged: Service) -> None:
+    before = (await judged.get("/v1/brokers"))["as_of"]["offset"]
+    await judged.create("orphan", 403)
+    await judged.create("orphan-2", 403)
+    applied = await judged.request("POST", "/v1/rules", json={"text": "[[rule]]\nname = 'r'\npartitions = 3"})
+    assert applied == {"number": 1}
+    late = await judged.client.post("/v1/rules", json={"text": "", "after": 0})
+    assert (late.status_code, late.json()["error"]) == (409, "INVALID_UPDATE_VERSION")
+    wrong = await judged.client.post("/v1/rules", json={"text": "[[rule]]\nname = 'r'"})
+    assert (wrong.status_code, wrong.json()["error"]) == (400, "INVALID_CONFIG")
+    shown = await judged.get("/v1/policies")
+    assert (shown["class_names"], shown["version"]["number"]) == (["tests.Owned"], 1)
+    (rule,) = shown["rules"]
+    assert (rule["name"], rule["mode"], rule["definition"]) == ("r", "enforce", {"partitions": "3"})
+    (refused,) = shown["refused"]
+    assert (refused["count"], refused["by"]) == (2, [{"principal": "User:ANONYMOUS", "count": 2}])
+    then = await judged.get(f"/v1/policies?at={before}")
+    assert (then["class_names"], then["version"], then["refused"]) == (["tests.Owned"], None, [])
 
 
 async def test_a_topic_that_is_called_as_a_request_does_not_hide_it(one: Service) -> None:
