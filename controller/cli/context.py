@@ -161,13 +161,12 @@ def _list(options: argparse.Namespace) -> int:
     ]
     answer = {"current": contexts.current, "contexts": dict(sorted(contexts.by_name.items()))}
     header = ("", "NAME", "HTTP", "COMMAND-CONFIG")
-    show(
+    return show(
         options,
         answer,
         lambda style: style.table(header, rows) if rows else [f"There are no contexts in {file()}."],
         lambda: sorted(contexts.by_name),
     )
-    return DONE
 
 
 def _add(options: argparse.Namespace) -> int:

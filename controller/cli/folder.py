@@ -61,8 +61,8 @@ class FolderBackend(Backend):
             logs = [opened.enter_context(closing(open_log(one))) for one in numbered or (folder,)]
             stores = [TopicStore(log) for log in logs]
             parts = [
-                Query(log, partial(_itself, store), number if numbered else None)
-                for number, (log, store) in enumerate(zip(logs, stores, strict=True))
+                Query(log, partial(stores.__getitem__, number), number if numbered else None)
+                for number, log in enumerate(logs)
             ]
             partition_of = partial(events_topic.partition_of, partitions=len(logs))
             query, reading = Queries(parts, partition_of), Reading()
@@ -118,13 +118,9 @@ class _StoppedController:
     """The controller port of a stopped service: reads, and decides dry runs."""
 
     def __init__(self, store: PartitionedStore, query: Queries, cluster_id: str) -> None:
-        self._partitioned = store
+        self.store = store
         self._query = query
         self.cluster_id = cluster_id
-
-    @property
-    def store(self) -> PartitionedStore:
-        return self._partitioned
 
     @property
     def refusals(self) -> RefusalRecords:
@@ -145,7 +141,7 @@ class _StoppedController:
         return reply
 
     def _decide(self, command: CreateTopic) -> Answer:
-        state = self._partitioned.of(command.topic).state()
+        state = self.store.of(command.topic).state()
         decision = decide(state, command)
         if not decision.needs_approval:
             return decision.answers[0]
@@ -187,7 +183,3 @@ def open_log(folder: Path) -> FrozenLog:
 def _recorded_head(part: Query, offset: int) -> Head:
     """The last signed head in the log that covers the offset; else an unsigned head over the whole log."""
     return last_signed(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)
-
-
-def _itself(store: TopicStore) -> TopicStore:
-    return store

@@ -61,8 +61,9 @@ def style_of(options: argparse.Namespace) -> Style:
     return Style(shutil.get_terminal_size().columns, colour, wide)
 
 
-def show(options: argparse.Namespace, answer: object, lines: Lines, names: Callable[[], Iterable[object]]) -> None:
-    """Print an answer in the format of the options: `lines` for people, `names` one per line for scripts."""
+def show(options: argparse.Namespace, answer: object, lines: Lines, names: Callable[[], Iterable[object]]) -> int:
+    """Print an answer in the format of the options: `lines` for people, `names` one per line for scripts. Returns the
+    exit code 0."""
     match options.output:
         case "json":
             show_lines(options, [as_json(answer)])
@@ -73,6 +74,7 @@ def show(options: argparse.Namespace, answer: object, lines: Lines, names: Calla
         case _:
             style = style_of(options)
             show_lines(options, (harmless(line, style.colour) for line in lines(style)))
+    return 0
 
 
 def show_lines(options: argparse.Namespace, lines: Iterable[str], *, paged: bool = True) -> None:

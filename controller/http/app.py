@@ -140,8 +140,9 @@ def _with_parts(app: ASGIApp, parts: dict[str, object]) -> ASGIApp:
 
 
 def _provided(name: str) -> Provide:
-    def part(scope: Scope) -> Any:
-        return cast(dict[str, Any], scope)[PARTS][name]
+    def part(scope: Scope, request: HttpRequest) -> Any:
+        found = cast(dict[str, Any], scope)[PARTS][name]
+        return found.of(request) if isinstance(found, Reader) else found
 
     return Provide(part, sync_to_thread=False)
 

@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.controller_api import Reply
-from controller.http.errors import HttpRequest, Refused, refused
+from controller.http.errors import HttpRequest, Refused, invalid, refused
 from controller.http.permissions import Reader
 from controller.http.requests import API, caller_of
 from controller.machine.commands.commands import TopicCommand
@@ -140,7 +140,7 @@ def key_of(request: HttpRequest) -> str | None:
     key = text if quoted is None else re.sub(r"\\(.)", r"\1", quoted[1])
     is_torn = quoted is None and text.startswith('"')
     if len(given) > 1 or is_torn or not 0 < len(key) <= KEY_CHARACTERS_MAX or not (key.isascii() and key.isprintable()):
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"{KEY}: give it once, as {_KEY_FORMAT}")
+        raise invalid(f"{KEY}: give it once, as {_KEY_FORMAT}")
     return key
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
@@ -51,21 +50,16 @@ BLOCK_BYTES: Final = 32 << 10
 
 
 class ListenerConnections:
-    """Tracks and limits the connections of one listener, TLS handshakes included.
-
-    `busy` replaces `app` for connections beyond the limit. `make` creates a connection. Set `make` and `loop` before
-    listening.
-    """
+    """Tracks and limits the connections of one listener, TLS handshakes included. `busy` replaces the application of
+    `config` for connections beyond the limit. `state` has the connections and the requests in progress."""
 
     listener: str = API
     handshake_s_max: float = REQUEST_S
-    loop: asyncio.AbstractEventLoop
-    make: Callable[[], Connection]
 
-    def __init__(
-        self, app: ASGIApp, busy: ASGIApp, counts: ConnectionCounts | None = None, tls: Tls | None = None
-    ) -> None:
-        self.app = app
+    def __init__(self, config: uvicorn.Config, busy: ASGIApp, counts: ConnectionCounts | None, tls: Tls | None) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.config = config
+        self.state = ServerState()
         self.busy = busy
         self.tls = tls
         self._counts = counts
@@ -76,11 +70,11 @@ class ListenerConnections:
 
     def accept(self) -> asyncio.Protocol:
         """The protocol of a new connection: a TLS handshake first, if the listener uses TLS."""
-        return self.make() if self.tls is None else TlsAccept(self)
+        return Connection(self) if self.tls is None else TlsAccept(self)
 
     def connection_of(self, principal: str) -> Connection:
         """The connection after a TLS handshake. HTTP does not use client certificates, so `principal` is ignored."""
-        return self.make()
+        return Connection(self)
 
     def handshake_begun(self, handshake: TlsAccept) -> bool:
         """True if a handshake may begin; it counts as a connection that waits for a request."""
@@ -91,10 +85,12 @@ class ListenerConnections:
         self.remove(handshake)
 
     def close(self) -> None:
-        """Abort unfinished handshakes."""
+        """Abort unfinished handshakes, and close each connection once its request is answered."""
         for each in tuple(self._open):
             if isinstance(each, TlsAccept):
                 each.abort()
+        for connection in tuple(self.state.connections):
+            connection.shutdown()
 
     def admit(self, connection: Connection | TlsAccept) -> bool:
         """Track a new connection; may close another one for it. Returns False if it must be closed."""
@@ -154,10 +150,10 @@ class ListenerConnections:
 class Connection(H11Protocol):
     """One client's connection, with timeouts."""
 
-    def __init__(self, listener: ListenerConnections, config: uvicorn.Config, server_state: ServerState) -> None:
-        super().__init__(config, server_state, {})
+    def __init__(self, listener: ListenerConnections) -> None:
+        super().__init__(listener.config, listener.state, {})
         self.host = ""
-        self.handler = listener.app
+        self.handler: ASGIApp = listener.config.loaded_app
         self.app: Any = self._serve
         self._listener = listener
         self._handling: asyncio.Task[None] | None = None

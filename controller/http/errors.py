@@ -78,6 +78,11 @@ def refused(status: int, code: ErrorCode, message: str) -> Refused:
     return Refused(status, _error_view(code, message))
 
 
+def invalid(message: str) -> Refused:
+    """A `Refused` for a request that is not valid."""
+    return refused(400, ErrorCode.INVALID_REQUEST, message)
+
+
 def refusal_of(answer: Answer) -> Refused:
     """A `Refused` with the error of a command; the status is 500 for codes without one."""
     return Refused(STATUS_OF.get(answer.code, 500), refusal(answer))
@@ -112,7 +117,7 @@ def _classify(request: HttpRequest, error: Exception) -> tuple[int, ErrorView]:
             return 400, _error_view(ErrorCode.INVALID_REQUEST, _invalid_parameters(request, error))
         case HTTPException():
             return _http_error(request, error)
-    for kind, status, code, message in _KNOWN:
+    for kind, status, code, message in KNOWN:
         if isinstance(error, kind):
             return status, _error_view(code, message.format(error))
     return _INTERNAL
@@ -122,7 +127,7 @@ def _error_view(code: ErrorCode, message: str) -> ErrorView:
     return ErrorView(error=code.name, code=int(code), message=message)
 
 
-_KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
+KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
     (BadMoment, 400, ErrorCode.INVALID_REQUEST, "at: {}"),
     (BadPlace, 400, ErrorCode.INVALID_REQUEST, "{}"),
     (NoTopic, 404, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "{}"),
@@ -132,6 +137,7 @@ _KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
     (QueryClosed, 503, ErrorCode.REQUEST_TIMED_OUT, "{}"),
     (LogError, 503, ErrorCode.KAFKA_STORAGE_ERROR, "the log cannot be read: {}"),
 )
+"""Exceptions with their status, code and message."""
 _INTERNAL: Final = 500, _error_view(ErrorCode.UNKNOWN_SERVER_ERROR, "Internal error; the service's log has the cause.")
 
 

@@ -31,11 +31,16 @@ _P = ParamSpec("_P")
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """Permissions and queries for read handlers. Queries run in threads."""
+    """Permissions and queries for read handlers, for the sender of a request. Queries run in threads."""
 
     api: ControllerApi
     queries: Queries
     reading: Reading
+    caller: Caller = Caller()
+
+    def of(self, request: HttpRequest) -> Reader:
+        """The reader for the sender of a request."""
+        return msgspec.structs.replace(self, caller=caller_of(request))
 
     async def answer(
         self, work: Callable[Concatenate[Queries, _P], object], *args: _P.args, **kwargs: _P.kwargs
@@ -43,33 +48,40 @@ class Reader(msgspec.Struct, frozen=True):
         """Answer with the result of a query; see `Reading.answer`."""
         return await self.reading.answer(work, self.queries, *args, **kwargs)
 
-    def need(self, request: HttpRequest, topic: str | None = None, operation: Operation = "Describe") -> None:
+    def allows(self, topic: str | None = None) -> bool:
+        """True if the caller may describe the topic, or without one the cluster. A denial is not recorded in the
+        log."""
+        return self.api.allows(self.caller, "Describe", topic)
+
+    def need(self, topic: str | None = None, operation: Operation = "Describe") -> None:
         """Raise Refused unless the caller may do this to the topic, or without one to the cluster."""
-        if self.api.grants(caller_of(request), operation, topic):
+        if self.api.grants(self.caller, operation, topic):
             return
         if topic is None:
             raise refused(403, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{operation} on the cluster is needed")
         raise refused(403, ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{operation} on topic {topic!r} is needed")
 
-    async def need_request(self, request: HttpRequest, request_id: str) -> None:
+    async def need_request(self, request_id: str) -> None:
         """Raise Refused if the caller may not see the request; an unknown request gives the same error."""
-        if not await self.may_see_request(request, request_id):
-            self.need(request)
+        if not await self.may_see_request(request_id):
+            self.need()
 
-    async def may_see_request(self, request: HttpRequest, request_id: str) -> bool:
+    async def may_see_request(self, request_id: str) -> bool:
         """True if the caller made the request, or may describe the cluster or every topic of the request."""
-        caller = caller_of(request)
-        if self.api.allows(caller, "Describe"):
+        if self.allows():
             return True
         topics, principal = await self.reading.run(_subjects_of, self.queries, request_id)
-        return principal == caller.principal or all(
-            topic is not None and may_describe(self.api, request, topic) for topic in topics
-        )
+        if principal == self.caller.principal:
+            return True
+        return all(topic is not None and self.allows(topic) for topic in topics)
 
-
-def may_describe(api: ControllerApi, request: HttpRequest, topic: str) -> bool:
-    """True if the caller may describe the topic. A denial is not recorded in the log."""
-    return api.allows(caller_of(request), "Describe", topic)
+    def may_list(self, request: IndexedRequest) -> bool:
+        """True if the list of requests shows this one: the rule of `may_see_request`. A request with more topics than
+        the index names is shown only to its sender and to callers who may describe the cluster."""
+        if request.principal == self.caller.principal or self.allows():
+            return True
+        is_named = 0 < request.num_topics == len(request.topics)
+        return is_named and all(map(self.allows, request.topics))
 
 
 def _subjects_of(queries: Queries, request_id: str) -> tuple[set[str | None], str]:
@@ -78,15 +90,6 @@ def _subjects_of(queries: Queries, request_id: str) -> tuple[set[str | None], st
     events = [record.event for part in queries.parts for record in part.request_events(request_id)]
     topics = {getattr(event, "topic", None) for event in events} or {None}
     return topics, next((event.principal for event in events if hasattr(event, "principal")), "")
-
-
-def may_show_request(api: ControllerApi, caller: Caller, request: IndexedRequest) -> bool:
-    """True if the list of requests shows this one: the rule of `may_see_request`. A request with more topics than the
-    index names is shown only to its sender and to callers who may describe the cluster."""
-    if request.principal == caller.principal or api.allows(caller, "Describe"):
-        return True
-    is_named = 0 < request.num_topics == len(request.topics)
-    return is_named and all(api.allows(caller, "Describe", topic) for topic in request.topics)
 
 
 MARK: Final = "~"

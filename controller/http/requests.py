@@ -23,7 +23,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation
 from litestar.params import QueryParameter
 
-from controller.http.errors import Connection, HttpRequest, refused
+from controller.http.errors import Connection, HttpRequest, invalid, refused
 from controller.kafka.session import ANONYMOUS
 from controller.machine.errors import ErrorCode
 from events.catalog import EVENT_TYPES
@@ -81,9 +81,9 @@ async def refuse_unknown_parameters(connection: Connection, handler: BaseRouteHa
     for name in connection.query_params:
         if name not in allowed:
             known = f"allowed are {', '.join(sorted(allowed))}" if allowed else "this path takes none"
-            raise refused(400, ErrorCode.INVALID_REQUEST, f"{name}: unknown query parameter; {known}")
+            raise invalid(f"{name}: unknown query parameter; {known}")
         if len(connection.query_params.getall(name)) > 1:
-            raise refused(400, ErrorCode.INVALID_REQUEST, f"{name}: given more than once")
+            raise invalid(f"{name}: given more than once")
 
 
 @cache
@@ -100,7 +100,7 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
     """Parse the JSON body. Raises Refused, naming the invalid field and what is allowed."""
     body = await request.body()
     if not body.strip():
-        raise refused(400, ErrorCode.INVALID_REQUEST, "body: missing; it must be JSON")
+        raise invalid("body: missing; it must be JSON")
     try:
         read = msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -108,7 +108,7 @@ async def read_body(request: HttpRequest, kind: type[_T]) -> _T:
         field, place, why = message.partition("[...]")
         if place:
             message = f"{field}[{_wrong_key(body, kind, field)}]{why}"
-        raise refused(400, ErrorCode.INVALID_REQUEST, message) from None
+        raise invalid(message) from None
     json.loads(body, object_pairs_hook=_refuse_repeated_keys, parse_int=str, parse_float=str)
     return read
 
@@ -118,7 +118,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
     keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:
-            raise refused(400, ErrorCode.INVALID_REQUEST, f"{key[:KEY_CHARACTERS_MAX]}: given more than once")
+            raise invalid(f"{key[:KEY_CHARACTERS_MAX]}: given more than once")
         keys.add(key)
 
 
@@ -153,10 +153,10 @@ async def read_form(request: HttpRequest) -> dict[str, str]:
         )
     except ValueError:  # not UTF-8, not NAME=VALUE pairs, or too many
         message = f"body: it must be a form of at most {FORM_FIELDS_MAX} fields, in UTF-8"
-        raise refused(400, ErrorCode.INVALID_REQUEST, message) from None
+        raise invalid(message) from None
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise refused(400, ErrorCode.INVALID_REQUEST, "body: a field is given more than once")
+        raise invalid("body: a field is given more than once")
     return fields
 
 

@@ -1,6 +1,7 @@
 """Serve the HTTP application on the controller's event loop.
 
-uvicorn implements HTTP. It is embedded: no signal handlers, no access log, and its warnings go to the service's log.
+uvicorn's protocol implements HTTP. Its server is not used: this module listens and stops, and its warnings go to the
+service's log.
 """
 
 from __future__ import annotations
@@ -8,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 
 import structlog
 import uvicorn
@@ -19,7 +17,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from controller.brokers.port import Brokers
 from controller.controller_api import ControllerApi
 from controller.http.app import Parts, build_app
-from controller.http.connections import Connection, ListenerConnections
+from controller.http.connections import ListenerConnections
 from controller.http.errors import answer_early
 from controller.http.following import Followers
 from controller.http.gate import Hosts, Logins
@@ -37,7 +35,10 @@ from projections.queries.query import Queries
 BACKLOG = 1024  # connections that the kernel accepts for us
 KEEP_ALIVE_S = 75  # longer than clients' and proxies' 60 s, so that they close first
 STOP_WITHIN_S = 2  # open requests after that are cut off
+STOP_POLL_S = 0.01
 LOCAL_HOSTS = Hosts()
+
+_logger = structlog.get_logger("topicwright.http")
 
 
 class HttpServer:
@@ -89,7 +90,8 @@ class HttpListener:
     def __init__(self, tls: Tls | None = None, counts: ConnectionCounts | None = None) -> None:
         self._tls = tls
         self._counts = counts
-        self._server: _Server | None = None
+        self._server: asyncio.Server | None = None
+        self.connections: ListenerConnections
 
     @property
     def listens(self) -> bool:
@@ -101,6 +103,7 @@ class HttpListener:
         _forward_log_lines()
         config = uvicorn.Config(
             app,
+            interface="asgi3",
             http="h11",
             ws="none",
             lifespan="off",
@@ -108,21 +111,30 @@ class HttpListener:
             log_config=None,
             access_log=False,
             server_header=False,
-            date_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=STOP_WITHIN_S,
         )
-        self._server = _Server(config, ListenerConnections(app, _busy(app), self._counts, self._tls))
-        self._task = asyncio.create_task(self._server.serve([listener]), name="http")
-        await self._server.listening.wait()
+        config.load()
+        self.connections = ListenerConnections(config, _busy(app), self._counts, self._tls)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self.connections.accept, sock=listener, backlog=BACKLOG)
         bound_port: int = listener.getsockname()[1]
         return bound_port
 
     async def stop(self) -> None:
         """Stop accepting, wait up to STOP_WITHIN_S for open requests, then close."""
-        if self._server is not None:
-            self._server.should_exit = True
-            await self._task
+        if self._server is None:
+            return
+        self._server.close()
+        self.connections.close()
+        state = self.connections.state
+        try:
+            async with asyncio.timeout(STOP_WITHIN_S):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn only has the sets
+                    await asyncio.sleep(STOP_POLL_S)
+        except TimeoutError:
+            _logger.error("http server", why=f"{len(state.tasks)} requests did not end within {STOP_WITHIN_S} s")
+            for task in state.tasks:
+                task.cancel()
 
 
 def _busy(app: ASGIApp) -> ASGIApp:
@@ -136,32 +148,6 @@ def _busy(app: ASGIApp) -> ASGIApp:
             await answer_early(send, 503, ErrorCode.REQUEST_TIMED_OUT, message, [(b"connection", b"close")])
 
     return busy
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, connections: ListenerConnections) -> None:
-        super().__init__(config)
-        self._connections = connections
-        self._connections.make = partial(Connection, connections, config, self.server_state)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Replaces uvicorn's: serve our own `Connection`."""
-        assert sockets is not None, "sockets are always given"
-        connections, loop = self._connections, asyncio.get_running_loop()
-        connections.loop = loop
-        self.servers = [await loop.create_server(connections.accept, sock=one, backlog=BACKLOG) for one in sockets]
-        self.started = True
-        self.listening.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._connections.close()
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals belong to the process."""
-        yield
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -182,8 +168,7 @@ class _ToLogLines(logging.Handler):
     """Forwards uvicorn's warnings and errors to the service's log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        log = structlog.get_logger("topicwright.http")
-        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write = _logger.error if record.levelno >= logging.ERROR else _logger.warning
         write("http server", why=record.getMessage(), exc_info=record.exc_info or None)
 
 

@@ -218,7 +218,7 @@ def requests_between(log: EventLog, start: int, end: int) -> dict[bytes, bytes]:
 
 def facets_of(key: bytes, value: bytes) -> list[bytes]:
     """The `f` keys of a request, by its `h` key and summary."""
-    return [_facet(*one) + key[len(REQUEST) :] for one in _values(_decode(value))]
+    return [_facet(*one) + key[len(REQUEST) :] for one in index_values(_decode(value))]
 
 
 def request_until(log: EventLog, first: int, end: int) -> IndexedRequest | None:
@@ -321,14 +321,15 @@ def _put(puts: Puts, before: IndexedRequest | None, entry: IndexedRequest) -> No
     at = inverted(entry.requested_offset)
     puts[REQUEST + at] = _encode(entry)
     if before is None:
-        for one in _values(entry):
+        for one in index_values(entry):
             puts[_facet(*one) + at] = b""
     elif (before.outcomes.keys(), before.rules) != (entry.outcomes.keys(), entry.rules):
-        had = {_facet(*one) + at: b"" for one in _values(before)}
-        put_entries(puts, had, {_facet(*one) + at: b"" for one in _values(entry)})
+        had = {_facet(*one) + at: b"" for one in index_values(before)}
+        put_entries(puts, had, {_facet(*one) + at: b"" for one in index_values(entry)})
 
 
-def _values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
+def index_values(entry: IndexedRequest) -> Iterator[tuple[Kind, str]]:
+    """The values under which the index lists a request."""
     yield PRINCIPAL, entry.principal
     yield API, entry.api
     for outcome in entry.outcomes:

@@ -6,7 +6,7 @@ They read only the log, so they may run in any thread.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -48,32 +48,30 @@ def brokers(query: Queries, at: str | None) -> BrokersView:
     return query.cluster_at(end).view(query.as_of(end))
 
 
-class Now(msgspec.Struct, frozen=True):
-    """Data of the live service that is not in the log: counts of its store, open requests, and topics that were never
-    ready."""
-
-    counted: Counted
-    requests_open: int
-    waiting: tuple[WaitingView, ...]
-
-
-def summary(query: Queries, at: str | None, now: Now | None = None) -> SummaryView:
-    """The summary at a point in time; without `now` topics are counted here if that is quick. Raises BadMoment."""
+def summary(
+    query: Queries,
+    at: str | None,
+    counted: Counted | None = None,
+    requests_open: int | None = None,
+    waiting: tuple[WaitingView, ...] = (),
+) -> SummaryView:
+    """The summary at a point in time. For the present the live service gives its counts, its open requests, and topics
+    that were never ready; for the past, topics are counted here if that is quick. Raises BadMoment."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = scan_requests(
         query, RequestFilter(), end, until=end, since=(0,) * len(end), limit=NEWEST_SHOWN, scanned_max=NEWEST_SHOWN
     )
     as_of = query.as_of(end)
-    counts = _counts(counted_at(query, end) if now is None else now.counted)
+    counts = _counts(counted or counted_at(query, end))
     return SummaryView(
         **counts,
-        requests_open=None if now is None else now.requests_open,
-        waiting=() if now is None else now.waiting,
+        requests_open=requests_open,
+        waiting=waiting,
         brokers_registered=len(cluster.brokers),
         live=tuple(sorted(cluster.live)),
         fenced=tuple(sorted(key for key, one in cluster.brokers.items() if one.fenced)),
-        refused=_refused_of_day(query, end, as_of),
+        refused=tuple(_refused_of_day(query, end, as_of)),
         newest=tuple(map(summary_of, newest.requests)),
         release=cluster.release,
         as_of=as_of,
@@ -95,25 +93,13 @@ def _counts(counted: Counted | None) -> dict[str, Any]:
     }
 
 
-def _refused_of_day(query: Queries, end: Ends, moment: AsOfView) -> tuple[RefusedView, ...]:
-    if moment.at_ms is None:
-        return ()
-    return tuple(_refused(query, end, starts(query, f"{max(0, moment.at_ms - DAY_MS)}ms")))
-
-
-def _refused(query: Queries, end: Ends, since: Ends) -> Iterable[RefusedView]:
+def _refused_of_day(query: Queries, end: Ends, moment: AsOfView) -> Iterator[RefusedView]:
+    since = starts(query, f"{max(0, (moment.at_ms or 0) - DAY_MS)}ms")
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
     scanned_max = REFUSALS_SCANNED_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
-        page = scan_requests(
-            query,
-            RequestFilter(rule=rule),
-            end,
-            until=end,
-            since=since,
-            limit=scanned_max,
-            scanned_max=scanned_max,
-        )
+        which = RequestFilter(rule=rule)
+        page = scan_requests(query, which, end, until=end, since=since, limit=scanned_max, scanned_max=scanned_max)
         if page.requests:
             by: Counter[str] = Counter()
             for one in page.requests:
@@ -137,7 +123,7 @@ def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
         version=version,
         rules=() if version is None else rule_views(version.text, now_ms if at is None else moment.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
-        refused=_refused_of_day(query, end, moment),
+        refused=tuple(_refused_of_day(query, end, moment)),
         as_of=moment,
     )
 

@@ -7,7 +7,7 @@ size of the log. The creation index (`controller.store.topic_indexes`) names the
 Without a snapshot the same steps begin at the first event.
 
 Tail. Through the index, each later event costs one block read. To list all topics, it is five times as fast to read the
-events once in log order. So a list of long pages gets a tail (`Tails.of`): all events since the snapshot, cached in
+events once in log order. So a list of long pages gets a tail: all events since the snapshot, cached in
 memory by shard key. A log caches one tail. It is dropped when its list ends, and may be replaced after
 ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes the bytes of the events, at most `TAIL_BYTES` for
 each name or event of a page, and about 100 bytes a key. The garbage collector tracks none of its events.
@@ -32,9 +32,9 @@ from events.codec import decode_event, topic_of
 from events.logs.log import EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.queries.snapshot_rows import snapshot_cluster, snapshot_topic, snapshot_topics
+from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.rows import NO_PAST, TopicPast, TopicRow, fold_topics
+from projections.views.rows import NO_PAST, Creation, TopicPast, TopicRow, fold_topics
 
 EVENTS_PER_REST = 250
 """Events to read between two pauses (`Query.rest`), in which the writing thread can run."""
@@ -72,7 +72,7 @@ class Past:
     def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
         self._log = log
         self._rest = rest
-        self._tails = Tails(log, rest)
+        self._tail: Tail | None = None
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
         self._archived: Snapshot | None = None
 
@@ -85,14 +85,14 @@ class Past:
 
         return self._from_nearest(end, rows)
 
-    def archived_creation(self, topic: Topic) -> TopicRow | None:
-        """The row of a topic whose creation events are in the archive, from a snapshot; it may be an older row."""
+    def archived_creation(self, topic: Topic) -> Creation | None:
+        """The creation of a topic whose creation events are in the archive, from a snapshot."""
         snapshot, start = self._archived, self._log.start_offset
         if snapshot is None or snapshot.offset < start:
             self._archived = snapshot = nearest_snapshot(self._log, self._log.durable_offset)
         with suppress(SnapshotDamaged, msgspec.DecodeError, OSError):
-            row = None if snapshot is None else snapshot_topic(snapshot, shard_key(topic.name))
-            return row if row is not None and row.created_offset == topic.created_offset else None
+            found = None if snapshot is None else snapshot_creation(snapshot, shard_key(topic.name))
+            return found if found is not None and found.created_offset == topic.created_offset else None
         return None
 
     def topics(
@@ -136,7 +136,7 @@ class Past:
     ) -> TopicPage:
         rows: list[TopicRow] = []
         scanned, rest_at, continues = 0, SCANNED_PER_REST, after != "" and limit >= LONG_PAGE
-        tail = self._tails.of(_start(snapshot), end, scanned_max * TAIL_BYTES, continues=continues)
+        tail = self._tail_of(_start(snapshot), end, scanned_max * TAIL_BYTES, continues=continues)
         for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
             scanned += 1 + events
             if row is not None and len(rows) == limit:
@@ -147,8 +147,27 @@ class Past:
             if scanned >= rest_at:
                 rest_at = scanned + SCANNED_PER_REST
                 self._rest()
-        self._tails.end(tail)
+        if tail is not None and self._tail is tail:
+            self._tail = None  # its list has ended
         return TopicPage(tuple(rows), None)
+
+    def _tail_of(self, start: int, end: int, bytes_max: int, *, continues: bool) -> Tail | None:
+        """The cached tail, if it has this range. Otherwise a long page that continues a list replaces it, unless
+        another list uses it. None if there is no such tail. Any thread may call this: a tail does not change once it is
+        read."""
+        tail = self._tail
+        if tail is not None and (tail.start, tail.end) == (start, end):
+            tail.passed_by = 0
+        elif not continues:
+            return None
+        elif tail is not None and tail.passed_by < ABANDONED_AFTER_PAGES:
+            tail.passed_by += 1
+            return None
+        else:
+            tail = Tail(start, end)
+            tail.read(self._log, bytes_max, self._rest)
+            self._tail = tail
+        return tail if tail.is_whole else None
 
     def _each(
         self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow, tail: Tail | None
@@ -302,34 +321,3 @@ class Tail:
             number = self._before[number]
         found.reverse()
         return found
-
-
-class Tails:
-    """Caches one tail of a log. Any thread may use it; a tail does not change once it is read."""
-
-    def __init__(self, log: EventLog, rest: Callable[[], None]) -> None:
-        self._log = log
-        self._rest = rest
-        self._tail: Tail | None = None
-
-    def of(self, start: int, end: int, bytes_max: int, *, continues: bool) -> Tail | None:
-        """The tail, if it has this range. Otherwise a long page that continues a list replaces it, unless another list
-        uses it. None if there is no such tail."""
-        tail = self._tail
-        if tail is not None and (tail.start, tail.end) == (start, end):
-            tail.passed_by = 0
-        elif not continues:
-            return None
-        elif tail is not None and tail.passed_by < ABANDONED_AFTER_PAGES:
-            tail.passed_by += 1
-            return None
-        else:
-            tail = Tail(start, end)
-            tail.read(self._log, bytes_max, self._rest)
-            self._tail = tail
-        return tail if tail.is_whole else None
-
-    def end(self, tail: Tail | None) -> None:
-        """Drop the tail of a list that has ended."""
-        if tail is not None and self._tail is tail:
-            self._tail = None

@@ -33,26 +33,6 @@ def unsigned(head: Head) -> Head:
     return head
 
 
-class ProofRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The events to prove: the one at `offset`, or those of a topic or request from `start` on. `size` is the number of
-    events that the tree head covers, None for all."""
-
-    offset: int | None = None
-    topic: str | None = None
-    request_id: str | None = None
-    start: int = 0
-    limit: int = 100
-    partition: int | None = None
-    size: int | None = None
-
-    @property
-    def about(self) -> str:
-        """A description for messages."""
-        if self.topic is not None:
-            return f"topic {self.topic}"
-        return f"request {self.request_id}" if self.request_id is not None else f"offset {self.offset}"
-
-
 class Consistency(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tree head, and the proof that an older one covers a prefix of its events (RFC 9162, 2.1.4)."""
 
@@ -124,19 +104,35 @@ def signed_head(log: str, event: HeadSigned) -> Head:
     )
 
 
-def prove(query: Queries, wanted: ProofRequest, head_for: Callable[[Query, int], Head]) -> Proof:
-    """Prove the requested events. Without a size, `head_for` returns a tree head that covers the event at an offset.
+def prove(
+    query: Queries,
+    which: EventFilter,
+    start: int,
+    limit: int,
+    partition: int | None,
+    size: int | None,
+    head_for: Callable[[Query, int], Head],
+) -> Proof:
+    """Prove events of a topic or a request from an offset on; without either, the event at the offset. `size` is the
+    number of events that the tree head covers; None: `head_for` returns a head that covers the event at an offset.
     Raises NotFound, BadPlace, LogError."""
-    part = part_of(query, wanted.partition, wanted.topic)
-    records, following = _records(part, wanted)
+    part = part_of(query, partition, which.topic)
+    of_request = f"request {which.request_id}" if which.request_id is not None else f"offset {start}"
+    about = of_request if which.topic is None else f"topic {which.topic}"
+    if which != EVERY_EVENT:
+        records, following = _page(part, which, start, limit)
+    elif start < part.end():
+        records, following = (decode_event(start, read_one(part.log, start)),), None
+    else:
+        raise NotFound(f"there is no event at offset {start}: the log ends at {part.end()}")
     if not records:
-        raise NotFound(f"there is no event of {wanted.about} from offset {wanted.start} on")
-    head = head_for(part, records[-1].offset) if wanted.size is None else head_of(part, records[-1].at_ms, wanted.size)
+        raise NotFound(f"there is no event of {about} from offset {start} on")
+    head = head_for(part, records[-1].offset) if size is None else head_of(part, records[-1].at_ms, size)
     if records[-1].offset >= head.size:
         raise BadPlace(f"size: event {records[-1].offset} is not among the first {head.size} events")
     reader = TreeReader(part.log)
     events = tuple(_proved(part, reader, record, head.size) for record in records)
-    return Proof(about=wanted.about, head=head, events=events, next_offset=following)
+    return Proof(about=about, head=head, events=events, next_offset=following)
 
 
 def leaves(part: Query, start: int, limit: int) -> Leaves:
@@ -149,15 +145,6 @@ def _page(part: Query, which: EventFilter, start: int, limit: int) -> tuple[Sequ
     """A page of events, and the start of the next one."""
     page = Listing((part,), which).oldest((start,), limit, (part.end(),))
     return [record for _, record in page.events], None if page.next_place is None else page.next_place[0]
-
-
-def _records(part: Query, wanted: ProofRequest) -> tuple[Sequence[Recorded], int | None]:
-    end = part.end()
-    if wanted.offset is not None:
-        if wanted.offset >= end:
-            raise NotFound(f"there is no event at offset {wanted.offset}: the log ends at {end}")
-        return (decode_event(wanted.offset, read_one(part.log, wanted.offset)),), None
-    return _page(part, EventFilter(wanted.topic, wanted.request_id), wanted.start, wanted.limit)
 
 
 def _proved(part: Query, reader: TreeReader, record: Recorded, size: int) -> ProvedEvent:

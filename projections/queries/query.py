@@ -32,11 +32,11 @@ from events.logs.log import EventLog, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
-from projections.queries.snapshot_rows import Pair, with_rows
+from projections.queries.snapshot_rows import Pair, recorded_creation, with_rows
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
 from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestView, request_view
-from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of, topic_row
+from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of
 from projections.views.view import AsOfView, as_of
 
 REST_S = 0.0002
@@ -97,14 +97,9 @@ class Query:
         return as_of(end - 1, time_at(self.log, end), partition=self.partition)
 
     def row(self, topic: Topic) -> TopicRow:
-        created = topic.created_offset
-        if created < self.log.start_offset:
-            known = self._past.archived_creation(topic)
-            if known is not None:
-                return row_of(topic, known.created_by, known.verdict, known.placed_on)
-        offsets = range(max(0, created - 1), created + 1)
-        *before, made = map(decode_event, offsets, self.log.read_many(offsets))
-        return topic_row(topic, made, before[0] if before else None)
+        is_archived = topic.created_offset < self.log.start_offset
+        known = self._past.archived_creation(topic) if is_archived else None
+        return row_of(topic, known or recorded_creation(self.log, topic.created_offset))
 
     # --- at a point in time
 

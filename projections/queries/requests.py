@@ -21,6 +21,7 @@ from controller.store.request_index import (
     RULE,
     IndexedRequest,
     Kind,
+    index_values,
     newest_requests,
     request_until,
 )
@@ -51,24 +52,13 @@ class RequestFilter(msgspec.Struct, frozen=True):
     api: str | None = None
     host: str | None = None
 
-    def found_by(self, *, is_now: bool) -> RequestFilter:
-        """This filter reduced to its most selective value. An outcome counts only if `is_now`: outcomes change, and the
-        index has only the current ones."""
-        if self.rule is not None:
-            return RequestFilter(rule=self.rule)
-        if self.principal is not None:
-            return RequestFilter(principal=self.principal)
-        if self.outcome is not None and is_now:
-            return RequestFilter(outcome=self.outcome)
-        return RequestFilter(api=self.api)
-
-    @property
-    def facet(self) -> tuple[Kind, str] | None:
-        """The index value of a filter from `found_by`; None without one."""
+    def facet(self, *, is_now: bool) -> tuple[Kind, str] | None:
+        """The most selective value, by which the index finds requests; None without one. An outcome counts only if
+        `is_now`: outcomes change, and the index has only the current ones."""
         values: tuple[tuple[Kind, str | None], ...] = (
             (RULE, self.rule),
             (PRINCIPAL, self.principal),
-            (OUTCOME, self.outcome),
+            (OUTCOME, self.outcome if is_now else None),
             (API, self.api),
         )
         return next(((kind, value) for kind, value in values if value is not None), None)
@@ -119,10 +109,9 @@ def scan_requests(
     scanned_max: int = SCANNED_MAX,
 ) -> RequestsPage:
     """Up to `limit` requests from `since` until before `until`, with their outcomes at `end`."""
-    by = which.found_by(is_now=end == query.end())
+    facet = which.facet(is_now=end == query.end())
     by_time = [
-        _each(number, part, by.facet, until[number], since[number], end[number])
-        for number, part in enumerate(query.parts)
+        _each(number, part, facet, until[number], since[number], end[number]) for number, part in enumerate(query.parts)
     ]
     found: list[IndexedRequest] = []
     reached = list(until)
@@ -131,7 +120,7 @@ def scan_requests(
         if len(found) == limit or scanned == scanned_max:
             return RequestsPage(tuple(found), tuple(reached))
         reached[number] = request.requested_offset
-        whole = request if len(query.parts) == 1 else _whole(query, by, number, request, end)
+        whole = request if len(query.parts) == 1 else _whole(query, facet, number, request, end)
         if whole is not None and which.matches(whole) and may_show(whole):
             found.append(whole)
         if scanned % EVENTS_PER_REST == EVENTS_PER_REST - 1:
@@ -150,7 +139,9 @@ def _each(
             yield number, request
 
 
-def _whole(query: Queries, by: RequestFilter, number: int, request: IndexedRequest, end: Ends) -> IndexedRequest | None:
+def _whole(
+    query: Queries, facet: tuple[Kind, str] | None, number: int, request: IndexedRequest, end: Ends
+) -> IndexedRequest | None:
     """A request merged with its parts in other partitions; None if the list has it at a newer one of these."""
     whole = request
     for other, part in enumerate(query.parts):
@@ -160,7 +151,8 @@ def _whole(query: Queries, by: RequestFilter, number: int, request: IndexedReque
         same = None if first is None else request_until(part.log, first, end[other])
         if same is None:
             continue
-        if (same.requested_at_ms, other) > (request.requested_at_ms, number) and by.matches(same):
+        is_newer = (same.requested_at_ms, other) > (request.requested_at_ms, number)
+        if is_newer and (facet is None or facet in index_values(same)):
             return None
         whole = _together(whole, same)
     return whole

@@ -15,48 +15,25 @@ from itertools import chain, islice
 
 import msgspec
 
+from controller.machine.state import Topic
 from controller.store.stored_topics import EXTRA, TOPIC, decode_topic, is_extra, stored_values
-from events.catalog import Verdict
+from events import catalog
 from events.codec import decode_event
 from events.logs.log import EventLog
 from events.logs.snapshots import Snapshot
-from events.names import BrokerId, Offset, ShardKey
+from events.names import Offset, ShardKey
 from projections.views.brokers import ClusterRow
-from projections.views.rows import CreatedBy, TopicRow, row_of, topic_row
+from projections.views.rows import Creation, TopicRow, created_by, creation_of, row_of
 
 CLUSTER_ROW = b"v"
 
 Pair = tuple[bytes, bytes]
 
 
-class Creation(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The fields of `projections.views.topics.TopicRow` that come from the creation events."""
-
-    created_offset: Offset
-    created_by: CreatedBy | None
-    verdict: Verdict | None
-    placed_on: tuple[BrokerId, ...]
-
-
-class _Created(msgspec.Struct, array_like=True, gc=False):
-    """A stored topic, decoded up to its creation offset."""
-
-    name: msgspec.Raw
-    topic_id: msgspec.Raw
-    partitions: msgspec.Raw
-    configs: msgspec.Raw
-    created_at_ms: msgspec.Raw
-    created_offset: int
-
-
-class _CreationOffset(msgspec.Struct, array_like=True, gc=False):
-    created_offset: int
-
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode_creation = msgspec.msgpack.Decoder(Creation).decode
-_decode_created = msgspec.msgpack.Decoder(_Created).decode
-_decode_creation_offset = msgspec.msgpack.Decoder(_CreationOffset).decode
+_decode_fields = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_offset = msgspec.msgpack.Decoder(int).decode
 _decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
 
 
@@ -65,13 +42,19 @@ _decode_cluster = msgspec.msgpack.Decoder(ClusterRow).decode
 
 def snapshot_topic(snapshot: Snapshot, key: ShardKey) -> TopicRow | None:
     """The row of the topic under a shard key. Raises SnapshotDamaged, msgspec.DecodeError."""
-    head = TOPIC + key.encode()
-    creation_value = snapshot.get(head + EXTRA)
-    return (
-        None
-        if creation_value is None
-        else _row(_state_values(stored_values(snapshot, key), creation_value), creation_value)
-    )
+    creation = snapshot.get(TOPIC + key.encode() + EXTRA)
+    if creation is None:
+        return None
+    values = stored_values(snapshot, key)
+    if len(values) > 1 and values[-1] == creation:  # the scan of its keys may have returned it too
+        values.pop()
+    return _row(values, creation)
+
+
+def snapshot_creation(snapshot: Snapshot, key: ShardKey) -> Creation | None:
+    """The creation of the topic under a shard key. Raises SnapshotDamaged, msgspec.DecodeError."""
+    stored = snapshot.get(TOPIC + key.encode() + EXTRA)
+    return None if stored is None else _decode_creation(stored)
 
 
 def snapshot_topics(snapshot: Snapshot, after: str) -> Iterator[tuple[ShardKey, TopicRow]]:
@@ -98,14 +81,8 @@ def snapshot_cluster(snapshot: Snapshot) -> ClusterRow | None:
     return None if stored is None else _decode_cluster(stored)
 
 
-def _row(values: list[bytes], creation_value: bytes) -> TopicRow:
-    creation = _decode_creation(creation_value)
-    return row_of(decode_topic(values), creation.created_by, creation.verdict, creation.placed_on)
-
-
-def _state_values(values: list[bytes], creation_value: bytes) -> list[bytes]:
-    """A topic's state values: the scan of its keys may also have returned its creation record."""
-    return values[:-1] if len(values) > 1 and values[-1] == creation_value else values
+def _row(values: list[bytes], creation: bytes) -> TopicRow:
+    return row_of(decode_topic(values), _decode_creation(creation))
 
 
 # --- writing
@@ -141,12 +118,23 @@ class _Creations:
         self._next: Pair = next(self._known, (b"\xff", b""))
 
     def of(self, head: bytes, topic: bytes) -> Pair:
-        key, created = head + EXTRA, _decode_created(topic).created_offset
+        key, created = head + EXTRA, _created_offset(Topic, topic)
         while self._next[0] < key:
             self._next = next(self._known, (b"\xff", b""))
-        if self._next[0] == key and _decode_creation_offset(self._next[1]).created_offset == created:
+        if self._next[0] == key and _created_offset(Creation, self._next[1]) == created:
             return self._next
-        first = max(0, created - 1)
-        records = list(map(decode_event, (first, created), self._log.read_many((first, created))))
-        row = topic_row(decode_topic([topic]), requested=records[0], created=records[1])
-        return key, _encode(Creation(row.created_offset, row.created_by, row.verdict, row.placed_on))
+        return key, _encode(recorded_creation(self._log, created))
+
+
+def _created_offset(kind: type[msgspec.Struct], stored: bytes) -> Offset:
+    """The creation offset in a stored topic or creation, of which nothing else is decoded."""
+    return Offset(_decode_offset(_decode_fields(stored)[kind.__struct_fields__.index("created_offset")]))
+
+
+def recorded_creation(log: EventLog, created_offset: Offset) -> Creation:
+    """The creation of a topic, from its event and the one before, which may be its request. Raises LogError,
+    CannotApply."""
+    offsets = range(max(0, created_offset - 1), created_offset + 1)
+    *before, created = map(decode_event, offsets, log.read_many(offsets))
+    request = before[0].event if before else None
+    return creation_of(created, created_by(request) if isinstance(request, catalog.CreateRequested) else None)

@@ -76,7 +76,7 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
     """The past of a name after one more of its events. Raises CannotApply."""
     event = record.event
     if isinstance(event, catalog.CreateRequested):
-        return replace(past, request=_created_by(event))
+        return replace(past, request=created_by(event))
     if isinstance(event, _WITHOUT_EFFECT):
         return past
     topic = apply_topic(past.row, record)
@@ -84,7 +84,7 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
         return replace(past, row=None, deletion=Deletion(record.offset, record.at_ms, _deleted_by(record)))
     if isinstance(topic, TopicRow):
         return replace(past, row=topic)
-    return replace(past, row=row_of(topic, *_creation(event, past.request)))
+    return replace(past, row=row_of(topic, creation_of(record, past.request)))
 
 
 def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
@@ -113,37 +113,36 @@ def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
     return replace(past, row=replace(row, partitions=changed(row.partitions, after)))  # type: ignore[union-attr,type-var]
 
 
-def row_of(
-    topic: Topic, created_by: CreatedBy | None, verdict: Verdict | None, placed_on: tuple[BrokerId, ...]
-) -> TopicRow:
+class Creation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The fields of a row that come from the events of its creation."""
+
+    created_offset: Offset
+    created_by: CreatedBy | None
+    verdict: Verdict | None
+    placed_on: tuple[BrokerId, ...]
+
+
+def row_of(topic: Topic, creation: Creation) -> TopicRow:
     created = topic.created_at_ms, topic.created_offset, topic.ready_at_ms
     own = topic.name, topic.topic_id, topic.partitions, topic.configs, *created
-    return TopicRow(*own, created_by=created_by, verdict=verdict, placed_on=placed_on)
+    by, verdict, placed_on = creation.created_by, creation.verdict, creation.placed_on
+    return TopicRow(*own, created_by=by, verdict=verdict, placed_on=placed_on)
 
 
-def topic_row(topic: Topic, created: Recorded, requested: Recorded | None) -> TopicRow:
-    """The row of a topic in the machine's state, given its creation event and, if known, its request event. Raises
+def creation_of(created: Recorded, newest: CreatedBy | None) -> Creation:
+    """The creation in an event. `newest` is the newest request for its name, perhaps that of an older topic. Raises
     CannotApply."""
-    event = created.event
-    if not isinstance(event, catalog.TopicCreated | catalog.TopicDiscovered):
-        raise CannotApply(created, f"topic {topic.name!r} was not created by this event")
-    request = None if requested is None else requested.event
-    known = _created_by(request) if isinstance(request, catalog.CreateRequested) else None
-    return row_of(topic, *_creation(event, known))
+    match created.event:
+        case catalog.TopicCreated() as event:
+            is_its_own = newest is not None and newest.request_id == event.request_id
+            return Creation(created.offset, newest if is_its_own else None, event.verdict, event.live_brokers)
+        case catalog.TopicDiscovered():
+            return Creation(created.offset, None, None, ())
+        case _:
+            raise CannotApply(created, "it creates no topic")
 
 
-def _creation(
-    event: catalog.Event, newest: CreatedBy | None
-) -> tuple[CreatedBy | None, Verdict | None, tuple[BrokerId, ...]]:
-    """The request, verdict and live brokers of a creation. `newest` is the newest request for its name, perhaps that of
-    an older topic."""
-    if not isinstance(event, catalog.TopicCreated):
-        return None, None, ()
-    is_its_own = newest is not None and newest.request_id == event.request_id
-    return newest if is_its_own else None, event.verdict, event.live_brokers
-
-
-def _created_by(request: catalog.CreateRequested) -> CreatedBy:
+def created_by(request: catalog.CreateRequested) -> CreatedBy:
     return CreatedBy(request.request_id, request.principal, request.client_id, request.api, request.api_version)
 
 

@@ -22,6 +22,7 @@ class Outcome(NamedTuple):
 
 
 Run = Callable[..., Outcome]
+Printed = Callable[..., str]
 
 
 def ended(*arguments: object) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Outcome, Run, ended, open_log
+from tests.cli.commands import Outcome, Printed, Run, ended, open_log
 from tests.http.service import service
+from tests.store.archive.archives import write_a_day
+
+DAY_EVENTS = 320
 
 
 @pytest.fixture
@@ -22,8 +24,27 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return run_it
 
 
+@pytest.fixture
+def printed(run: Run) -> Printed:
+    """Runs a command that ends with an exit code, 0 by default; returns all that it prints."""
+
+    def run_it(*arguments: object, code: int = 0) -> str:
+        outcome = run(*arguments)
+        assert outcome.code == code, outcome
+        return outcome.out + outcome.err
+
+    return run_it
+
+
+@pytest.fixture
+def offline(run: Run, stopped: Path) -> Run:
+    """Runs a command on the folder of a stopped service."""
+    return lambda *arguments: run(*arguments, "--data", stopped)
+
+
 @pytest.fixture(scope="session")
-def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused. No test writes it."""
     data = tmp_path_factory.mktemp("stopped") / "data"
 
     async def live() -> None:
@@ -40,7 +61,9 @@ def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-@pytest.fixture
-def stopped(_stopped: Path, tmp_path: Path) -> Path:
-    """The folder of a service that has stopped: topics a.t and u, v deleted, one create refused."""
-    return Path(shutil.copytree(_stopped, tmp_path / "data"))
+@pytest.fixture(scope="session")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with a day's events. No test writes it."""
+    folder = tmp_path_factory.mktemp("day") / "log"
+    write_a_day(folder, DAY_EVENTS)
+    return folder

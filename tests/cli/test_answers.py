@@ -19,13 +19,13 @@ from tests.support.topicwright import COMMAND
 ENDLESS_CHUNK = b"Transfer-Encoding: chunked\r\n\r\n10000000000\r\n"
 
 
-def test_every_format_has_the_same_answer(run: Run, stopped: Path) -> None:
+def test_every_format_has_the_same_answer(offline: Run) -> None:
     for words in (("topics",), ("topics", "u"), ("requests",), ("brokers",), ("settings",), ("explain", "u")):
-        as_json = json.loads(run(*words, "-o", "json", "--data", stopped).out)
-        assert yaml.safe_load(run(*words, "-o", "yaml", "--data", stopped).out) == as_json, words
-    events = [json.loads(line) for line in run("events", "-o", "json", "--data", stopped).out.splitlines()]
-    assert list(yaml.safe_load_all(run("events", "-o", "yaml", "--data", stopped).out)) == events
-    wide = run("topics", "-o", "wide", "--data", stopped).out
+        as_json = json.loads(offline(*words, "-o", "json").out)
+        assert yaml.safe_load(offline(*words, "-o", "yaml").out) == as_json, words
+    events = [json.loads(line) for line in offline("events", "-o", "json").out.splitlines()]
+    assert list(yaml.safe_load_all(offline("events", "-o", "yaml").out)) == events
+    wide = offline("topics", "-o", "wide").out
     assert wide.splitlines()[0].split()[-4:] == ["ID", "READY", "REQUEST", "CONFIGS"]
     assert "retention.ms=5" in wide
 
@@ -95,7 +95,7 @@ async def test_no_service_and_another_service_have_different_errors(run: Run) ->
 
 @pytest.mark.parametrize("command", [("topics",), ("events", "--follow")])
 @pytest.mark.parametrize("head", [b"Content-Length: 99999999999999\r\n\r\n", ENDLESS_CHUNK, b"\r\n"])
-async def test_an_answer_that_never_ends_is_an_error(
+async def test_response_without_end(
     run: Run, monkeypatch: pytest.MonkeyPatch, head: bytes, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(backend, "_ANSWER_BYTES_MAX", 4 << 20)
@@ -114,20 +114,6 @@ async def test_an_answer_that_never_ends_is_an_error(
     server.close()
     assert (ended.code, ended.out) == (2, "")
     assert f"the service at {address} sends more than 4194304 bytes in an answer" in ended.err
-
-
-@pytest.mark.parametrize(
-    ("command", "says"),
-    [
-        ("worker", "Decide the requests of gateways, with the log in Kafka"),
-        ("join", "of a Kafka cluster"),
-        ("adopt", "from Kafka's controller"),
-        ("handback", "to Kafka's controller"),
-        ("replay", "with Spark"),
-    ],
-)
-def test_help_writes_names_as_they_are(command: str, says: str, run: Run) -> None:
-    assert says in " ".join(run(command, "--help").out.split())
 
 
 # arguments | what standard error says
@@ -175,9 +161,7 @@ worker --bootstrap h:1 --brokers cluster:h | 'h' is not HOST:PORT
 
 
 @pytest.mark.parametrize("line", MISUSE.strip().splitlines())
-def test_misuse_gets_an_error_with_what_is_allowed(
-    line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usage_errors(line: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arguments, message = (column.strip() for column in line.split(" | ", 1))
     outcome = run(*("" if word == "EMPTY" else word for word in arguments.split()))

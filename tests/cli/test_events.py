@@ -8,7 +8,6 @@ import json
 import re
 from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -25,43 +24,41 @@ from tests.cli.commands import Run, columns
 from tests.http.service import service
 
 
-def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(run: Run, stopped: Path) -> None:
-    header, *lines = run("events", "-o", "wide", "--data", stopped).out.splitlines()
+def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(offline: Run) -> None:
+    header, *lines = offline("events", "-o", "wide").out.splitlines()
     assert header.split() == ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"]
     assert [int(line.split()[0]) for line in lines] == list(range(len(lines)))
     assert lines[1].split()[2:4] == ["BrokerRegistered", "-"]
     assert lines[1].endswith("  broker 1 registers in rack-a, with epoch 1")
-    of_topic = [
-        json.loads(line) for line in run("events", "--topic", "u", "--data", stopped, "--json").out.splitlines()
-    ]
+    of_topic = [json.loads(line) for line in offline("events", "--topic", "u", "--json").out.splitlines()]
     assert {event["fields"]["topic"] for event in of_topic} == {"u"}
-    assert run("events", "--from", 3, "-o", "wide", "--data", stopped).out.splitlines()[1:] == lines[3:]
-    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
-    shown = [line.split() for line in run("events", "--request", request, "--data", stopped).out.splitlines()[1:]]
+    assert offline("events", "--from", 3, "-o", "wide").out.splitlines()[1:] == lines[3:]
+    request = json.loads(offline("topics", "u", "--json").out)["created_by"]["request_id"]
+    shown = [line.split() for line in offline("events", "--request", request).out.splitlines()[1:]]
     assert [words[2] for words in shown] == ["CreateRequested", "TopicCreated", "CreateAnswered"]
     assert {(words[3], words[4]) for words in shown} == {("u", request)}, "each line names topic and request"
 
 
-def test_a_refusal_is_one_line(run: Run, stopped: Path) -> None:
-    lines = run("events", "--topic", "u", "--data", stopped).out.splitlines()
+def test_a_refusal_is_one_line(offline: Run) -> None:
+    lines = offline("events", "--topic", "u").out.splitlines()
     refused = [line for line in lines if "already exists" in line]
     assert len(refused) == 1
     assert re.search(r"is refused with TOPIC_ALREADY_EXISTS .* \(answered after \d+ ms\)$", refused[0])
-    wide = run("events", "--topic", "u", "-o", "wide", "--data", stopped).out
+    wide = offline("events", "--topic", "u", "-o", "wide").out
     assert wide.count("already exists") == 2
 
 
-def test_events_are_chosen_by_type_principal_and_time(run: Run, stopped: Path) -> None:
+def test_events_are_chosen_by_type_principal_and_time(offline: Run) -> None:
     def shown(*words: object) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in run("events", *words, "--json", "--data", stopped).out.splitlines()]
+        return [json.loads(line) for line in offline("events", *words, "--json").out.splitlines()]
 
     every = shown()
     assert {one["type"] for one in shown("--type", "TopicCreated", "--type", "TopicDeleted")} == {
         "TopicCreated",
         "TopicDeleted",
     }
-    nobodys = ("events", "--type", "TopicCreated", "--principal", "User:nobody", "--data", stopped)
-    assert (run(*nobodys).out, run(*nobodys, "--json").out) == ("No event matches.\n", "")
+    nobodys = ("events", "--type", "TopicCreated", "--principal", "User:nobody")
+    assert (offline(*nobodys).out, offline(*nobodys, "--json").out) == ("No event matches.\n", "")
     assert shown("--tail", 2) == every[-2:]
     assert shown("--tail", 9, "--until", 12) == every[4:13]
     assert shown("--tail", 9, "--from", 20) == [one for one in every if one["offset"] >= 20][-9:]
@@ -78,20 +75,31 @@ def test_events_are_chosen_by_type_principal_and_time(run: Run, stopped: Path) -
     assert shown("--until", "1d") == []
 
 
-def test_events_of_what_is_not_there_are_an_error(run: Run, stopped: Path) -> None:
-    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
-    expected = {
-        ("--topic", "none"): "no event of topic 'none'",
-        ("--request", "none"): "no event belongs to request 'none'",
-        ("--topic", "a.t", "--request", request): f"request '{request}' has no event of topic 'a.t'",
-    }
-    for words, message in expected.items():
-        outcome = run("events", *words, "--data", stopped)
-        assert (outcome.code, outcome.out) == (1, ""), words
-        assert message in outcome.err
-    late = run("events", "--topic", "u", "--from", 9999, "--data", stopped)
-    there_are_none = "No event matches.\n"
-    assert (late.code, late.out, late.err) == (0, there_are_none, ""), "it has events, but none from there on"
+# command on the folder of a stopped service | exit code, and the error
+WRONG = """
+events --topic none         | 1 no event of topic 'none'
+events --request none       | 1 no event belongs to request 'none'
+events --topic a.t --request ID | 1 request 'ID' has no event of topic 'a.t'
+events --follow             | 2 --follow needs a running service
+requests none               | 1 no request 'none' is in the log
+explain nonesuch            | 1 no topic and no request 'nonesuch' is in the log (RESOURCE_NOT_FOUND)
+brokers 7                   | 1 broker 7 is not registered; registered are: 1,2,3
+settings none               | 1 no setting matches 'none'; there are: default.replication.factor
+topics v                    | 1 it was deleted at offset
+topics --at 9999            | 2 at: offset 9999 is not reached yet: the newest event is at offset
+topic create new            | 2 a stopped service creates nothing: --data needs --dry-run
+"""
+
+
+def test_what_does_not_exist_is_an_error(offline: Run) -> None:
+    request = json.loads(offline("topics", "u", "--json").out)["created_by"]["request_id"]
+    for line in WRONG.replace("ID", request).strip().splitlines():
+        command, expected = (column.strip() for column in line.split("|"))
+        code, message = expected.split(" ", 1)
+        outcome = offline(*command.split())
+        assert (outcome.code, outcome.out, message in outcome.err) == (int(code), "", True), f"{command}: {outcome}"
+    late = offline("events", "--topic", "u", "--from", 9999)
+    assert late == (0, "No event matches.\n", ""), "it has events, but none from there on"
 
 
 async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,12 +128,6 @@ async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch
     assert outcome.err == f"topicwright: the service at {address} has stopped\n"
     offsets = [json.loads(line)["offset"] for line in outcome.out.splitlines()]
     assert offsets == printed == [*range(end - 5, end), deleted], "those of topic t alone"
-
-
-def test_following_needs_a_running_service(run: Run, stopped: Path) -> None:
-    outcome = run("events", "--follow", "--data", stopped)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "--follow needs a running service" in outcome.err
 
 
 AT = "2026-07-17T10:00:00.000Z"
@@ -242,27 +244,24 @@ def test_a_burst_ends_where_nothing_belongs_to_it_or_where_it_is_long(monkeypatc
     assert list(event_lines.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
 
 
-def test_requests_are_listed_newest_first_chosen_and_shown(run: Run, stopped: Path) -> None:
-    listed = json.loads(run("requests", "--json", "--data", stopped).out)["requests"]
+def test_requests_are_listed_newest_first_chosen_and_shown(offline: Run) -> None:
+    listed = json.loads(offline("requests", "--json").out)["requests"]
     times = [one["requested_offset"] for one in listed]
     assert times == sorted(times, reverse=True)
-    ids = run("requests", "-o", "name", "--data", stopped).out.splitlines()
+    ids = offline("requests", "-o", "name").out.splitlines()
     assert ids == [one["request_id"] for one in listed]
-    header, *rows = columns(run("requests", "--data", stopped).out)
+    header, *rows = columns(offline("requests").out)
     assert header == ["REQUEST", "TIME", "BY", "API", "TOPICS", "OUTCOME", "REFUSED", "BY"]
     assert [row[0] for row in rows] == ids
-    rejected = json.loads(run("requests", "--outcome", "rejected", "--json", "--data", stopped).out)["requests"]
+    rejected = json.loads(offline("requests", "--outcome", "rejected", "--json").out)["requests"]
     assert [(one["topics"], one["rules"]) for one in rejected] == [(["u"], ["validation:exists"])]
-    by_rule = run("requests", "--rule", "validation:exists", "-o", "name", "--data", stopped).out.split()
+    by_rule = offline("requests", "--rule", "validation:exists", "-o", "name").out.split()
     assert by_rule == [one["request_id"] for one in rejected]
-    shown = run("requests", by_rule[0], "--data", stopped).out
+    shown = offline("requests", by_rule[0]).out
     assert shown.startswith(f"request {by_rule[0]}: HTTP by User:ANONYMOUS")
     assert "TOPIC_ALREADY_EXISTS" in shown
-    assert run("requests", "--limit", 1, "-o", "name", "--data", stopped).out.split() == ids[:1]
-    assert run("requests", "--since", "2099-01-01", "--data", stopped).out.startswith("No request matches")
-    gone = run("requests", "none", "--data", stopped)
-    assert (gone.code, gone.out) == (1, "")
-    assert "no request 'none' is in the log" in gone.err
+    assert offline("requests", "--limit", 1, "-o", "name").out.split() == ids[:1]
+    assert offline("requests", "--since", "2099-01-01").out.startswith("No request matches")
 
 
 @pytest.mark.parametrize(
@@ -279,23 +278,22 @@ def test_an_outcome_that_is_not_good_is_not_green(outcomes: dict[str, int], mark
     assert outcome_mark(outcomes) == mark
 
 
-def test_a_topic_and_a_request_are_explained(run: Run, stopped: Path) -> None:
-    outcome = run("explain", "u", "--data", stopped)
+def test_a_topic_and_a_request_are_explained(offline: Run) -> None:
+    outcome = offline("explain", "u")
     assert outcome.code == 0
     first, blank, header, *steps = outcome.out.splitlines()
     assert first.startswith("topic u: ready, 2 partitions, created 20")
     assert (blank, header.split()) == ("", ["OFFSET", "TIME", "AFTER", "WHAT"])
     assert "requests by HTTP to create u with 2 partitions, the default factor" in steps[0]
     assert "is refused with TOPIC_ALREADY_EXISTS (36) by validation:exists" in outcome.out
-    request = json.loads(run("topics", "u", "--json", "--data", stopped).out)["created_by"]["request_id"]
-    assert run("explain", request, "--data", stopped).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
-    assert json.loads(run("explain", request, "--data", stopped, "--json").out)["kind"] == "request"
-    unknown = run("explain", "nonesuch", "--data", stopped)
-    assert (unknown.code, unknown.out) == (1, "")
-    assert unknown.err == "topicwright: no topic and no request 'nonesuch' is in the log (RESOURCE_NOT_FOUND)\n"
+    request = json.loads(offline("topics", "u", "--json").out)["created_by"]["request_id"]
+    assert offline("explain", request).out.startswith(f"request {request}: HTTP by User:ANONYMOUS")
+    assert json.loads(offline("explain", request, "--json").out)["kind"] == "request"
+    first = steps[0].split()[0]
+    assert len(offline("explain", "u", "--at", first).out.splitlines()) == 4, "one step"
 
 
-def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped: Path) -> None:
+def test_a_long_chain_shows_what_it_omits_and_each_cause_once() -> None:
     steps = tuple(
         StepView(
             offset=number,
@@ -321,35 +319,11 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once(run: Run, stopped:
     assert any("1.0 min  step 1" in line for line in lines)
 
 
-def test_explanations_end_at_a_moment(run: Run, stopped: Path) -> None:
-    events = [json.loads(line) for line in run("events", "--topic", "v", "--json", "--data", stopped).out.splitlines()]
-    born = next(one for one in events if one["type"] == "TopicCreated")
-    then = run("explain", "v", "--at", born["offset"], "--data", stopped).out
-    assert then.splitlines()[-1].split()[0] == str(born["offset"])
-    assert "deletes" not in then
-    assert "deletes v" in run("explain", "v", "--data", stopped).out
-    request = born["fields"]["request_id"]
-    assert (
-        run("explain", request, "--at", born["offset"], "--data", stopped).out.splitlines()[-1] == then.splitlines()[-1]
-    )
-    early = run("explain", request, "--at", 0, "--data", stopped)
-    assert (early.code, early.out) == (1, "")
-
-
-def test_brokers_and_settings_are_shown_now_and_then(run: Run, stopped: Path) -> None:
-    header, *rows = columns(run("brokers", "--data", stopped).out)
+def test_brokers_and_settings_are_shown_now_and_then(offline: Run) -> None:
+    header, *rows = columns(offline("brokers").out)
     assert header == ["BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS"]
     assert [row[:2] for row in rows] == [["1", "live"], ["2", "live"], ["3", "live"]]
-    assert run("brokers", "2", "-o", "name", "--data", stopped).out == "2\n"
-    assert run("brokers", "--at", 1, "-o", "name", "--data", stopped).out == "1\n"
-    nobody = run("brokers", 7, "--data", stopped)
-    assert (nobody.code, nobody.out, nobody.err) == (
-        1,
-        "",
-        "topicwright: broker 7 is not registered; registered are: 1,2,3\n",
-    )
-    settings = json.loads(run("settings", "num.*", "--json", "--data", stopped).out)
+    assert offline("brokers", "2", "-o", "name").out == "2\n"
+    assert offline("brokers", "--at", 1, "-o", "name").out == "1\n"
+    settings = json.loads(offline("settings", "num.*", "--json").out)
     assert settings["settings"] == {"num.partitions": "2"}
-    none = run("settings", "none", "--data", stopped)
-    assert none.code == 1
-    assert "no setting matches 'none'; there are: default.replication.factor" in none.err

@@ -22,7 +22,6 @@ from events.catalog import EVENT_VERSION
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from tests.replay.history import open_log
-from tests.store.archive.archives import write_a_day
 from tests.support.processes import Process
 from tests.support.tools import ROOT
 from tests.support.topicwright import COMMAND
@@ -73,9 +72,7 @@ def test_folders_are_closed_whoever_makes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
-def test_a_users_file_that_everybody_can_read(
-    tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mode_of_users_file(tmp_path: Path, mode: int, warned: bool, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "users"
     set_password(path, "carol", "secret")
     path.chmod(mode)
@@ -92,13 +89,6 @@ COMMANDS = (
 )
 
 
-@pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("day") / "log"
-    write_a_day(folder, 320)
-    return folder
-
-
 @pytest.fixture
 def killed(day: Path, tmp_path: Path) -> Path:
     """A folder as kill -9 leaves it: what is newest is in the write-ahead log alone."""
@@ -111,9 +101,7 @@ def killed(day: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_command_that_reads_writes_nothing(
-    command: tuple[str, ...], killed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reads_write_nothing(command: tuple[str, ...], killed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = _content(killed)
     assert any(one.stat().st_size for one in killed.glob("*.log")), "it would be written to table files"
     assert main([str(killed) if word == "DIR" else word for word in command]) == 0, capsys.readouterr().err

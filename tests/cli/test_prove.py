@@ -8,26 +8,26 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 import urllib.request
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from controller.cli.backend import HttpBackend
 from controller.machine.commands.access import DrawLoginSecret
 from controller.machine.commands.commands import RecordHead
-from controller.store.tree import HEAD, head_of
+from controller.store.tree import HEAD
 from events.logs.log import Commit
 from events.logs.merkle import Frontier
 from events.logs.tree_heads import FILE_BYTES_MAX, Head, HeadSigner
-from tests.cli.commands import CLUSTER_ID, Run, open_log
+from tests.cli.commands import CLUSTER_ID, Outcome, Run, open_log
 from tests.events.logs.test_tree_heads import key_files
 from tests.http.service import service
+from tests.replay.history import signed_head
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
 
@@ -35,55 +35,29 @@ VERIFIER = ROOT / "docs" / "verify_proof.py"
 
 
 class Stopped(NamedTuple):
-    """The folder of a stopped service, with the key that signed a head over the first events of it."""
+    """The folder of a stopped service, and the public key of a head over its first events."""
 
     folder: Path
     public: Path
-    signer: HeadSigner
 
 
 @pytest.fixture(scope="module")
-def _stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
     tmp_path = tmp_path_factory.mktemp("stopped")
-    private, public = key_files(tmp_path)
-    signer = HeadSigner.read(private)
 
     async def live() -> None:
         log = open_log(tmp_path / "data")
         async with service(log=log) as one:
-            one.controller.submit_internal(
-                DrawLoginSecret(
-                    request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"s" * 9
-                )
-            )
+            one.submit_internal(DrawLoginSecret, secret=b"s" * 9)
             for number in range(30):
                 await one.create(f"pay.t{number}")
-            size, root = head_of(log)
-            head = signer.signed(Head(log=CLUSTER_ID, size=size, root=root.hex(), at_ms=1_700_000_000_000))
-            one.controller.submit_internal(
-                RecordHead(
-                    request_id=one.controller.new_request_id(),
-                    at_ms=one.controller.now_ms(),
-                    size=size,
-                    root=root,
-                    signed_at_ms=head.at_ms,
-                    public_key=head.public_key,
-                    signature=head.signature,
-                )
-            )
+            one.submit_internal(RecordHead, **signed_head(log, HeadSigner.read(key_files(tmp_path)[0])))
             await one.controller.decided()
             await one.create("later")
         log.close()
 
     asyncio.run(live())
-    return Stopped(tmp_path / "data", public, signer)
-
-
-@pytest.fixture
-def stopped(_stopped: Stopped, tmp_path: Path) -> Stopped:
-    """A copy of that folder, and of its keys, for a test."""
-    shutil.copytree(_stopped.public.parent, tmp_path, dirs_exist_ok=True)
-    return Stopped(tmp_path / _stopped.folder.name, tmp_path / _stopped.public.name, _stopped.signer)
+    return Stopped(tmp_path / "data", tmp_path / "public.pem")
 
 
 def proof_of(run: Run, tmp_path: Path, *arguments: object) -> Path:
@@ -98,6 +72,13 @@ def by_itself(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The verifier in docs/, without the project or any package within reach."""
     argv = [sys.executable, "-I", "-S", str(VERIFIER), *map(str, arguments)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False, env={}, cwd="/")
+
+
+def verified(run: Run, *arguments: object) -> Outcome:
+    """The outcome of `verify`; the verifier in docs/ ends with the same exit code."""
+    outcome, alone = run("verify", *arguments), by_itself(*arguments)
+    assert (alone.returncode, "Traceback" in alone.stderr) == (outcome.code, False), alone
+    return outcome
 
 
 def test_the_verifier_is_short_and_imports_the_standard_library_alone() -> None:
@@ -156,28 +137,22 @@ def test_the_time_that_is_said_is_that_of_the_head_that_was_kept(run: Run, stopp
         assert code or "at 2023-11-14T22:13:20" in checked.out
 
 
-def test_what_came_after_the_last_signed_head_is_proved_to_who_kept_one(
-    run: Run, stopped: Stopped, tmp_path: Path
-) -> None:
+def test_proof_against_a_saved_head(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     proof = proof_of(run, tmp_path, "later", "--data", stopped.folder)
-    for checked in (
-        run("verify", proof, "--key", stopped.public).code,
-        by_itself(proof, "--key", stopped.public).returncode,
-    ):
-        assert checked == 1, "its head is not signed"
+    assert verified(run, proof, "--key", stopped.public).code == 1, "its head is not signed"
     nobody = run("verify", proof)
     assert nobody.code == 2
     assert "to check the head itself, give" in nobody.err
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps({"head": json.loads(proof.read_text())["head"]}))
-    assert run("verify", proof, "--head", kept).code == by_itself(proof, "--head", kept).returncode == 0
+    assert verified(run, proof, "--head", kept).code == 0
     older = run("prove", "pay.t3", "--data", stopped.folder, "--head", kept)
     again = tmp_path / "again.json"
     again.write_text(older.out)
-    assert run("verify", again, "--head", kept).code == by_itself(again, "--head", kept).returncode == 0
+    assert verified(run, again, "--head", kept).code == 0
     signed = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
-    other = run("verify", signed, "--head", kept)
-    assert (other.code, by_itself(signed, "--head", kept).returncode) == (1, 1)
+    other = verified(run, signed, "--head", kept)
+    assert other.code == 1
     assert "create the proof with `topicwright prove --head`" in other.err
 
 
@@ -248,11 +223,8 @@ def test_what_is_no_proof_does_not_hold(run: Run, stopped: Stopped, tmp_path: Pa
     deep = "[" * 100_000
     for text in ("", "{", "[]", "null", deep, '{"head": 1}', '{"format": "topicwright proof 9"}', "\ud800", "1e999"):
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
-        outcome = run("verify", file, "--key", stopped.public)
-        assert outcome.code == 1, text
-        assert "it is not a proof" in outcome.err, text
-        alone = by_itself(file, "--key", stopped.public)
-        assert (alone.returncode, "Traceback" in alone.stderr) == (1, False), text
+        outcome = verified(run, file, "--key", stopped.public)
+        assert (outcome.code, "it is not a proof" in outcome.err) == (1, True), text
 
 
 def test_files_are_not_read_without_end(run: Run, stopped: Stopped, tmp_path: Path) -> None:
@@ -281,7 +253,7 @@ prove 3 --data FOLDER --head PUBLIC      | 2 contains no head
 
 def test_wrong_usage_is_said_to_be(run: Run, stopped: Stopped, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    words = {"FOLDER": stopped.folder, "PUBLIC": stopped.public, "PRIVATE": tmp_path / "key.pem"}
+    words = {"FOLDER": stopped.folder, "PUBLIC": stopped.public, "PRIVATE": stopped.public.with_name("key.pem")}
     for line in WRONG.strip().splitlines():
         command, expected = (column.strip() for column in line.split("|"))
         outcome = run(*(words.get(word, word) for word in command.split()))
@@ -296,10 +268,11 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"{CLUSTER_ID}: ")
     assert "match the saved head, with 1 signed heads; root " in outcome.out
-    log = open_log(stopped.folder)
+    copy = shutil.copytree(stopped.folder, tmp_path / "copy")
+    log = open_log(copy)
     log.write(Commit(own={HEAD: log.next_offset.to_bytes(8, "big") + bytes(32)}))
     log.close()
-    damaged = run("verify", stopped.folder)
+    damaged = run("verify", copy)
     assert damaged.code == 1
     assert "the tree head stored with the log is not that of its first" in damaged.out
 
@@ -329,47 +302,32 @@ def test_a_head_of_none_of_the_partitions_is_not_passed_over(run: Run, stopped: 
     assert "which is not among the partitions" in outcome.err
 
 
-class _Replaced(BaseHTTPRequestHandler):
-    """A service whose log was replaced, and that says to whoever asks of an older head what it said then."""
-
-    head: ClassVar[dict[str, object]]
-
-    def do_GET(self) -> None:
-        new = Frontier()
-        new.extend([b"a", b"b", b"c"], 64)
-        answer: dict[str, object] = {
-            "leaves": [{"value": "YQ=="}, {"value": "Yg=="}, {"value": "Yw=="}],
-            "next_offset": 0,
-        }
-        if self.path.startswith("/v1/log/head"):
-            answer = {"head": {**self.head, "size": 3, "root": new.root().hex()}}
-        if "since=" in self.path:
-            answer = {"head": self.head, "consistency": []}
-        if self.path.startswith("/v1/log/leaves?from=3"):
-            answer["leaves"] = []
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 @pytest.mark.parametrize(("size", "root"), [(2, "0" * 64), (3, "1" * 64)])
-def test_a_service_with_another_log_is_not_believed_about_an_old_head(
-    run: Run, tmp_path: Path, size: int, root: str
+def test_saved_head_of_a_replaced_log(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, root: str
 ) -> None:
+    """Its log was replaced; asked for an older head, it repeats its former answer."""
     head = {"log": CLUSTER_ID, "size": size, "root": root, "at_ms": 1}
     kept = tmp_path / "kept.json"
     kept.write_text(json.dumps(head))
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("_", (_Replaced,), {"head": head})) as server:
-        threading.Thread(target=server.serve_forever).start()
-        try:
-            outcome = run("verify", f"127.0.0.1:{server.server_port}", "--head", kept)
-        finally:
-            server.shutdown()
+    new = Frontier()
+    new.extend([b"a", b"b", b"c"], 64)
+    answers: dict[str, dict[str, object]] = {
+        "/v1/log/head": {"head": {**head, "size": 3, "root": new.root().hex()}},
+        "/v1/log/head?since": {"head": head, "consistency": []},
+        "/v1/log/leaves?from=0": {
+            "leaves": [{"value": "YQ=="}, {"value": "Yg=="}, {"value": "Yw=="}],
+            "next_offset": 0,
+        },
+        "/v1/log/leaves?from=2": {"leaves": [{"value": "Yw=="}], "next_offset": 0},
+        "/v1/log/leaves?from=3": {"leaves": [], "next_offset": 0},
+    }
+
+    def answered(_: object, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
+        return 200, "0", json.dumps(answers[max(each for each in answers if path.startswith(each))]).encode()
+
+    monkeypatch.setattr(HttpBackend, "_answer", answered)
+    outcome = run("verify", "127.0.0.1:1", "--head", kept)
     assert outcome.code == 1
     assert f"the first {size} events were changed: their root is not that of the tree head" in outcome.out
 
@@ -391,7 +349,7 @@ def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicw
         kept = tmp_path / "kept.json"
         kept.write_bytes(answer.read())
     proof = proof_of(run, tmp_path, "pay.t7", "--http", one.http)
-    assert run("verify", proof, "--key", public).code == by_itself(proof, "--key", public).returncode == 0
+    assert verified(run, proof, "--key", public).code == 0
     urllib.request.urlopen(f"http://{one.http}/v1/topics", b'{"name": "one.more"}', timeout=240).close()
     outcome = run("verify", one.http, "--key", public, "--head", kept)
     assert (outcome.code, outcome.err) == (0, "")

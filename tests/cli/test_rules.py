@@ -105,9 +105,7 @@ def test_a_create_is_filled_refused_and_explained(run: Run, server: Topicwright,
     assert len(json.loads(by_rule)["requests"]) == 2
 
 
-def test_the_file_of_the_settings_is_applied_again_where_it_changed(
-    run: Run, server: Topicwright, folder: Path
-) -> None:
+def test_reload_of_the_rules_file(run: Run, server: Topicwright, folder: Path) -> None:
     def version() -> int:
         with urllib.request.urlopen(f"http://{server.http}/v1/policies", timeout=60) as answer:
             number: int = json.load(answer)["version"]["number"]

@@ -142,9 +142,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(tmp_path / "data")
 
 
-def test_colour_a_fitting_width_and_the_pager_on_a_terminal_alone(
-    folder: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_colour_width_and_pager(folder: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pager = tmp_path / "pager"
     pager.write_text("#!/bin/sh\necho through the pager $LESS; cat\n")
     pager.chmod(0o700)

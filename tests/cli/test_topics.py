@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,13 @@ from controller.cli.reads import common
 from controller.stream.log.partition import PartitionState
 from events.logs.events_topic import partition_of
 from events.names import shard_key
-from tests.cli.commands import Run, columns, open_log
+from tests.cli.commands import Printed, Run, columns, open_log
 from tests.http.service import POLICY, Judge, owned, service
 from tests.stream.log.records import Writing, create, joined
 
 
-def test_topics_are_listed_incolumns(run: Run, stopped: Path) -> None:
-    outcome = run("topics", "--data", stopped)
+def test_topics_are_listed_incolumns(offline: Run) -> None:
+    outcome = offline("topics")
     assert (outcome.code, outcome.err) == (0, "")
     header, first, second = columns(outcome.out)
     assert header == ["TOPIC", "PARTITIONS", "FACTOR", "STATUS", "CREATED", "BY"]
@@ -31,8 +32,8 @@ def test_topics_are_listed_incolumns(run: Run, stopped: Path) -> None:
     assert starts == {outcome.out.index("STATUS")}, "in one column with its heading"
 
 
-def test_one_topic_is_shown_in_full(run: Run, stopped: Path) -> None:
-    outcome = run("topics", "a.t", "--data", stopped)
+def test_one_topic_is_shown_in_full(offline: Run) -> None:
+    outcome = offline("topics", "a.t")
     assert outcome.code == 0
     assert outcome.out.startswith("a.t: ready, as of offset ")
     for words in (
@@ -55,29 +56,22 @@ def _replicas(text: str) -> list[str]:
     return last[1:4]
 
 
-def test_the_past_is_shown_by_offset_and_by_time(run: Run, stopped: Path) -> None:
-    events = [json.loads(line) for line in run("events", "--data", stopped, "--json").out.splitlines()]
+def test_the_past_is_shown_by_offset_and_by_time(offline: Run) -> None:
+    events = [json.loads(line) for line in offline("events", "--json").out.splitlines()]
     born = next(event for event in events if event["type"] == "TopicCreated" and event["fields"]["topic"] == "v")
     for at in (born["offset"], born["at"], f"{born['at_ms']}ms"):
-        outcome = run("topics", "v", "--at", at, "--data", stopped)
+        outcome = offline("topics", "v", "--at", at)
         assert outcome.code == 0, outcome.err
         assert outcome.out.startswith("v: ")
-    gone = run("topics", "v", "--data", stopped)
-    assert gone.code == 1
-    assert "it was deleted at offset" in gone.err
-    assert gone.out == ""
-    listed = json.loads(run("topics", "--at", born["offset"], "--data", stopped, "--json").out)
+    listed = json.loads(offline("topics", "--at", born["offset"], "--json").out)
     assert [topic["name"] for topic in listed["topics"]] == ["a.t", "v"]
-    before = run("topics", "--at", "2001-01-01", "--data", stopped)
+    before = offline("topics", "--at", "2001-01-01")
     assert (before.code, before.out) == (0, "There are no topics before the first event.\n")
-    beyond = run("topics", "--at", 9999, "--data", stopped)
-    assert (beyond.code, beyond.out) == (2, "")
-    assert "at: offset 9999 is not reached yet: the newest event is at offset" in beyond.err
 
 
-def test_topics_are_chosen_by_pattern_status_and_principal(run: Run, stopped: Path) -> None:
+def test_topics_are_chosen_by_pattern_status_and_principal(offline: Run) -> None:
     def names(*words: str) -> list[str]:
-        return run("topics", *words, "-o", "name", "--data", stopped).out.split()
+        return offline("topics", *words, "-o", "name").out.split()
 
     assert names() == ["a.t", "u"]
     assert names("a.*") == names("?.t") == ["a.t"]
@@ -85,40 +79,33 @@ def test_topics_are_chosen_by_pattern_status_and_principal(run: Run, stopped: Pa
     assert names("--status", "offline") == []
     assert names("--principal", "User:ANON*") == ["a.t", "u"]
     assert names("--principal", "User:bob") == []
-    assert run("topics", "z*", "--data", stopped).out.startswith("There are no topics that match as of offset ")
+    assert offline("topics", "z*").out.startswith("There are no topics that match as of offset ")
 
 
-def test_pages_are_put_together(run: Run, stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_are_put_together(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = [("topics",), ("topics", "--at", 20), ("events",)]
-    whole = [run(*one, "--data", stopped) for one in commands]
+    whole = [offline(*one) for one in commands]
     monkeypatch.setattr(common, "PAGE", 1)
-    assert [run(*one, "--data", stopped) for one in commands] == whole
+    assert [offline(*one) for one in commands] == whole
 
 
-def test_a_dry_run_shows_what_a_create_would_get_and_says_when_it_would_be_refused(run: Run, stopped: Path) -> None:
-    outcome = run(
-        "topic", "create", "new", "--dry-run", "--partitions", 2, "--config", "retention.ms=9", "--data", stopped
-    )
+def test_a_dry_run_shows_what_a_create_would_get_and_says_when_it_would_be_refused(offline: Run, stopped: Path) -> None:
+    outcome = offline("topic", "create", "new", "--dry-run", "--partitions", 2, "--config", "retention.ms=9")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("new would be created: 2 partitions, factor 3\n  retention.ms=9\n\nPARTITION  LEADER")
     assert len(outcome.out.splitlines()) == 6
-    again = json.loads(run("topic", "create", "new", "--dry-run", "--partitions", 2, "--data", stopped, "--json").out)
+    again = json.loads(offline("topic", "create", "new", "--dry-run", "--partitions", 2, "--json").out)
     assert [part["partition"] for part in again["partitions"]] == [0, 1]
-    refused = run("topic", "create", "u", "--dry-run", "--replication-factor", 2, "--data", stopped)
+    refused = offline("topic", "create", "u", "--dry-run", "--replication-factor", 2)
     assert refused.code == 1
     assert refused.out.startswith("u would be refused: Topic 'u' already exists.")
     assert refused.out.endswith("(TOPIC_ALREADY_EXISTS, by validation:exists)\n")
-    real = run("topic", "create", "new", "--data", stopped)
-    assert (real.code, real.out) == (2, "")
-    assert "a stopped service creates nothing: --data needs --dry-run" in real.err
-    odd = run("topic", "create", "new", "--dry-run", "--partitions", -7, "--data", stopped)
+    odd = offline("topic", "create", "new", "--dry-run", "--partitions", -7)
     assert odd.code == 1
     assert "num_partitions" in odd.out
 
 
-async def test_a_dry_run_names_the_policy_that_refuses_and_says_when_none_was_consulted(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_policies_of_a_dry_run(run: Run, tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     async with service(log=log, settings=POLICY, judge=Judge(owned)) as one:
         refused = await asyncio.to_thread(run, "topic", "create", "t", "--dry-run", "--http", f"127.0.0.1:{one.port}")
@@ -135,7 +122,8 @@ NAMES = [f"topic.{number}" for number in range(9)]
 
 
 @pytest.fixture(scope="module")
-def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a worker that has owned every partition."""
     folder = tmp_path_factory.mktemp("worker")
     for number in range(PARTITIONS):
         state = PartitionState.open(folder, number, cluster_id="c", topic_id="t")
@@ -148,94 +136,81 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def folder(_folder: Path, tmp_path: Path) -> Path:
-    """The folder of a worker that has owned every partition."""
-    return Path(shutil.copytree(_folder, tmp_path / "worker"))
-
-
 def _partition(name: str) -> int:
     return partition_of(shard_key(name), PARTITIONS)
 
 
-def test_topics_of_all_partitions_are_listed_and_shown(folder: Path, run: Run) -> None:
-    code, out, _ = run("topics", "--data", folder, "--json")
-    assert code == 0
-    assert [topic["name"] for topic in json.loads(out)["topics"]] == NAMES
-    code, out, _ = run("topics", "--data", folder, "--at", "2099-01-01")
-    assert (code, all(name in out for name in NAMES)) == (0, True)
-    code, out, _ = run("topics", "--data", folder, "--json", "--at", "2099-01-01")
-    as_of = json.loads(out)["as_of"]
-    assert as_of["offset"] + 1 == sum(as_of["ends"]) == len(_events(folder, run))
-    code, out, _ = run("topics", NAMES[3], "--data", folder)
-    assert (code, NAMES[3] in out) == (0, True)
-    code, out, _ = run("topics", NAMES[3], "--data", folder, "--json", "--at", "7")
-    assert json.loads(out)["as_of"]["partition"] == _partition(NAMES[3]), "an offset of the topic's own partition"
-    code, _, err = run("topics", "--data", folder, "--at", "7")
-    assert (code, "give a time, or query one topic" in err) == (2, True)
+def test_topics_of_all_partitions_are_listed_and_shown(folder: Path, printed: Printed) -> None:
+    topics = ("topics", "--data", folder)
+    assert [topic["name"] for topic in json.loads(printed(*topics, "--json"))["topics"]] == NAMES
+    shown = printed(*topics, "--at", "2099-01-01")
+    assert all(name in shown for name in NAMES)
+    as_of = json.loads(printed(*topics, "--json", "--at", "2099-01-01"))["as_of"]
+    assert as_of["offset"] + 1 == sum(as_of["ends"]) == len(_events(folder, printed))
+    assert NAMES[3] in printed(*topics, NAMES[3])
+    as_of = json.loads(printed(*topics, NAMES[3], "--json", "--at", "7"))["as_of"]
+    assert as_of["partition"] == _partition(NAMES[3]), "an offset of the topic's own partition"
+    assert "give a time, or query one topic" in printed(*topics, "--at", "7", code=2)
 
 
-def _events(folder: Path, run: Run, *words: str) -> list[tuple[int, int]]:
-    code, out, err = run("events", "--data", folder, "--json", *words)
-    assert code == 0, err
-    return [(event["partition"], event["offset"]) for event in map(json.loads, out.splitlines())]
+def _events(folder: Path, printed: Printed, *words: str) -> list[tuple[int, int]]:
+    lines = printed("events", "--data", folder, "--json", *words).splitlines()
+    return [(event["partition"], event["offset"]) for event in map(json.loads, lines)]
 
 
-def test_events_are_listed_over_all_pages(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = _events(folder, run)
+def test_events_are_listed_over_all_pages(folder: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = partial(_events, folder, printed)
+    whole = events()
     assert {partition for partition, _ in whole} == {0, 1, 2}
     monkeypatch.setattr(common, "PAGE", 2)
-    assert _events(folder, run) == whole
+    assert events() == whole
     of_one = [place for place in whole if place[0] == 1]
-    assert _events(folder, run, "--partition", "1") == of_one
-    assert _events(folder, run, "--partition", "1", "--from", "2") == of_one[2:]
-    assert _events(folder, run, "--tail", "5") == whole[-5:]
-    assert _events(folder, run, "--since", "2001-01-01") == whole
-    assert _events(folder, run, "--since", "1h") == []
-    assert _events(folder, run, "--partition", "1", "--tail", "2") == of_one[-2:]
-    code, out, _ = run("events", "--data", folder, "--topic", NAMES[0])
-    assert code == 0
-    assert out.splitlines()[1].lstrip().startswith(f"{_partition(NAMES[0])}:")
+    assert events("--partition", "1") == of_one
+    assert events("--partition", "1", "--from", "2") == of_one[2:]
+    assert events("--tail", "5") == whole[-5:]
+    assert events("--since", "2001-01-01") == whole
+    assert events("--since", "1h") == []
+    assert events("--partition", "1", "--tail", "2") == of_one[-2:]
+    shown = printed("events", "--data", folder, "--topic", NAMES[0])
+    assert shown.splitlines()[1].lstrip().startswith(f"{_partition(NAMES[0])}:")
 
 
-def test_a_place_that_is_none_is_refused(folder: Path, run: Run) -> None:
-    code, _, err = run("events", "--data", folder, "--from", "2")
-    assert (code, "give partition or topic too" in err) == (2, True)
-    code, _, err = run("events", "--data", folder, "--partition", "3")
-    assert (code, "there is no partition 3; allowed are 0 to 2" in err) == (2, True)
+# command | exit code, and what it prints
+OF_PARTITIONS = f"""
+events --from 2                    | 2 give partition or topic too
+events --partition 3               | 2 there is no partition 3; allowed are 0 to 2
+explain {NAMES[5]}                 | 0 topic {NAMES[5]}:
+topic create another --dry-run     | 0 another would be created
+topic create {NAMES[5]} --dry-run  | 1 would be refused
+prove 2                            | 2 partition: each partition has its own tree: name one, 0 to 2
+"""
 
 
-def test_a_topic_is_explained_and_a_create_is_tried(folder: Path, run: Run) -> None:
-    code, out, _ = run("explain", NAMES[5], "--data", folder)
-    assert (code, out.startswith(f"topic {NAMES[5]}: ")) == (0, True)
-    code, out, _ = run("topic", "create", "another", "--dry-run", "--data", folder)
-    assert (code, out.startswith("another would be created")) == (0, True)
-    code, out, _ = run("topic", "create", NAMES[5], "--dry-run", "--data", folder)
-    assert (code, "would be refused" in out) == (1, True)
+@pytest.mark.parametrize("line", OF_PARTITIONS.strip().splitlines())
+def test_commands_on_partitions(folder: Path, printed: Printed, line: str) -> None:
+    command, expected = (column.strip() for column in line.split("|"))
+    code, words = expected.split(" ", 1)
+    assert words in printed(*command.split(), "--data", folder, code=int(code))
 
 
-def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, run: Run) -> None:
+def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, printed: Printed, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(folder, tmp_path / "worker"))
     state = PartitionState.open(folder, 2, cluster_id="c", topic_id="t")
-    code, _, err = run("topics", "--data", folder)
-    assert (code, "partition-00002" in err) == (2, True)
+    assert "partition-00002" in printed("topics", "--data", folder, code=2)
     state.close()
     (folder / "partition-00001").rename(folder / "elsewhere")
-    code, _, err = run("topics", "--data", folder)
-    assert (code, "lacks partition 1: a worker has only partitions that it owned" in err) == (2, True)
+    said = printed("topics", "--data", folder, code=2)
+    assert "lacks partition 1: a worker has only partitions that it owned" in said
 
 
-def test_each_partition_has_a_tree_of_its_own(folder: Path, run: Run, tmp_path: Path) -> None:
-    code, out, _ = run("verify", folder)
-    assert (code, [line.split(":")[0] for line in out.splitlines()]) == (0, ["c/0", "c/1", "c/2"])
-    of_one = out.splitlines()[1]
-    assert run("verify", folder, "--partition", "1")[:2] == (0, of_one + "\n")
-    code, _, err = run("verify", folder, "--partition", "3")
-    assert (code, "--partition 3: " in err) == (2, True)
-    code, _, err = run("prove", "2", "--data", folder)
-    assert (code, "partition: each partition has its own tree: name one, 0 to 2" in err) == (2, True)
-    code, proof, _ = run("prove", "2", "--data", folder, "--partition", "1")
+def test_each_partition_has_a_tree_of_its_own(folder: Path, printed: Printed, run: Run, tmp_path: Path) -> None:
+    lines = printed("verify", folder).splitlines()
+    assert [line.split(":")[0] for line in lines] == ["c/0", "c/1", "c/2"]
+    assert printed("verify", folder, "--partition", "1") == lines[1] + "\n"
+    assert "--partition 3: " in printed("verify", folder, "--partition", "3", code=2)
+    proof = run("prove", "2", "--data", folder, "--partition", "1").out
     head = json.loads(proof)["head"]
-    assert (code, head["log"], of_one.endswith(f"root {head['root']}")) == (0, "c/1", True)
+    assert (head["log"], lines[1].endswith(f"root {head['root']}")) == ("c/1", True)
     (tmp_path / "head.json").write_text(proof)
-    for words, expected in ((("--partition", "1"), 0), (("--partition", "2"), 1)):
-        assert run("verify", folder, *words, "--head", tmp_path / "head.json")[0] == expected, words
+    for number, code in (("1", 0), ("2", 1)):
+        printed("verify", folder, "--partition", number, "--head", tmp_path / "head.json", code=code)

@@ -109,7 +109,7 @@ EXPECTED = {
 """What these lines print."""
 
 
-def test_readme_and_docs_on_a_fresh_folder(
+def test_commands_of_the_docs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -12,7 +12,8 @@ from controller.access import users_file
 from controller.access.users import Users
 from controller.access.users_file import add_token, set_password
 from controller.machine.state import Cluster
-from tests.http.service import Service, service
+from tests.http.pages.story import story
+from tests.http.service import POLICY, Half, Judge, Service, owned, service
 from tests.kafka.sasl.users import SALT, credential_of
 
 
@@ -21,6 +22,33 @@ async def one() -> AsyncIterator[Service]:
     """A service with three live brokers, an empty log and no policies."""
     async with service() as started:
         yield started
+
+
+@pytest.fixture
+def judge() -> Judge:
+    """The policies of `judged`."""
+    return Judge(owned)
+
+
+@pytest.fixture
+async def judged(judge: Judge) -> AsyncIterator[Service]:
+    """A service with policies."""
+    async with service(settings=POLICY, judge=judge) as started:
+        yield started
+
+
+@pytest.fixture
+async def half() -> AsyncIterator[Service]:
+    """A service where everybody may describe some topics, and not the cluster."""
+    async with service(authorizer=Half()) as started:
+        yield started
+
+
+@pytest.fixture
+async def eventful() -> AsyncIterator[Service]:
+    """A service with a story."""
+    async with story() as told:
+        yield told
 
 
 @pytest.fixture

@@ -67,6 +67,20 @@ class Rules:
         return True
 
 
+class Half(Rules):
+    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
+
+    def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
+        self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
+        self._prefixes = prefixes
+        super().__init__(self._allows)
+
+    def _allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if (operation, resource_type) == ("Describe", "Topic"):
+            return name.startswith(self._prefixes)
+        return (operation, resource_type) in self._more
+
+
 class Service:
     """What a test has at hand: the controller's parts, and a client of its HTTP side."""
 
@@ -134,6 +148,12 @@ class Service:
 
     async def create(self, name: str, expect: int = 201, **body: Any) -> Any:
         return await self.request("POST", "/v1/topics", expect, json={"name": name, **body})
+
+    def submit_internal(self, kind: Callable[..., Any], **fields: Any) -> None:
+        """Submit a command that nobody waits for."""
+        self.controller.submit_internal(
+            kind(request_id=self.controller.new_request_id(), at_ms=self.controller.now_ms(), **fields)
+        )
 
     async def until(self, reached: Callable[[], bool]) -> None:
         """Wait until something is so, as far as the controller knows."""

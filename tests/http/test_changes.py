@@ -52,13 +52,12 @@ async def test_a_key_is_of_one_wish_and_of_one_principal() -> None:
     assert len(ids) == 4
 
 
-async def test_a_refusal_is_repeated_with_its_rule() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        replies = [await _post(one, "k", 403, name="t") for _ in range(2)]
-        assert replies[0] == replies[1]
-        assert replies[0]["rule"] == "policy:tests.Owned/owner"
-        (listed,) = (await one.get("/v1/requests"))["requests"]
-        assert listed["requested_offset"] + 3 == one.log.durable_offset, "it was decided once"
+async def test_idempotency_key_of_a_refusal(judged: Service) -> None:
+    replies = [await _post(judged, "k", 403, name="t") for _ in range(2)]
+    assert replies[0] == replies[1]
+    assert replies[0]["rule"] == "policy:tests.Owned/owner"
+    (listed,) = (await judged.get("/v1/requests"))["requests"]
+    assert listed["requested_offset"] + 3 == judged.log.durable_offset, "it was decided once"
 
 
 async def test_changes_are_made_once(one: Service) -> None:
@@ -83,7 +82,7 @@ async def test_what_was_answered_before_it_was_complete_is_answered_so_again(one
     assert await _post(one, "k", 202, name="t") == late
 
 
-async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
+async def test_idempotency_key_in_progress() -> None:
     judge = Judge(owned)
     log = InMemoryLog("at-work")
     async with service(log, settings=POLICY, judge=judge) as one:
@@ -106,50 +105,43 @@ async def test_while_a_request_is_at_work_its_key_is_taken() -> None:
 
 async def _post_and_go(one: Service, **body: Any) -> None:
     """Send a create under the key `k`, and be gone before it is answered."""
-    assert one.http._listener._server is not None
     first = asyncio.create_task(_post(one, "k", 201, **body))
     await one.until(lambda: bool(one.controller.status().requests_open))
     first.cancel()
-    connected = one.http._listener._server._connections._open
+    connected = one.http._listener.connections._open
     await one.until(lambda: not connected)
 
 
-async def test_a_key_is_taken_also_when_its_client_has_gone() -> None:
-    judge = Judge(owned)
-    async with service(settings=POLICY, judge=judge) as one:
-        judge.may_answer.clear()
-        await _post_and_go(one, name="pay.t")
-        assert "is in progress" in (await _post(one, "k", 409, name="pay.t"))["message"]
-        judge.may_answer.set()
-        await one.until(lambda: not one.controller.status().requests_open)
-        await _post(one, "k", 201, name="pay.t")
+async def test_idempotency_key_after_disconnect(judged: Service, judge: Judge) -> None:
+    judge.may_answer.clear()
+    await _post_and_go(judged, name="pay.t")
+    assert "is in progress" in (await _post(judged, "k", 409, name="pay.t"))["message"]
+    judge.may_answer.set()
+    await judged.until(lambda: not judged.controller.status().requests_open)
+    await _post(judged, "k", 201, name="pay.t")
 
 
-async def test_what_was_answered_too_early_is_known_also_when_its_client_has_gone() -> None:
-    judge = Judge(owned)
-    async with service(settings=POLICY, judge=judge) as one:
-        judge.may_answer.clear()
-        await _post_and_go(one, name="pay.t", timeout_ms=20)
-        await one.until(lambda: not one.controller.status().requests_open)
-        again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
-        await one.until(lambda: bool(one.controller.status().requests_open))
-        judge.may_answer.set()
-        assert (await again)["request_id"] == f"{request_id_of('User:ANONYMOUS', 'k')}-2"
+async def test_idempotency_key_after_timeout_and_disconnect(judged: Service, judge: Judge) -> None:
+    judge.may_answer.clear()
+    await _post_and_go(judged, name="pay.t", timeout_ms=20)
+    await judged.until(lambda: not judged.controller.status().requests_open)
+    again = asyncio.create_task(_post(judged, "k", 409, name="pay.t"))
+    await judged.until(lambda: bool(judged.controller.status().requests_open))
+    judge.may_answer.set()
+    assert (await again)["request_id"] == f"{request_id_of('User:ANONYMOUS', 'k')}-2"
 
 
-async def test_what_was_answered_too_early_stands_in_the_log_once() -> None:
-    judge = Judge(owned)
-    async with service(settings=POLICY, judge=judge) as one:
-        judge.may_answer.clear()
-        late = await _post(one, "k", 504, name="pay.t", timeout_ms=20)
-        again = asyncio.create_task(_post(one, "k", 409, name="pay.t"))
-        await one.until(lambda: bool(one.controller.status().requests_open))
-        judge.may_answer.set()
-        reply = await again
-        assert reply["error"] == "TOPIC_ALREADY_EXISTS"
-        assert reply["request_id"] == f"{late['request_id']}-2"
-        made = await _post(one, "k", 202, name="pay.t")
-        assert made["request_id"] == late["request_id"] == request_id_of("User:ANONYMOUS", "k")
+async def test_idempotency_key_after_timeout(judged: Service, judge: Judge) -> None:
+    judge.may_answer.clear()
+    late = await _post(judged, "k", 504, name="pay.t", timeout_ms=20)
+    again = asyncio.create_task(_post(judged, "k", 409, name="pay.t"))
+    await judged.until(lambda: bool(judged.controller.status().requests_open))
+    judge.may_answer.set()
+    reply = await again
+    assert reply["error"] == "TOPIC_ALREADY_EXISTS"
+    assert reply["request_id"] == f"{late['request_id']}-2"
+    made = await _post(judged, "k", 202, name="pay.t")
+    assert made["request_id"] == late["request_id"] == request_id_of("User:ANONYMOUS", "k")
 
 
 async def test_a_dry_run_takes_no_key(one: Service) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -55,15 +54,12 @@ class Opened:
             writer.close()
 
 
-@asynccontextmanager
-async def opened() -> AsyncIterator[tuple[Service, Opened]]:
-    """A service, and connections to it."""
-    async with service() as one:
-        connections_opened = Opened(one.port)
-        try:
-            yield one, connections_opened
-        finally:
-            connections_opened.close()
+@pytest.fixture
+def to(one: Service) -> Iterator[Opened]:
+    """Connections to a service."""
+    connections_opened = Opened(one.port)
+    yield connections_opened
+    connections_opened.close()
 
 
 async def _ended(reader: asyncio.StreamReader) -> bytes:
@@ -74,33 +70,31 @@ async def _ended(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-async def test_silent_connections_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_replaced(to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 5)
-    async with opened() as (_, to):
-        silent = [await to.send() for _ in range(20)]
-        half = [await to.send(b"GET /v1/topics HTTP/1.1\r\nHo") for _ in range(20)]
-        assert [await to.status(request) for request in (LIVE, TOPICS)] == [200, 200]
-        for reader, _ in (*silent, *half[:10]):
-            assert await _ended(reader) == b"", "the oldest were closed"
+    silent = [await to.send() for _ in range(20)]
+    half = [await to.send(b"GET /v1/topics HTTP/1.1\r\nHo") for _ in range(20)]
+    assert [await to.status(request) for request in (LIVE, TOPICS)] == [200, 200]
+    for reader, _ in (*silent, *half[:10]):
+        assert await _ended(reader) == b"", "the oldest were closed"
 
 
-async def test_health_is_answered_while_all_connections_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_health_beyond_the_connection_limit(one: Service, to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
     monkeypatch.setattr(connections, "CONNECTIONS_FOR_HEALTH", 2)
-    async with opened() as (one, to):
-        await one.client.aclose()
-        at_work = [await to.send(FOLLOW) for _ in range(2)]
-        await one.until(lambda: followers(one) == 2)
-        assert await to.status(LIVE) == 200
-        assert await to.status(TOPICS) == 503
-        for reader, writer in at_work:
-            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
-            writer.close()
-        await one.until(lambda: followers(one) == 0)
-        assert await to.status(TOPICS) == 200
+    await one.client.aclose()
+    at_work = [await to.send(FOLLOW) for _ in range(2)]
+    await one.until(lambda: followers(one) == 2)
+    assert await to.status(LIVE) == 200
+    assert await to.status(TOPICS) == 503
+    for reader, writer in at_work:
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        writer.close()
+    await one.until(lambda: followers(one) == 0)
+    assert await to.status(TOPICS) == 200
 
 
-async def test_health_is_answered_while_kafka_has_all_open_files() -> None:
+async def test_health_beyond_the_limit_of_open_files() -> None:
     counts = ConnectionCounts(descriptors_max=3)
     async with service() as one, one.another(counts=counts) as (_, port):
         to = Opened(port)
@@ -124,54 +118,48 @@ OWED = [
 
 
 @pytest.mark.parametrize("pieces", OWED)
-async def test_a_request_that_does_not_come_is_waited_for_only_so_long(
-    pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_request_timeout(to: Opened, pieces: tuple[bytes, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
-    async with opened() as (_, to):
-        reader, writer = await to.send(pieces[0])
-        if len(pieces) > 1:
-            assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200"), "what came whole is answered"
-            writer.write(pieces[1])
-        assert b"HTTP/1.1 2" not in await _ended(reader)
+    reader, writer = await to.send(pieces[0])
+    if len(pieces) > 1:
+        assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200"), "what came whole is answered"
+        writer.write(pieces[1])
+    assert b"HTTP/1.1 2" not in await _ended(reader)
 
 
-async def test_a_request_in_time_has_all_the_time_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_response_is_no_timeout(one: Service, to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.2)
-    async with opened() as (one, to):
-        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
-        body = b'{"name": "t", "timeout_ms": 600}'
-        head = POST + b"Content-Length: %d\r\n\r\n" % len(body)
-        assert await to.status(head + body) == 202
+    await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+    body = b'{"name": "t", "timeout_ms": 600}'
+    head = POST + b"Content-Length: %d\r\n\r\n" % len(body)
+    assert await to.status(head + body) == 202
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    async with opened() as (_, to):
-        missing = b"GET /no HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        reader, writer = await to.send(LIVE + missing + LIVE + missing[:10])
-        text, statuses = b"", [b""]
-        while len(statuses) < 4:
-            came = await asyncio.wait_for(reader.read(1000), ENDS_WITHIN_S)
-            assert came, text
-            text += came
-            statuses = re.findall(rb"HTTP/1.1 (\d+)", text)
-            if len(statuses) == 3:
-                writer.write(missing[10:])
-        assert statuses == [b"200", b"404", b"200", b"404"]
+async def test_pipelined_requests(to: Opened) -> None:
+    missing = b"GET /no HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    reader, writer = await to.send(LIVE + missing + LIVE + missing[:10])
+    text, statuses = b"", [b""]
+    while len(statuses) < 4:
+        came = await asyncio.wait_for(reader.read(1000), ENDS_WITHIN_S)
+        assert came, text
+        text += came
+        statuses = re.findall(rb"HTTP/1.1 (\d+)", text)
+        if len(statuses) == 3:
+            writer.write(missing[10:])
+    assert statuses == [b"200", b"404", b"200", b"404"]
 
 
-async def test_who_does_not_take_its_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_readers_are_disconnected(one: Service, to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 3)
     monkeypatch.setattr(
         following.Followers, "_chunk", lambda self, events, place, write: (b"x" * (1 << 20) + b"\n", place)
     )
-    async with opened() as (one, to):
-        for _ in range(3):
-            await to.send(FOLLOW)
-        await one.until(lambda: followers(one) == 3)
-        await one.until(lambda: followers(one) == 0)
-        assert await to.status(FOLLOW) == 200, "there is room for others"
+    for _ in range(3):
+        await to.send(FOLLOW)
+    await one.until(lambda: followers(one) == 3)
+    await one.until(lambda: followers(one) == 0)
+    assert await to.status(FOLLOW) == 200, "there is room for others"
 
 
 @pytest.fixture
@@ -187,51 +175,44 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return given
 
 
-async def test_answers_that_are_not_taken_hold_so_many_bytes(
-    answers: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_memory_of_unread_responses(to: Opened, answers: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "RESPONSE_BYTES_MAX", 50 << 20)
-    async with opened() as (_, to):
-        patient, _ = await to.send(BROKERS, host="127.0.0.2")
-        assert (await patient.readline()).startswith(b"HTTP/1.1 200")
-        greedy = []
-        for _ in range(5):
-            greedy.append((await to.send(BROKERS))[0])
-            assert (await greedy[-1].readline()).startswith(b"HTTP/1.1 200")
-        for reader in greedy[:3]:
-            assert len(await _ended(reader)) < 16 << 20, "the oldest of the address that holds most"
-        for reader in (patient, *greedy[3:]):
-            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), ENDS_WITHIN_S)
-            assert await asyncio.wait_for(reader.readexactly(16 << 20), ENDS_WITHIN_S)
+    patient, _ = await to.send(BROKERS, host="127.0.0.2")
+    assert (await patient.readline()).startswith(b"HTTP/1.1 200")
+    greedy = []
+    for _ in range(5):
+        greedy.append((await to.send(BROKERS))[0])
+        assert (await greedy[-1].readline()).startswith(b"HTTP/1.1 200")
+    for reader in greedy[:3]:
+        assert len(await _ended(reader)) < 16 << 20, "the oldest of the address that holds most"
+    for reader in (patient, *greedy[3:]):
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), ENDS_WITHIN_S)
+        assert await asyncio.wait_for(reader.readexactly(16 << 20), ENDS_WITHIN_S)
 
 
-async def test_a_pipelined_request_waits_until_the_answer_before_it_is_taken(
-    answers: list[object], monkeypatch: pytest.MonkeyPatch
+async def test_pipelining_waits_for_the_reader(
+    one: Service, to: Opened, answers: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "STALL_S", 0.2)
-    async with opened() as (one, to):
-        await one.client.aclose()
-        await to.send(BROKERS * 10)
-        server = one.http._listener._server
-        assert server is not None
-        await one.until(lambda: bool(answers) and not server.server_state.connections)
-        assert len(answers) == 1
+    await one.client.aclose()
+    await to.send(BROKERS * 10)
+    state = one.http._listener.connections.state
+    await one.until(lambda: bool(answers) and not state.connections)
+    assert len(answers) == 1
 
 
-async def test_what_is_done_for_a_client_that_is_gone_ends() -> None:
-    async with opened() as (one, to):
-        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
-        body = b'{"name": "t", "timeout_ms": 2000000000}'
-        _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        await one.until(lambda: one.api.store.durable_named("t") is not None)
-        server = one.http._listener._server
-        assert server is not None
-        assert len(server.server_state.tasks) == 1
-        writer.close()
-        await one.until(lambda: not server.server_state.tasks)
+async def test_disconnect_cancels_the_handler(one: Service, to: Opened) -> None:
+    await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+    body = b'{"name": "t", "timeout_ms": 2000000000}'
+    _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    await one.until(lambda: one.api.store.durable_named("t") is not None)
+    state = one.http._listener.connections.state
+    assert len(state.tasks) == 1
+    writer.close()
+    await one.until(lambda: not state.tasks)
 
 
-async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_chunked_body_is_processed_in_blocks(to: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     take = Connection._process
 
@@ -240,19 +221,18 @@ async def test_a_body_of_tiny_chunks_is_taken_in_pieces(monkeypatch: pytest.Monk
         take(self, data)
 
     monkeypatch.setattr(Connection, "_process", counted)
-    async with opened() as (_, to):
-        text = b'{"name": "t"' + b" " * 40_000 + b"}"
-        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"0\r\n\r\n"
-        reader, writer = await to.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
-        writer.write(chunks)
-        assert (await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)).startswith(b"HTTP/1.1 201")
-        writer.write(LIVE)
-        assert b'"live"' in await asyncio.wait_for(reader.readuntil(b'"live"'), ENDS_WITHIN_S), "it goes on"
+    text = b'{"name": "t"' + b" " * 40_000 + b"}"
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in text) + b"0\r\n\r\n"
+    reader, writer = await to.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+    writer.write(chunks)
+    assert (await asyncio.wait_for(reader.readline(), ENDS_WITHIN_S)).startswith(b"HTTP/1.1 201")
+    writer.write(LIVE)
+    assert b'"live"' in await asyncio.wait_for(reader.readuntil(b'"live"'), ENDS_WITHIN_S), "it goes on"
     assert max(sizes) <= BYTES_PER_TURN
     assert sum(sizes) > len(chunks)
 
 
-async def test_an_address_has_only_so_many_connections() -> None:
+async def test_connections_per_ip() -> None:
     counts = ConnectionCounts(per_ip_max=2)
     async with service() as one, one.another(counts=counts) as (_, port):
         to = Opened(port)
@@ -267,7 +247,7 @@ async def test_an_address_has_only_so_many_connections() -> None:
     assert not counts.total, "all that were counted have left"
 
 
-async def test_handshakes_that_do_not_come_give_way_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_handshakes_count_as_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
     authority = Authority(tmp_path)
     tls = Tls(TlsSettings(keystore=authority.issue("server").keystore))

@@ -43,9 +43,7 @@ async def test_events_are_followed_as_they_become_durable(one: Service) -> None:
 
 
 @pytest.mark.parametrize(("accept", "heartbeat"), [("*/*", b"\n"), ("text/event-stream", b":\n\n")])
-async def test_a_follower_gets_heartbeats_and_ends_when_the_service_stops(
-    accept: str, heartbeat: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_heartbeats_of_followers(accept: str, heartbeat: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "HEARTBEAT_S", 0.05)
     headers = {"accept": accept}
     async with service() as one, one.client.stream("GET", "/v1/events/follow", headers=headers) as answer:

@@ -14,11 +14,10 @@ from controller.serving.archiving import sign_heads
 from events.catalog import HeadSigned
 from events.codec import decode_event
 from events.logs.merkle import Frontier, leaf_hash
-from events.logs.tree_heads import Head, HeadSigner, check_paths, read_proof
+from events.logs.tree_heads import Head, HeadSigner, Proof, check_paths, read_proof
 from tests.events.logs.consistency import is_consistent
 from tests.events.logs.test_tree_heads import key_files
-from tests.http.service import Service, service
-from tests.http.test_permissions import Half
+from tests.http.service import Service
 
 
 def root_of(one: Service, size: int) -> bytes:
@@ -29,6 +28,13 @@ def root_of(one: Service, size: int) -> bytes:
 
 def head_in(body: dict[str, Any]) -> Head:
     return msgspec.json.decode(msgspec.json.encode(body["head"]), type=Head)
+
+
+async def proof_of(one: Service, **which: Any) -> Proof:
+    """A proof whose paths lead to its head."""
+    proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", **which)))
+    check_paths(proof)
+    return proof
 
 
 async def test_the_head_is_that_of_the_durable_events(one: Service) -> None:
@@ -50,8 +56,7 @@ async def test_every_event_of_a_topic_and_a_request_is_proved(one: Service) -> N
     created = await one.create("pay.orders")
     await one.create("b")
     for which in ({"topic": "pay.orders"}, {"request": created["request_id"]}, {"offset": "3"}):
-        proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", **which)))
-        check_paths(proof)
+        proof = await proof_of(one, **which)
         events = [decode_event(event.offset, event.value) for event in proof.events]
         assert bytes.fromhex(proof.head.root) == root_of(one, proof.head.size)
         if "topic" in which:
@@ -63,26 +68,14 @@ async def test_every_event_of_a_topic_and_a_request_is_proved(one: Service) -> N
     rest = await one.get("/v1/log/proof", topic="pay.orders", **{"from": first["next_offset"]})
     whole = await one.get("/v1/log/proof", topic="pay.orders")
     assert first["events"] + rest["events"] == whole["events"]
-    older = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=2, size=9)))
-    check_paths(older)
+    older = await proof_of(one, offset=2, size=9)
     assert (older.head.size, bytes.fromhex(older.head.root)) == (9, root_of(one, 9))
 
 
 async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> None:
     upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
-    for command in (
-        AlterUserScramCredentials(
-            request_id=one.controller.new_request_id(),
-            at_ms=one.controller.now_ms(),
-            principal="User:a",
-            client_id=None,
-            upserts=(upsert,),
-        ),
-        DrawLoginSecret(
-            request_id=one.controller.new_request_id(), at_ms=one.controller.now_ms(), secret=b"PLANTED" * 5
-        ),
-    ):
-        one.controller.submit_internal(command)
+    one.submit_internal(AlterUserScramCredentials, principal="User:a", client_id=None, upserts=(upsert,))
+    one.submit_internal(DrawLoginSecret, secret=b"PLANTED" * 5)
     await one.controller.decided()
     await one.create("t")
     hashes: list[bytes] = []
@@ -101,38 +94,34 @@ async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> Non
     assert hashes == [leaf_hash(value) for _, value in one.log.read()]
     assert hidden == 2
     secret = next(offset for offset, value in one.log.read() if b"PLANTED" in value)
-    proof = read_proof(msgspec.json.encode(await one.get("/v1/log/proof", offset=secret)))
-    check_paths(proof)
-    assert not proof.events[0].value
+    assert not (await proof_of(one, offset=secret)).events[0].value
 
 
-async def test_who_may_see_a_topic_may_prove_it_and_no_more() -> None:
-    async with service(authorizer=Half()) as one:
-        await one.create("open-1")
-        await one.create("secret")
-        check_paths(read_proof(msgspec.json.encode(await one.get("/v1/log/proof", topic="open-1"))))
-        assert (await one.get("/v1/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
-        assert (await one.get("/v1/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+async def test_proof_without_describe(half: Service) -> None:
+    await half.create("open-1")
+    await half.create("secret")
+    await proof_of(half, topic="open-1")
+    assert (await half.get("/v1/log/proof", 403, topic="secret"))["error"] == "TOPIC_AUTHORIZATION_FAILED"
+    assert (await half.get("/v1/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-async def test_heads_are_signed_and_kept_where_there_is_a_key(tmp_path: Path) -> None:
+async def test_heads_are_signed_and_kept_where_there_is_a_key(one: Service, tmp_path: Path) -> None:
     signer = HeadSigner.read(key_files(tmp_path)[0])
-    async with service() as one:
-        await one.create("t")
-        async with one.another(sign=signer.signed) as (_, port):
-            head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
-        assert head.is_signed_by(signer.public_key)
-        keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
-        await one.until(lambda: len(kept(one)) == 1)
-        await one.create("u")
-        await one.until(lambda: len(kept(one)) >= 2)
-        keeping.cancel()
-        for offset, event in kept(one):
-            assert event.size <= offset
-            assert event.root == root_of(one, event.size)
-        sizes = [event.size for _, event in kept(one)]
-        assert sizes == sorted(set(sizes))
-        assert one.log.durable_offset - sizes[-1] < 20, "a head is not signed for the event that keeps a head"
+    await one.create("t")
+    async with one.another(sign=signer.signed) as (_, port):
+        head = head_in((await one.client.get(f"http://127.0.0.1:{port}/v1/log/head")).json())
+    assert head.is_signed_by(signer.public_key)
+    keeping = asyncio.create_task(sign_heads(one.controller, one.query.parts[0], signer, 0.001))
+    await one.until(lambda: len(kept(one)) == 1)
+    await one.create("u")
+    await one.until(lambda: len(kept(one)) >= 2)
+    keeping.cancel()
+    for offset, event in kept(one):
+        assert event.size <= offset
+        assert event.root == root_of(one, event.size)
+    sizes = [event.size for _, event in kept(one)]
+    assert sizes == sorted(set(sizes))
+    assert one.log.durable_offset - sizes[-1] < 20, "a head is not signed for the event that keeps a head"
 
 
 def kept(one: Service) -> list[tuple[int, HeadSigned]]:

@@ -7,13 +7,13 @@ import platform
 import re
 import threading
 
-import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.http.metrics import Metrics
 from controller.release import RELEASE
-from tests.http.service import POLICY, Judge, Service, owned, service
+from controller.store.topic_indexes import Health
+from tests.http.service import Service, service
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -26,118 +26,80 @@ def _samples(text: str) -> Samples:
     }
 
 
-def _of(metrics: Metrics) -> Samples:
-    return _samples(metrics.render().decode())
+# calls | the sample and its value
+COUNTED = """
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_count = 2
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_sum = 0.022
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_seconds_bucket le=0.0025 = 1
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_commands_bucket le=5.0 = 1
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_commands_bucket le=500.0 = 2
+committed(3, 9, 0.002); committed(500, 1500, 0.02) | commit_events_sum = 1509
+answered("HTTP", 0, 3); answered("HTTP", 0, 400)   | answers_total api=HTTP error=NONE = 2
+answered("HTTP", 36, 0); answered("Metadata", 36, 0) | answers_total api=HTTP error=TOPIC_ALREADY_EXISTS = 1
+answered("HTTP", 1234, 0)                          | answers_total api=HTTP error=ERROR_1234 = 1
+answered("HTTP", 0, 3); answered("HTTP", 7, 400)   | answer_wait_seconds_bucket api=HTTP le=0.005 = 1
+answered("HTTP", 0, 3); answered("HTTP", 7, 400)   | answer_wait_seconds_sum api=HTTP = 0.403
+request("Metadata", 7, "ok", 0.001); request("Metadata", 5, "ok", 1) \
+                                                   | request_seconds_sum api=Metadata outcome=ok version=5 = 1
+policy_judged("my.Policy", "refused", 0.3)         | policy_seconds_bucket le=0.5 outcome=refused policy=my.Policy = 1
+policy_judged("my.Policy", "refused", 0.3)         | policy_seconds_bucket le=0.25 outcome=refused policy=my.Policy = 0
+command_failed("DeleteTopic")                      | commands_failed_total command=DeleteTopic = 1
+clock_jumped()                                     | clock_jumps_total = 1
+loop_blocked("a", 0.3); loop_blocked("a", 0.2); loop_blocked("b", 0.5) | loop_blocked_seconds_max cause=a = 0.3
+"""
 
 
-def test_the_longest_stand_still_of_each_cause_is_shown() -> None:
+@pytest.mark.parametrize("line", COUNTED.strip().splitlines())
+def test_reports_become_samples(line: str) -> None:
     metrics = Metrics()
-    for cause, seconds in (("a.b", 0.1), ("a.b", 0.3), ("a.b", 0.2), ("c", 0.15)):
-        metrics.loop_blocked(cause, seconds)
-    samples = _of(metrics)
-    longest = {cause: samples["loop_blocked_seconds_max", (("cause", cause),)] for cause in ("a.b", "c")}
-    assert longest == {"a.b": 0.3, "c": 0.15}
+    calls, expected = line.split(" | ")
+    for call in calls.split(";"):
+        eval(f"metrics.{call.strip()}", {"metrics": metrics})
+    (name, *labels), value = expected.rpartition(" = ")[0].split(), expected.rpartition(" = ")[2]
+    pairs = tuple((label.partition("=")[0], label.partition("=")[2]) for label in labels)
+    assert _samples(metrics.render().decode())[name, pairs] == pytest.approx(float(value))
 
 
-def test_commits_are_counted_and_their_sizes_and_times_spread() -> None:
-    metrics = Metrics()
-    metrics.committed(3, 9, 0.002)
-    metrics.committed(500, 1500, 0.02)
-    samples = _of(metrics)
-    assert samples["commit_seconds_count", ()] == 2
-    assert samples["commit_seconds_sum", ()] == pytest.approx(0.022)
-    assert samples["commit_seconds_bucket", (("le", "0.0025"),)] == 1
-    assert samples["commit_commands_bucket", (("le", "5.0"),)] == 1
-    assert samples["commit_commands_bucket", (("le", "500.0"),)] == 2
-    assert samples["commit_events_sum", ()] == 1509
+async def test_gauges_and_counters_of_a_service(judged: Service) -> None:
+    await judged.create("pay.t", num_partitions=3)
+    await judged.create("t", 403)
+    await judged.get("/v1/topics/nope", 404)
+    await judged.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
+    await judged.create("pay.u", 202, num_partitions=2, timeout_ms=0)
+    await judged.request("POST", "/v1/simulated/brokers/2/stop")
+    await judged.live(1, 3)
+    before = judged.log.durable_offset
+    answer = await judged.client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples = _samples(answer.text)
+    assert before <= samples["log_offset", ()] <= judged.log.durable_offset
+    assert (samples["topics", ()], samples["partitions", ()], samples["topics_pending", ()]) == (2, 5, 1)
+    assert (samples["brokers_registered", ()], samples["brokers_live", ()], samples["ready", ()]) == (3, 2, 1)
+    assert samples["requests_in_flight", ()] == 0
+    assert samples["commit_seconds_count", ()] > 0
+    errors = {dict(labels)["error"]: count for (name, labels), count in samples.items() if name == "answers_total"}
+    assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}
+    routes = {
+        (labels["method"], labels["route"], labels["status"]): count
+        for (name, pairs), count in samples.items()
+        if name == "http_request_seconds_count" and (labels := dict(pairs))
+    }
+    assert routes["POST", "/v1/topics", "201"] == 1
+    assert routes["POST", "/v1/topics", "403"] == 1
+    assert routes["GET", "/v1/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
 
 
-def test_answers_are_counted_by_api_and_error_and_waits_by_api() -> None:
-    metrics = Metrics()
-    for code, waited_ms in ((0, 3), (0, 400), (36, 0), (7, 30_000)):
-        metrics.answered("CreateTopics", code, waited_ms)
-    metrics.answered("HTTP", 44, 0)
-    metrics.answered("HTTP", 1234, 0)
-    samples = _of(metrics)
-    assert samples["answers_total", (("api", "CreateTopics"), ("error", "NONE"))] == 2
-    assert samples["answers_total", (("api", "CreateTopics"), ("error", "TOPIC_ALREADY_EXISTS"))] == 1
-    assert samples["answers_total", (("api", "HTTP"), ("error", "POLICY_VIOLATION"))] == 1
-    assert samples["answers_total", (("api", "HTTP"), ("error", "ERROR_1234"))] == 1
-    assert samples["answer_wait_seconds_count", (("api", "CreateTopics"),)] == 4
-    assert samples["answer_wait_seconds_bucket", (("api", "CreateTopics"), ("le", "0.005"))] == 2
-    assert samples["answer_wait_seconds_sum", (("api", "CreateTopics"),)] == pytest.approx(30.403)
-
-
-def test_requests_policies_failures_and_clock_jumps_are_counted() -> None:
-    metrics = Metrics()
-    metrics.request("CreateTopics", 7, "ok", 0.001)
-    metrics.request("CreateTopics", 5, "ok", 0.001)
-    metrics.policy_judged("my.Policy", "refused", 0.3)
-    metrics.command_failed("DeleteTopic")
-    metrics.clock_jumped()
-    samples = _of(metrics)
-    assert (samples["commands_failed_total", (("command", "DeleteTopic"),)], samples["clock_jumps_total", ()]) == (1, 1)
-    for version in ("5", "7"):
-        assert samples["request_seconds_count", (("api", "CreateTopics"), ("outcome", "ok"), ("version", version))] == 1
-    assert samples["policy_seconds_bucket", (("le", "0.5"), ("outcome", "refused"), ("policy", "my.Policy"))] == 1
-    assert samples["policy_seconds_bucket", (("le", "0.25"), ("outcome", "refused"), ("policy", "my.Policy"))] == 0
-
-
-async def test_a_service_shows_its_states_and_its_work() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        await one.create("pay.t", num_partitions=3)
-        await one.create("t", 403)
-        await one.get("/v1/topics/nope", 404)
-        await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
-        await one.create("pay.u", 202, num_partitions=2, timeout_ms=0)
-        await one.request("POST", "/v1/simulated/brokers/2/stop")
-        await one.live(1, 3)
-        before = one.log.durable_offset
-        answer = await one.client.get("/metrics")
-        assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-        samples = _samples(answer.text)
-        assert before <= samples["log_offset", ()] <= one.log.durable_offset
-        assert (samples["topics", ()], samples["partitions", ()], samples["topics_pending", ()]) == (2, 5, 1)
-        assert (samples["brokers_registered", ()], samples["brokers_live", ()], samples["ready", ()]) == (3, 2, 1)
-        assert samples["requests_in_flight", ()] == 0
-        assert samples["commit_seconds_count", ()] > 0
-        errors = {dict(labels)["error"]: count for (name, labels), count in samples.items() if name == "answers_total"}
-        assert errors == {"NONE": 1, "POLICY_VIOLATION": 1, "REQUEST_TIMED_OUT": 1}
-        routes = {
-            (labels["method"], labels["route"], labels["status"]): count
-            for (name, pairs), count in samples.items()
-            if name == "http_request_seconds_count" and (labels := dict(pairs))
-        }
-        assert routes["POST", "/v1/topics", "201"] == 1
-        assert routes["POST", "/v1/topics", "403"] == 1
-        assert routes["GET", "/v1/topics/{name}", "404"] == 1, "by its pattern, so that names do not make series"
-
-
-async def test_partitions_in_trouble_are_shown_until_brokers_are_back() -> None:
-    names = ("partitions_under_replicated", "partitions_offline", "placeholders")
-
+async def test_under_replicated_and_offline_partitions_and_placeholders_are_gauges() -> None:
     async with service(settings={"enable.under.replicated.topic.creation": "true"}) as one:
-
-        async def troubles() -> tuple[float, ...]:
-            samples = _samples((await one.client.get("/metrics")).text)
-            return tuple(samples[name, ()] for name in names)
-
-        await one.create("pay.t", num_partitions=2)
-        assert await troubles() == (0, 0, 0)
+        await one.create("pay.t", num_partitions=2, replication_factor=4)
+        await one.create("pay.u", num_partitions=1)
+        await one.create("pay.v", assignments=[[2]])
         await one.request("POST", "/v1/simulated/brokers/2/stop")
         await one.live(1, 3)
-        await one.until(lambda: one.api.store.durable_tallies.health.under_replicated == 2)
-        assert await troubles() == (2, 0, 0), "brokers 1 and 3 lead"
-        await one.create("pay.u", num_partitions=1)
-        assert await troubles() == (3, 0, 1), "of three replicas one waits for a broker"
-        for broker_id in (1, 3):
-            await one.request("POST", f"/v1/simulated/brokers/{broker_id}/stop")
-        await one.until(lambda: one.api.store.durable_tallies.health.offline == 3)
-        assert (await troubles())[1] == 3
-        for broker_id in (1, 2, 3):
-            await one.request("POST", f"/v1/simulated/brokers/{broker_id}/start")
-        await one.until(lambda: not any(msgspec.structs.astuple(one.api.store.durable_tallies.health)))
-        assert await troubles() == (0, 0, 0)
+        await one.until(lambda: one.api.store.durable_tallies.health == Health(3, 1, 2))
+        samples = _samples((await one.client.get("/metrics")).text)
+        names = ("partitions_under_replicated", "partitions_offline", "placeholders")
+        assert [samples[name, ()] for name in names] == [3, 1, 2]
 
 
 async def test_what_runs_and_what_it_takes_is_shown() -> None:
@@ -166,7 +128,7 @@ async def test_clients_make_up_no_labels(one: Service) -> None:
     assert len(text) < 10 * before
 
 
-async def test_figures_are_written_beside_the_loop_and_once_for_all_who_want_them(
+async def test_scrapes_share_one_rendering(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[threading.Thread] = []

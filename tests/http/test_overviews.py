@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from projections.queries import topics
-from tests.http.service import POLICY, Judge, Service, owned, service
+from tests.http.service import Service
 
 
 async def _some_requests(one: Service) -> dict[str, str]:
@@ -17,79 +17,76 @@ async def _some_requests(one: Service) -> dict[str, str]:
     return made
 
 
-async def test_requests_come_newest_first_and_by_what_they_are() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        made = await _some_requests(one)
-        rule = "policy:tests.Owned/owner"
-        expected = {
-            "": ["deletion", "gone", "refused", "kept"],
-            "outcome=rejected": ["refused"],
-            "outcome=created": ["gone", "kept"],
-            "outcome=waiting": [],
-            f"rule={rule}": ["refused"],
-            f"rule={rule}&outcome=created": [],
-            "api=HTTP": ["deletion", "gone", "refused", "kept"],
-            "api=CreateTopics": [],
-            "principal=User:ANONYMOUS": ["deletion", "gone", "refused", "kept"],
-            "principal=User:nobody": [],
-            "host=127.0.0.1": ["deletion", "gone", "refused", "kept"],
-            "host=192.0.2.1": [],
-        }
-        for parameters, names in expected.items():
-            page = await one.get(f"/v1/requests?{parameters}")
-            assert [each["request_id"] for each in page["requests"]] == [made[name] for name in names], parameters
-            assert page["next_cursor"] is None
-        refused = (await one.get("/v1/requests?outcome=rejected"))["requests"][0]
-        assert (refused["topics"], refused["outcomes"], refused["rules"]) == (["nobodys"], {"rejected": 1}, [rule])
-        whole = await one.get(f"/v1/requests/{refused['request_id']}")
-        assert whole["requested_at"] == refused["requested_at"]
+async def test_filters_of_requests(judged: Service) -> None:
+    made = await _some_requests(judged)
+    rule = "policy:tests.Owned/owner"
+    expected = {
+        "": ["deletion", "gone", "refused", "kept"],
+        "outcome=rejected": ["refused"],
+        "outcome=created": ["gone", "kept"],
+        "outcome=waiting": [],
+        f"rule={rule}": ["refused"],
+        f"rule={rule}&outcome=created": [],
+        "api=HTTP": ["deletion", "gone", "refused", "kept"],
+        "api=CreateTopics": [],
+        "principal=User:ANONYMOUS": ["deletion", "gone", "refused", "kept"],
+        "principal=User:nobody": [],
+        "host=127.0.0.1": ["deletion", "gone", "refused", "kept"],
+        "host=192.0.2.1": [],
+    }
+    for parameters, names in expected.items():
+        page = await judged.get(f"/v1/requests?{parameters}")
+        assert [each["request_id"] for each in page["requests"]] == [made[name] for name in names], parameters
+        assert page["next_cursor"] is None
+    refused = (await judged.get("/v1/requests?outcome=rejected"))["requests"][0]
+    assert (refused["topics"], refused["outcomes"], refused["rules"]) == (["nobodys"], {"rejected": 1}, [rule])
+    whole = await judged.get(f"/v1/requests/{refused['request_id']}")
+    assert whole["requested_at"] == refused["requested_at"]
 
 
-async def test_requests_of_a_span_of_time_and_as_they_were() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        made = await _some_requests(one)
-        page = (await one.get("/v1/requests"))["requests"]
-        offsets = {each["request_id"]: each["requested_offset"] for each in page}
-        start, end = offsets[made["refused"]], offsets[made["gone"]]
-        shown = (await one.get(f"/v1/requests?from={start}&to={end}"))["requests"]
-        assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
-        then = (await one.get(f"/v1/requests?at={end}"))["requests"]
-        assert then[0]["outcomes"] == {"requested": 1}, "as it was right after the request"
-        assert (await one.get(f"/v1/requests?at={end}&outcome=requested"))["requests"] == then[:1]
-        first_ms, last_ms = page[-1]["requested_at_ms"], page[0]["requested_at_ms"]
-        assert (await one.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
-        assert (await one.get(f"/v1/requests?from={last_ms + 1}ms"))["requests"] == []
-        assert (await one.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
+async def test_requests_by_time_and_as_of(judged: Service) -> None:
+    made = await _some_requests(judged)
+    page = (await judged.get("/v1/requests"))["requests"]
+    offsets = {each["request_id"]: each["requested_offset"] for each in page}
+    start, end = offsets[made["refused"]], offsets[made["gone"]]
+    shown = (await judged.get(f"/v1/requests?from={start}&to={end}"))["requests"]
+    assert [each["request_id"] for each in shown] == [made["gone"], made["refused"]]
+    then = (await judged.get(f"/v1/requests?at={end}"))["requests"]
+    assert then[0]["outcomes"] == {"requested": 1}, "as it was right after the request"
+    assert (await judged.get(f"/v1/requests?at={end}&outcome=requested"))["requests"] == then[:1]
+    first_ms, last_ms = page[-1]["requested_at_ms"], page[0]["requested_at_ms"]
+    assert (await judged.get(f"/v1/requests?from={first_ms}ms&to={last_ms}ms"))["requests"] == page
+    assert (await judged.get(f"/v1/requests?from={last_ms + 1}ms"))["requests"] == []
+    assert (await judged.get(f"/v1/requests?to={first_ms - 1}ms"))["requests"] == []
 
 
-async def test_a_summary_says_what_to_look_at_first() -> None:
-    async with service(settings=POLICY, judge=Judge(owned)) as one:
-        before = (await one.get("/v1/brokers"))["as_of"]["offset"]
-        made = await _some_requests(one)
-        await one.request("POST", "/v1/simulated/brokers/3/stop")
-        await one.live(1, 2)
-        shown = await one.get("/v1/summary")
-        loads = {each["broker_id"]: (each["leaders"], each["replicas"]) for each in shown["loads"]}
-        assert (sum(leads for leads, _ in loads.values()), {held for _, held in loads.values()}) == (2, {2})
-        assert (shown["under_replicated_partitions"], shown["offline_partitions"], shown["placeholders"]) == (2, 0, 0)
-        assert (shown["topics"], shown["partitions"], shown["topics_pending"]) == (1, 2, 0)
-        assert (shown["live"], shown["fenced"], shown["brokers_registered"]) == ([1, 2], [3], 3)
-        (refused,) = shown["refused"]
-        assert (refused["rule"], refused["count"], refused["more"]) == ("policy:tests.Owned/owner", 1, False)
-        assert refused["latest"]["request_id"] == made["refused"]
-        assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
-        then = await one.get(f"/v1/summary?at={before}")
-        assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
-        one.brokers.set_delay(1, 60_000)
-        slow = await one.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
-        await one.until(lambda: (topic := one.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
-        (waiting,) = (await one.get("/v1/summary"))["waiting"]
-        assert waiting["name"] == slow["name"]
-        assert "1 of 2 live brokers have applied it" in waiting["waits_for"]
-        again = await one.get(f"/v1/summary?at={shown['as_of']['offset']}")
-        assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "what was then is so now"
-        load = await one.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")
-        assert (load["leaders"], load["replicas"]) == loads[1]
+async def test_summary(judged: Service) -> None:
+    before = (await judged.get("/v1/brokers"))["as_of"]["offset"]
+    made = await _some_requests(judged)
+    await judged.request("POST", "/v1/simulated/brokers/3/stop")
+    await judged.live(1, 2)
+    shown = await judged.get("/v1/summary")
+    loads = {each["broker_id"]: (each["leaders"], each["replicas"]) for each in shown["loads"]}
+    assert (sum(leads for leads, _ in loads.values()), {held for _, held in loads.values()}) == (2, {2})
+    assert (shown["under_replicated_partitions"], shown["offline_partitions"], shown["placeholders"]) == (2, 0, 0)
+    assert (shown["topics"], shown["partitions"], shown["topics_pending"]) == (1, 2, 0)
+    assert (shown["live"], shown["fenced"], shown["brokers_registered"]) == ([1, 2], [3], 3)
+    (refused,) = shown["refused"]
+    assert (refused["rule"], refused["count"], refused["more"]) == ("policy:tests.Owned/owner", 1, False)
+    assert refused["latest"]["request_id"] == made["refused"]
+    assert [each["request_id"] for each in shown["newest"]][:1] == [made["deletion"]]
+    then = await judged.get(f"/v1/summary?at={before}")
+    assert (then["live"], then["topics"], then["refused"], then["newest"]) == ([1, 2, 3], 0, [], [])
+    judged.brokers.set_delay(1, 60_000)
+    slow = await judged.create("pay.slow", 202, timeout_ms=1, replication_factor=2)
+    await judged.until(lambda: (topic := judged.api.topic("pay.slow")) is not None and len(topic.propagated) == 1)
+    (waiting,) = (await judged.get("/v1/summary"))["waiting"]
+    assert waiting["name"] == slow["name"]
+    assert "1 of 2 live brokers have applied it" in waiting["waits_for"]
+    again = await judged.get(f"/v1/summary?at={shown['as_of']['offset']}")
+    assert {name for name in shown if again[name] != shown[name]} == {"requests_open"}, "what was then is so now"
+    load = await judged.get(f"/v1/brokers/1?at={shown['as_of']['offset']}")
+    assert (load["leaders"], load["replicas"]) == loads[1]
 
 
 async def test_what_is_much_work_to_count_is_null(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:

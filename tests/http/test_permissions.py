@@ -11,27 +11,13 @@ import pytest
 
 from controller.access.authorizer import Operation, Requester, ResourceType
 from controller.http import permissions
-from controller.http.paths import reads, topics
+from controller.http.paths import topics
 from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one
 from events.logs.memory_log import InMemoryLog
 from projections.queries import query
-from tests.http.service import Rules, Service, service
-
-
-class Half(Rules):
-    """Everybody may create, and describe topics whose names begin with `open`, or with another prefix."""
-
-    def __init__(self, *more: tuple[Operation, ResourceType], prefixes: tuple[str, ...] = ("open",)) -> None:
-        self._more = {("Create", "Topic"), ("Delete", "Topic"), *more}
-        self._prefixes = prefixes
-        super().__init__(self._allows)
-
-    def _allows(self, _: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        if (operation, resource_type) == ("Describe", "Topic"):
-            return name.startswith(self._prefixes)
-        return (operation, resource_type) in self._more
+from tests.http.service import Half, Rules, Service, service
 
 
 def settings_request(one: Service) -> str:
@@ -39,23 +25,22 @@ def settings_request(one: Service) -> str:
     return decode_event(0, read_one(one.log, 0)).cause.request_id
 
 
-async def test_a_topic_that_may_not_be_described_looks_like_one_that_is_not_there() -> None:
-    async with service(authorizer=Half()) as one:
-        await one.create("secret")
-        for path in (
-            "/v1/topics/{}",
-            "/v1/topics/{}/events",
-            "/v1/topics/{}/timeline",
-            "/v1/explain/{}",
-            "/v1/events?topic={}",
-            "/v1/log/proof?topic={}",
-        ):
-            there = await one.get(path.format("secret"), 403)
-            missing = await one.get(path.format("absent"), 403)
-            assert there["message"].replace("secret", "absent") == missing["message"], path
+async def test_topic_without_describe_looks_missing(half: Service) -> None:
+    await half.create("secret")
+    for path in (
+        "/v1/topics/{}",
+        "/v1/topics/{}/events",
+        "/v1/topics/{}/timeline",
+        "/v1/explain/{}",
+        "/v1/events?topic={}",
+        "/v1/log/proof?topic={}",
+    ):
+        there = await half.get(path.format("secret"), 403)
+        missing = await half.get(path.format("absent"), 403)
+        assert there["message"].replace("secret", "absent") == missing["message"], path
 
 
-async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> None:
+async def test_describe_cluster_permission() -> None:
     whole_log = ("/v1/log/head", "/v1/log/proof?offset=0", "/v1/log/leaves")
     paths = (
         "/v1/events",
@@ -80,51 +65,48 @@ async def test_what_shows_everything_is_for_who_may_describe_the_cluster() -> No
         await one.request("POST", "/v1/simulated/brokers", 201)
 
 
-async def test_the_requester_sees_its_request() -> None:
-    async with service(authorizer=Half()) as one:
-        made = await one.create("secret")
-        assert (await one.get(f"/v1/requests/{made['request_id']}"))["request_id"] == made["request_id"]
-        assert (await one.get(f"/v1/requests/{settings_request(one)}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
+async def test_sender_may_see_its_request(half: Service) -> None:
+    made = await half.create("secret")
+    assert (await half.get(f"/v1/requests/{made['request_id']}"))["request_id"] == made["request_id"]
+    assert (await half.get(f"/v1/requests/{settings_request(half)}", 403))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-async def test_a_request_of_others_looks_like_one_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_of_others_looks_missing(half: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = ("/v1/requests/{}", "/v1/explain/{}", "/v1/explain/{}?of=request", "/v1/log/proof?request={}")
-    async with service(authorizer=Half()) as one:
-        made = (await one.create("secret"))["request_id"]
-        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
-        for path, accept in product(paths, ("application/json", "text/html")):
-            absent = await one.client.get(path.format("absent"), headers={"Accept": accept})
-            assert absent.is_client_error, path
-            there = await one.client.get(path.format(made), headers={"Accept": accept})
-            assert there.status_code == absent.status_code
-            assert there.text.replace(made, "absent") == absent.text, path
-            assert "secret" not in there.text
+    made = (await half.create("secret"))["request_id"]
+    monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
+    for path, accept in product(paths, ("application/json", "text/html")):
+        absent = await half.client.get(path.format("absent"), headers={"Accept": accept})
+        assert absent.is_client_error, path
+        there = await half.client.get(path.format(made), headers={"Accept": accept})
+        assert there.status_code == absent.status_code
+        assert there.text.replace(made, "absent") == absent.text, path
+        assert "secret" not in there.text
 
 
-async def test_a_list_of_requests_has_what_its_reader_may_see(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_without_describe(monkeypatch: pytest.MonkeyPatch) -> None:
     async with service(authorizer=Half()) as one:
         made = {name: (await one.create(name))["request_id"] for name in ("open-1", "secret")}
         shown = [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]]
         assert shown == [made["secret"], made["open-1"]], "its requester's own, without the settings"
-        monkeypatch.setattr(reads, "caller_of", lambda _: Caller(principal="User:eve"))
+        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
         assert [each["request_id"] for each in (await one.get("/v1/requests"))["requests"]] == [made["open-1"]]
         assert (await one.get("/v1/requests?principal=User:ANONYMOUS&rule=x"))["requests"] == []
     async with service(authorizer=Half(("Describe", "Cluster"))) as one:
         await one.create("secret")
-        monkeypatch.setattr(reads, "caller_of", lambda _: Caller(principal="User:eve"))
+        monkeypatch.setattr(permissions, "caller_of", lambda _: Caller(principal="User:eve"))
         assert [each["topics"] for each in (await one.get("/v1/requests"))["requests"]] == [["secret"]]
 
 
-async def test_a_difference_has_what_its_reader_may_describe() -> None:
-    async with service(authorizer=Half()) as one:
-        start = one.log.durable_offset - 1
-        for name in ("open-1", "secret"):
-            await one.create(name)
-        shown = await one.get(f"/v1/diff?from={start}")
-        assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
+async def test_diff_without_describe(half: Service) -> None:
+    start = half.log.durable_offset - 1
+    for name in ("open-1", "secret"):
+        await half.create(name)
+    shown = await half.get(f"/v1/diff?from={start}")
+    assert ([each["name"] for each in shown["topics"]], shown["cluster"]) == (["open-1"], None)
 
 
-async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_explain_request_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     async with service(authorizer=Half(prefixes=("open", "boot-", "settings-"))) as one:
         made = await one.create("secret")
         request_id = made["request_id"]
@@ -136,16 +118,15 @@ async def test_an_explanation_of_a_request_is_for_who_may_see_the_request(monkey
             assert reply["message"] == f"no topic and no request {subject!r} is in the log", "there or not"
 
 
-async def test_a_topic_by_the_name_of_a_request_is_for_who_may_see_the_topic() -> None:
-    async with service(authorizer=Half()) as one:
-        made = await one.create("open-1")
-        await one.create(made["request_id"])
-        shown = await one.get(f"/v1/explain/{made['request_id']}")
-        assert (shown["kind"], {step["event"] for step in shown["steps"]} & {"TopicCreated"}) == (
-            "request",
-            {"TopicCreated"},
-        )
-        assert made["request_id"] not in {step["text"].split()[0] for step in shown["steps"]}
+async def test_explain_topic_named_like_a_request(half: Service) -> None:
+    made = await half.create("open-1")
+    await half.create(made["request_id"])
+    shown = await half.get(f"/v1/explain/{made['request_id']}")
+    assert (shown["kind"], {step["event"] for step in shown["steps"]} & {"TopicCreated"}) == (
+        "request",
+        {"TopicCreated"},
+    )
+    assert made["request_id"] not in {step["text"].split()[0] for step in shown["steps"]}
 
 
 class Counting(InMemoryLog):
@@ -198,7 +179,7 @@ async def _make(one: Service, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("past", [False, True])
-async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) -> None:
+async def test_cost_of_a_page_without_describe(past: bool) -> None:
     log, only = Counting("counting"), Only(None)
     async with service(log=log, authorizer=only) as one:
         await _make(one, 60)
@@ -211,9 +192,7 @@ async def test_who_may_see_nothing_gets_an_empty_page_for_nothing(past: bool) ->
 
 
 @pytest.mark.parametrize("past", [False, True])
-async def test_a_page_costs_so_much_whatever_there_is_and_tells_no_hidden_name(
-    past: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cost_and_cursor_of_a_page(past: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "TOPICS_PER_SLICE", 10)
     monkeypatch.setattr(topics, "SLICES_MAX", 3)
     monkeypatch.setattr(query, "SCANNED_MAX", 120)

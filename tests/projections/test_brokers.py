@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given as drawn
 
-from controller.machine.apply import CannotApply, apply, concerns_topic
-from controller.machine.state import DictTopics, State
+from controller.machine.apply import CannotApply, concerns_topic
 from events.catalog import BrokerFenced, BrokerUnregistered, Cause, Recorded, TopicReady
 from events.names import BrokerId, Offset, RequestId, TopicName
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 from tests.machine.tables import command, given
-from tests.machine.walks import Walk, walked, walks
 
 # steps | broker 1: live or fenced, epoch, incarnation, rack, reason, offset of the last change; and what is set
 TABLE = """
@@ -46,26 +43,6 @@ def test_a_broker_is_what_its_events_say(line: str) -> None:
         shown = f"{life} e{one.broker_epoch} {one.incarnation} {one.rack} {one.reason} @{one.changed_offset}"
     pairs = "".join(f" {name}={value}" for name, value in row.settings)
     assert f"{shown}; settings of {row.release}{pairs}" == expected.strip()
-
-
-@drawn(walks())
-def test_the_fold_agrees_with_the_machine_after_every_event(walk: Walk) -> None:
-    state, row = State(DictTopics()), NO_CLUSTER
-    for record in walked(walk).log:
-        apply(state, record)
-        row = row if concerns_topic(record.event) else fold_cluster(row, record)
-        cluster = state.cluster
-        assert row.live == set(cluster.live), f"live brokers after {record}"
-        assert (row.settings, row.release) == (cluster.settings_pairs, cluster.release), f"settings after {record}"
-        assert row.brokers.keys() == cluster.brokers.keys(), f"brokers after {record}"
-        for broker_id, known in cluster.brokers.items():
-            seen = row.brokers[broker_id]
-            assert (seen.broker_epoch, seen.incarnation, seen.rack, seen.fenced) == (
-                known.broker_epoch,
-                known.incarnation,
-                known.rack,
-                known.fenced,
-            ), f"broker {broker_id} after {record}"
 
 
 def test_a_row_shows_since_when_a_broker_is_as_it_is() -> None:

@@ -48,21 +48,33 @@ def _brief(rows: tuple[TopicRow, ...]) -> list[tuple[object, ...]]:
     return [(one.name, one.topic_id, one.partitions, one.configs, one.created_offset, one.ready_at_ms) for one in rows]
 
 
-@drawn(walks(50))
-def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> None:
-    records = walked(walk).log
+def _check_past(records: list[Recorded]) -> None:
     query = query_of(records)
     for end, state in _states(records):
         truth = [
             (one.name, one.topic_id, one.partitions, one.configs, one.created_offset, one.ready_at_ms)
             for one in topics_of(state)
         ]
-        page = query.topics_at(end, "", LIMIT)
+        page, row, cluster = query.topics_at(end, "", LIMIT), query.cluster_at(end), state.cluster
         assert _brief(page.rows) == truth, f"topics at end {end}"
         assert page.reached is None, "all fit into one page"
-        assert query.cluster_at(end).live == set(state.cluster.live), f"live brokers at end {end}"
-        for row in page.rows:
-            assert query.topic_at(row.name, end) == row, f"{row.name} at end {end}"
+        for one in page.rows:
+            assert query.topic_at(one.name, end) == one, f"{one.name} at end {end}"
+        assert row.live == set(cluster.live), f"live brokers at end {end}"
+        assert (row.settings, row.release) == (cluster.settings_pairs, cluster.release), f"settings at end {end}"
+        assert row.brokers.keys() == cluster.brokers.keys(), f"brokers at end {end}"
+        for broker_id, known in cluster.brokers.items():
+            for name in ("broker_epoch", "incarnation", "rack", "fenced"):
+                assert getattr(row.brokers[broker_id], name) == getattr(known, name), f"broker {broker_id} at end {end}"
+
+
+@drawn(walks(50))
+def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> None:
+    _check_past(walked(walk).log)
+
+
+def test_what_was_is_known_of_a_target_cluster_too() -> None:
+    _check_past(history("cluster"))
 
 
 @drawn(walks(50), st.lists(st.integers(0, 100), max_size=6))
@@ -73,17 +85,6 @@ def test_moments_may_be_queried_in_any_order(walk: Walk, ends: list[int]) -> Non
         fresh = query_of(records)
         assert query.topics_at(end, "", LIMIT) == fresh.topics_at(end, "", LIMIT), f"topics at end {end}"
         assert query.cluster_at(end) == fresh.cluster_at(end), f"brokers at end {end}"
-
-
-@drawn(walks())
-def test_what_is_now_is_what_the_events_say(walk: Walk) -> None:
-    query = questions_of(walked(walk).log)
-    end = query.end()
-    newest = query.newest(None, LIMIT)
-    assert query.rows(newest) == query.topics_at(end, None, LIMIT).rows, "the live store and the fold agree"
-    for name in NAMES:
-        topic = query.of_topic(name).live().durable_named(name)
-        assert (topic in newest) == (topic is not None), f"{name} is in the list if it is there"
 
 
 @drawn(walks(), st.integers(1, 4))
@@ -103,6 +104,9 @@ def test_pages_make_up_the_whole_list(walk: Walk, limit: int) -> None:
     while topics := query.newest(newest[-1].name if newest else None, limit):
         newest += topics
     assert query.rows(newest) == tuple(rows), f"pages of {limit}, now"
+    for name in NAMES:
+        topic = query.of_topic(name).live().durable_named(name)
+        assert (topic in newest) == (topic is not None), f"{name} is in the list if it exists"
 
 
 @drawn(walks(), st.integers(0, 60), st.integers(1, 20))
@@ -209,17 +213,6 @@ def test_a_closed_query_lets_go_of_a_long_fold() -> None:
     query.close()
     with pytest.raises(QueryClosed):
         query.cluster_at(query.end())
-
-
-def test_topics_of_any_moment_are_those_of_the_folds() -> None:
-    log = history("cluster")
-    query = query_of(log)
-    for end in range(1, len(log) + 1):
-        state = State(DictTopics())
-        for record in log[:end]:
-            apply(state, record)
-        found = [row.name for row in query.topics_at(end, "", 100).rows]
-        assert found == [topic.name for topic in topics_of(state)], f"before offset {end}"
 
 
 def test_a_topic_that_was_found_has_a_row_now() -> None:

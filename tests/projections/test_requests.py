@@ -67,23 +67,6 @@ def test_a_request_is_what_its_events_say(line: str) -> None:
     assert _shown(_row(begin, steps)) == expected
 
 
-def test_a_row_has_its_client_and_when_the_answer_is_due() -> None:
-    row = _row("1 2 3", "create t 2x1 as=User:bob conf=retention.ms=5 timeout=700")
-    assert row is not None
-    assert (row.principal, row.client_id, row.timeout_ms) == ("User:bob", "table", 700)
-    assert row.deadline_at_ms == row.requested_at_ms + 700
-    requested = row.topics[0].requested
-    assert requested is not None
-    assert (requested.num_partitions, requested.replication_factor, requested.configs) == (
-        2,
-        1,
-        {"retention.ms": "5"},
-    )
-    unwaited = _row("1 2 3", "create t 2x1 timeout=0")
-    assert unwaited is not None
-    assert unwaited.deadline_at_ms is None, "nothing is waited for"
-
-
 @pytest.mark.parametrize(
     "event",
     [TopicReady(TopicName("t")), CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 1)],

@@ -209,10 +209,10 @@ async def _changes_of_access(day: Day) -> None:
     await day.settled()
 
 
-def signed_head(log: EventLog) -> dict[str, Any]:
-    """The head of a log as it is recorded, signed by a key that everybody knows."""
+def signed_head(log: EventLog, signer: HeadSigner = SIGNER) -> dict[str, Any]:
+    """The head of a log as it is recorded; by default signed by a key that everybody knows."""
     size, root = head_of(log)
-    signed = SIGNER.signed(Head(log=log.cluster_id, size=size, root=root.hex(), at_ms=BORN_MS))
+    signed = signer.signed(Head(log=log.cluster_id, size=size, root=root.hex(), at_ms=BORN_MS))
     own = {"public_key": signed.public_key, "signature": signed.signature}
     return {"size": size, "root": root, "signed_at_ms": BORN_MS, **own}
 

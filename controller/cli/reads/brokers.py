@@ -53,13 +53,12 @@ def _brokers(options: argparse.Namespace, backend: Backend) -> int:
         from msgspec.structs import replace
 
         answer = replace(answer, brokers=found)
-    show(
+    return show(
         options,
         {"brokers": answer.brokers, "live": answer.live, "as_of": answer.as_of},
         lambda style: text.brokers(answer, style),
         lambda: (one.broker_id for one in answer.brokers),
     )
-    return DONE
 
 
 def _settings(options: argparse.Namespace, backend: Backend) -> int:
@@ -71,13 +70,12 @@ def _settings(options: argparse.Namespace, backend: Backend) -> int:
     if not chosen:
         known = ", ".join(sorted(answer.settings)) or "none"
         return print_error(f"no setting matches {options.key!r}; there are: {known}", NEGATIVE)
-    show(
+    return show(
         options,
         {"settings": chosen, "release": answer.release, "as_of": answer.as_of},
         lambda style: text.settings(answer, chosen, style),
         lambda: sorted(chosen),
     )
-    return DONE
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:

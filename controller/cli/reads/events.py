@@ -220,10 +220,9 @@ def _requests(options: argparse.Namespace, backend: Backend) -> int:
         if len(found) >= options.limit:
             break
     del found[options.limit :]
-    show(
+    return show(
         options,
         {"requests": found, "as_of": page.as_of},
         lambda style: text.requests(found, page.as_of, style, more),
         lambda: (one.request_id for one in found if not one.counted),
     )
-    return DONE

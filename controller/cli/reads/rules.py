@@ -41,8 +41,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     applied.add_argument("--after", type=count, metavar="VERSION", help="only if this version is in force; 0 for none")
     common.add_backend(applied, _apply, may_be_stopped=False)
     removed = verbs.add_parser("remove", help="apply a version without rules")
-    removed.set_defaults(after=None)
-    common.add_backend(removed, _remove, may_be_stopped=False)
+    removed.set_defaults(file=None, after=None)
+    common.add_backend(removed, _apply, may_be_stopped=False)
     history = verbs.add_parser("history", help="list all versions, the newest first")
     common.add_backend(history, _history)
     diff = verbs.add_parser("diff", help="compare versions or files; exit code 1 if they differ")
@@ -60,8 +60,7 @@ def _show(options: argparse.Namespace, backend: Backend) -> int:
         show_lines(options, (answer.version.text if answer.version else "").splitlines())
         return DONE
     view = {"version": answer.version, "rules": answer.rules, "as_of": answer.as_of}
-    show(options, view, lambda style: _lines(answer, style), lambda: (one.name for one in answer.rules))
-    return DONE
+    return show(options, view, lambda style: _lines(answer, style), lambda: (one.name for one in answer.rules))
 
 
 def _lines(answer: PoliciesView, style: Style) -> Iterator[str]:
@@ -110,25 +109,17 @@ def _test(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace, backend: Backend) -> int:
-    from controller.policy.rules_file import checked_file
-
-    return _replace(options, backend, checked_file(options.file))
-
-
-def _remove(options: argparse.Namespace, backend: Backend) -> int:
-    return _replace(options, backend, "")
-
-
-def _replace(options: argparse.Namespace, backend: Backend, text: str) -> int:
+    """Replace the rules by those of the file; without one, by none."""
     from controller.http.paths.writes import RulesAppliedView, RulesBody
+    from controller.policy.rules_file import checked_file
     from projections.views.overviews import PoliciesView
 
-    body = RulesBody(text, options.after)
+    body = RulesBody("" if options.file is None else checked_file(options.file), options.after)
     before = backend.get(PoliciesView, "/policies").version
     applied = backend.send("POST", "/rules", RulesAppliedView, body=body)
     state = "is in force already" if before and before.number == applied.number else "is in force"
-    show(options, applied, lambda _: [f"version {applied.number} of the rules {state}"], lambda: [applied.number])
-    return DONE
+    line = f"version {applied.number} of the rules {state}"
+    return show(options, applied, lambda _: [line], lambda: [applied.number])
 
 
 def _versions(backend: Backend) -> Iterator[EventView]:
@@ -149,8 +140,9 @@ def _history(options: argparse.Namespace, backend: Backend) -> int:
         for one in versions
     ]
     header = ("VERSION", "APPLIED", "BY", "SHA256", "OFFSET")
-    show(options, {"versions": versions}, lambda style: style.table(header, rows), lambda: (row[0] for row in rows))
-    return DONE
+    return show(
+        options, {"versions": versions}, lambda style: style.table(header, rows), lambda: (row[0] for row in rows)
+    )
 
 
 def _diff(options: argparse.Namespace, backend: Backend) -> int:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import DONE, NEGATIVE, completed_by, count, key_value, non_empty, suggestion
+from controller.cli.arguments import NEGATIVE, completed_by, count, key_value, non_empty, suggestion
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import FORMATS, show
 from controller.cli.reads import common
@@ -102,13 +102,12 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
     matching = [one for one in found if _matches(options, one)]
     answer = {"topics": matching, "as_of": as_of}
     which = " that match" if found else ""
-    show(
+    return show(
         options,
         answer,
         lambda style: text.topics(matching, as_of, style, which),
         lambda: (one.name for one in matching),
     )
-    return DONE
 
 
 def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
@@ -116,8 +115,7 @@ def _show_topic(options: argparse.Namespace, backend: Backend) -> int:
     from projections.views.topics import TopicView
 
     topic = backend.get(TopicView, "/topics", options.name, at=getattr(options, "at", None))
-    show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
-    return DONE
+    return show(options, topic, lambda style: text.topic(topic, style), lambda: [topic.name])
 
 
 def _matches(options: argparse.Namespace, one: TopicSummary) -> bool:
@@ -134,8 +132,7 @@ def _explain(options: argparse.Namespace, backend: Backend) -> int:
     from projections.views.events import ExplanationView
 
     chain = backend.get(ExplanationView, "/explain", options.subject, at=options.at)
-    show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
-    return DONE
+    return show(options, chain, lambda style: lines.explanation(chain, None if style.wide else style.width), tuple)
 
 
 def _create(options: argparse.Namespace, backend: Backend) -> int:
@@ -156,8 +153,7 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
     body = {name: value for name, value in body.items() if value is not None}
     dry = "true" if options.dry_run else None
     answer = backend.send("POST", "/topics", CreatedView, body=body, validate_only=dry)
-    show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
-    return DONE
+    return show(options, answer, lambda style: text.created(answer, style), lambda: [answer.name])
 
 
 def _delete(options: argparse.Namespace, backend: Backend) -> int:
@@ -165,8 +161,7 @@ def _delete(options: argparse.Namespace, backend: Backend) -> int:
 
     deleted = backend.send("DELETE", "/topics", DeletedView, options.name)
     lines = [f"{deleted.name} is deleted, in request {deleted.request_id}; `topicwright explain` shows its history"]
-    show(options, deleted, lambda _: lines, lambda: [deleted.name])
-    return DONE
+    return show(options, deleted, lambda _: lines, lambda: [deleted.name])
 
 
 def _alter(options: argparse.Namespace, backend: Backend) -> int:

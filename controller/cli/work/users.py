@@ -93,13 +93,12 @@ def list_(options: argparse.Namespace) -> int:
         users = list(Admin(options).users())
     users.sort(key=lambda one: (one[0], one[1]))
     rows = [(name, how, "-" if iterations is None else iterations) for name, how, iterations in users]
-    show(
+    return show(
         options,
         {"users": [dict(zip(("name", "login", "iterations"), one, strict=True)) for one in users]},
         lambda style: style.table(("USER", "LOGIN", "ITERATIONS"), rows) if rows else ["There are no users."],
         lambda: dict.fromkeys(name for name, _, _ in users),
     )
-    return DONE
 
 
 def _check(outcome: Detail) -> None:
@@ -152,8 +151,9 @@ class Admin:
         self._seen: list[Any] = []
         properties = client_properties(options.command_config, CONFIG)
         config = {"bootstrap.servers": self._bootstrap, "client.id": "topicwright-users", **properties, **RECONNECT}
+        silent = logging.Logger("topicwright.users", logging.CRITICAL + 1)
         try:
-            self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=_silent())
+            self._client = admin.AdminClient({**config, "error_cb": self._seen.append}, logger=silent)
         except KafkaException as error:
             raise UserError(f"{CONFIG}={options.command_config}: {error.args[0].str()}") from None
 
@@ -202,10 +202,3 @@ class Admin:
         what = "the login was refused by" if refused else "no service at"
         cause = causes[0].partition("/bootstrap: ")[2] or causes[0]
         return f"{what} {self._bootstrap}: {cause}"
-
-
-def _silent() -> logging.Logger:
-    logger = logging.getLogger("topicwright.users")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger

@@ -13,20 +13,18 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 from litestar.response import Redirect
 
-from controller.http.errors import HttpRequest, Refused, refused
+from controller.http.errors import HttpRequest, Refused, invalid
 from controller.http.pages.frame import flags
 from controller.http.pages.reads import topic_page
 from controller.http.pages.site import FOLLOW, Site
 from controller.http.paths import reads, writes
 from controller.http.requests import At, body_of, caller_of, read_form
-from controller.machine.errors import ErrorCode
 from projections.views.overviews import PoliciesView
 from projections.views.topics import CreatedView
 from projections.views.view import ErrorView
 
 EMPTY_FORM: Final = {"name": "", "num_partitions": "", "replication_factor": "", "configs": "", "do": ""}
 _COUNTS: Final = ("num_partitions", "replication_factor")
-_NO_CLUSTER: Final = "To see the policies and what they refused, this user needs Describe on the cluster."
 
 
 @get("/policies")
@@ -41,7 +39,6 @@ async def policies(request: HttpRequest, site: NamedDependency[Site], at: At = N
         as_of=None if found is None else found.as_of,
         follow=FOLLOW if found is not None else "",
         found=found,
-        hidden=_NO_CLUSTER,
         filled=EMPTY_FORM,
     )
 
@@ -96,11 +93,11 @@ async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str
             await writes.alter(site.changes, request, name, body_of({"configs": configs}, writes.AlterBody))
         case "delete":
             if filled.get("typed") != name:
-                raise refused(400, ErrorCode.INVALID_REQUEST, f"typed: to delete the topic, type its name {name!r}")
+                raise invalid(f"typed: to delete the topic, type its name {name!r}")
             done = await site.call(writes.delete_topic, request, name=name)
             here = f"/requests/{quote(done.request_id, safe='')}"
         case other:
-            raise refused(400, ErrorCode.INVALID_REQUEST, f"do: {other!r} is not grow, configs or delete")
+            raise invalid(f"do: {other!r} is not grow, configs or delete")
     return here
 
 
@@ -139,10 +136,8 @@ def _configs(filled: dict[str, str]) -> dict[str, str]:
         if not line.strip():
             continue
         if not equals or not name.strip():
-            raise refused(400, ErrorCode.INVALID_REQUEST, f"configs: line {number} is not name=value")
+            raise invalid(f"configs: line {number} is not name=value")
         if name.strip() in found:
-            raise refused(
-                400, ErrorCode.INVALID_REQUEST, f"configs: {name.strip()} is given twice, again in line {number}"
-            )
+            raise invalid(f"configs: {name.strip()} is given twice, again in line {number}")
         found[name.strip()] = value.strip()
     return found

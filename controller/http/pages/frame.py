@@ -1,11 +1,9 @@
-"""The frame of a page (navigation, user, position in the log, event density, assets), and its drawings: the waterfall
-of a request, replicas, bars.
-"""
+"""The frame of a page: navigation, user, position in the log, event density, assets."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -20,8 +18,7 @@ from controller.http.query_threads import cacheable
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
 from projections.text.moments import iso
-from projections.views.events import ExplanationView, TimelineView
-from projections.views.topics import PartitionView
+from projections.views.events import TimelineView
 from projections.views.view import AsOfView
 
 DENSITY_WIDTH, DENSITY_HEIGHT = 1000, 28
@@ -165,75 +162,3 @@ def asset(name: FromPath[str]) -> Response[bytes]:
     answer = cacheable(content, kind)
     answer.headers["cache-control"] = _FOREVER
     return answer
-
-
-STEPS_MAX = 200
-WIDTH = 1000
-_PHASES = {
-    "CreateRequested": "requested",
-    "TopicCreated": "decided: created",
-    "CreateRejected": "decided: refused",
-    "MetadataPropagated": "propagated",
-    "PartitionChanged": "partition changed",
-    "TopicReady": "ready",
-    "CreateAnswered": "answered",
-}
-
-
-class Bar(msgspec.Struct, frozen=True):
-    """A step of a request, from the previous step on. `x` and `width` are in units of `WIDTH`."""
-
-    phase: str
-    text: str
-    because: str
-    offset: int
-    at: str
-    after_ms: int
-    took_ms: int
-    x: float
-    width: float
-
-
-def waterfall(chain: ExplanationView) -> tuple[Bar, ...]:
-    """The first steps of a request, one after the other."""
-    steps = chain.steps[:STEPS_MAX]
-    total, before, bars = max((step.after_ms for step in steps), default=0) or 1, 0, []
-    for step in steps:
-        phase, start = _PHASES.get(step.event, step.event), min(before, step.after_ms)
-        took = step.after_ms - start
-        x, width = WIDTH * start / total, max(3.0, WIDTH * took / total)
-        bars.append(
-            Bar(phase, step.text, step.because, step.offset, step.at, step.after_ms, took, min(x, WIDTH - 3.0), width)
-        )
-        before = step.after_ms
-    return tuple(bars)
-
-
-class Replica(msgspec.Struct, frozen=True):
-    """A replica of a partition: its broker and state, as a CSS class and as text."""
-
-    broker_id: int
-    kind: str
-    text: str
-
-
-def replicas(partition: PartitionView) -> tuple[Replica, ...]:
-    """The replicas of a partition, in order."""
-    return tuple(_replica(partition, broker_id) for broker_id in partition.replicas)
-
-
-def _replica(partition: PartitionView, broker_id: int) -> Replica:
-    if broker_id < 0:
-        return Replica(broker_id, "placeholder", "placeholder: waits for a broker to join")
-    if broker_id in partition.offline:
-        return Replica(broker_id, "offline", f"broker {broker_id}: offline")
-    if broker_id == partition.leader:
-        return Replica(broker_id, "leader", f"broker {broker_id}: leader, in sync")
-    if broker_id in partition.isr:
-        return Replica(broker_id, "insync", f"broker {broker_id}: in sync")
-    return Replica(broker_id, "behind", f"broker {broker_id}: out of sync")
-
-
-def bar_length(number: int, numbers: Sequence[int]) -> float:
-    """The length of the bar of a number, relative to the largest, in units of `WIDTH`."""
-    return WIDTH * number / max(max(numbers, default=0), 1)

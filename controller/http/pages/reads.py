@@ -14,7 +14,7 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 
 from controller.http.errors import HttpRequest
-from controller.http.pages.frame import flags, waterfall
+from controller.http.pages.frame import flags
 from controller.http.pages.site import FOLLOW, Site, page
 from controller.http.paths import log_heads, reads
 from controller.http.paths import topics as topic_lists
@@ -31,23 +31,24 @@ from projections.views.topics import TopicConfigsView, TopicsView, TopicView
 from projections.views.view import ErrorView
 
 TYPES = tuple(sorted(kind.__name__ for kind in EVENT_TYPES))
-PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX = 100, 100, 20
-"""The most partitions, topics of a request, and groups of a history on one page."""
-CONFIG_SOURCES = {
-    "DYNAMIC_TOPIC_CONFIG": "set on this topic",
-    "DYNAMIC_BROKER_CONFIG": "set on one broker",
-    "DYNAMIC_DEFAULT_BROKER_CONFIG": "set on all brokers",
-    "STATIC_BROKER_CONFIG": "cluster settings",
-    "DEFAULT_CONFIG": "default",
+PARTITIONS_MAX, TOPICS_MAX, FOLDS_MAX, STEPS_MAX = 100, 100, 20, 200
+"""The most partitions, topics of a request, groups of a history, and steps of a request on one page."""
+PHASES = {
+    "CreateRequested": "requested",
+    "TopicCreated": "decided: created",
+    "CreateRejected": "decided: refused",
+    "MetadataPropagated": "propagated",
+    "PartitionChanged": "partition changed",
+    "TopicReady": "ready",
+    "CreateAnswered": "answered",
 }
-_NO_CONFIGS = "To see configs, this user needs DescribeConfigs on the topic."
-_NO_CLUSTER = "To see brokers, waiting topics and all requests, this user needs Describe on the cluster."
+"""The steps of a request as its page names them."""
 
 
 @get("/")
 async def overview(request: HttpRequest, site: NamedDependency[Site], at: At = None) -> Response[bytes]:
     if not site.allows(request, "Describe"):
-        return await site.page(request, "overview.html", at=at, summary=None, head=None, hidden=_NO_CLUSTER)
+        return await site.page(request, "overview.html", at=at, summary=None, head=None)
     summary: SummaryView = await site.call(reads.summary, request, at=at)
     brokers: BrokersView = await site.call(reads.brokers, request, at=at)
     head: Head | None = None
@@ -81,7 +82,6 @@ async def topics(
 ) -> dict[str, Any]:
     sees_all = site.allows(request, "Describe")
     return {
-        "as_of": found.as_of,
         "follow": FOLLOW if sees_all and cursor is None else "",
         "command": ("topics", *((name,) if name else ()), *flags(status=status, principal=principal)),
         "page": found,
@@ -135,8 +135,6 @@ async def topic_page(
         first=min(partition, max(0, one.num_partitions - 1)) // PARTITIONS_MAX * PARTITIONS_MAX,
         shown_max=PARTITIONS_MAX,
         configs=configs,
-        sources=CONFIG_SOURCES,
-        configs_hidden=_NO_CONFIGS,
         timeline=timeline,
         may=may,
         deletable=may["Delete"] or site.allows(request, "Delete"),
@@ -164,7 +162,6 @@ async def requests(
 ) -> dict[str, Any]:
     sees_all = site.allows(request, "Describe")
     return {
-        "as_of": found.as_of,
         "follow": FOLLOW if sees_all and cursor is None else "",
         "command": ("requests", *flags(**filters, since=since, until=until, limit=str(limit))),
         "page": found,
@@ -183,7 +180,8 @@ async def request_(
         "follow": f"{FOLLOW}?topic={quote(one.topics[0].topic, safe='')}" if len(one.topics) == 1 else FOLLOW,
         "one": one,
         "chain": chain,
-        "bars": waterfall(chain),
+        "steps": chain.steps[:STEPS_MAX],
+        "phases": PHASES,
         "shown_max": TOPICS_MAX,
     }
 
@@ -198,14 +196,14 @@ async def explanation(
 @page("/brokers", reads.brokers, "brokers.html")
 async def brokers(site: Site, _: HttpRequest, found: BrokersView, at: str | None) -> dict[str, Any]:
     loads = site.api.store.durable_tallies.brokers if at is None else {}
-    return {"as_of": found.as_of, "follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
+    return {"follow": FOLLOW, "command": ("brokers",), "found": found, "loads": loads}
 
 
 @page("/brokers/{broker_id:int}", reads.broker, "broker.html")
 async def broker(
     _site: Site, _request: HttpRequest, one: BrokerDetailView, broker_id: int, **_: object
 ) -> dict[str, Any]:
-    return {"as_of": one.as_of, "follow": FOLLOW, "command": ("brokers", str(broker_id)), "one": one}
+    return {"follow": FOLLOW, "command": ("brokers", str(broker_id)), "one": one}
 
 
 @page("/quorum", reads.quorum, "quorum.html")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from html import escape
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec, TypeVar, get_origin, get_type_hints
@@ -24,7 +23,7 @@ from markupsafe import Markup
 from controller.access.authorizer import Operation
 from controller.http.changes import Changes
 from controller.http.errors import NO_STORE, HttpRequest, answer_error
-from controller.http.pages.frame import Density, Frame, bar_length, density_of, replicas
+from controller.http.pages.frame import Density, Frame, density_of
 from controller.http.permissions import Reader
 from controller.http.query_threads import Reading, cacheable
 from controller.http.requests import FormTokens, caller_of
@@ -83,14 +82,15 @@ class Site:
         self._queries, self._reading = reader.queries, reader.reading
         self._templates = templates()
         undecoded: Any = _Undecoded(self._reading)
-        self._dependencies = {**dependencies, "reader": Reader(self.api, self._queries, undecoded)}
+        self._dependencies, self._reader = dependencies, Reader(self.api, self._queries, undecoded)
         self._density: tuple[float, Density | None] | None = None
 
     async def call(self, handler: HTTPRouteHandler, request: HttpRequest, **given: object) -> Any:
         """Call a JSON handler for the sender of the request, and return its answer unencoded. Raises what it raises."""
         parameters = signature(handler.fn).parameters
-        dependencies = {name: part for name, part in self._dependencies.items() if name in parameters}
-        answer = await handler.fn(**{"request": request} if "request" in parameters else {}, **dependencies, **given)
+        parts = {**self._dependencies, "reader": self._reader.of(request), "request": request}
+        dependencies = {name: part for name, part in parts.items() if name in parameters}
+        answer = await handler.fn(**dependencies, **given)
         return answer.content if isinstance(answer, Response) else answer
 
     async def page(
@@ -173,14 +173,14 @@ def page(
     parameters = [
         one.replace(annotation=hints[name], default=defaults.get(name, one.default))
         for name, one in signature(source.fn).parameters.items()
-        if name != "request" and not _is_dependency(hints[name])
+        if not _is_dependency(hints[name])
     ]
 
     def decorate(context: Callable[..., Awaitable[dict[str, Any]]]) -> HTTPRouteHandler:
         async def handle(request: HttpRequest, site: Site, **given: Any) -> Response[bytes]:
             answer = await site.call(source, request, **given)
-            arguments: dict[str, Any] = {"at": given.get("at"), **await context(site, request, answer, **given)}
-            return await site.page(request, template, **arguments)
+            shown: dict[str, Any] = {"at": given.get("at"), "as_of": getattr(answer, "as_of", None)}
+            return await site.page(request, template, **{**shown, **await context(site, request, answer, **given)})
 
         kinds = {"request": HttpRequest, "site": NamedDependency[Site]}
         own = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in kinds.items()]
@@ -251,7 +251,7 @@ def templates() -> Environment:
         finalize=_printed,
     )
     environment.filters["grouped"] = lambda number: f"{number:,}"
-    environment.globals.update(lines=lines, bar_length=bar_length, replicas=replicas)
+    environment.globals.update(lines=lines)
     return environment
 
 
@@ -261,31 +261,12 @@ def _printed(value: object) -> object:
     return "-" if value is None else value
 
 
-_LOGIN: Final = """\
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>Log in · Topicwright</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-</head>
-<body>
-<main>
-<h1>Log in to Topicwright</h1>
-<p>401: {message}.</p>
-<p>Reload this page: the browser then asks for a user name and password. Use those of a Kafka (SCRAM) user or of the
-users file. Bearer tokens are for programs, such as <code>topicwright</code> with <code>--command-config</code>.</p>
-<p><a href="">Reload</a></p>
-</main>
-</body>
-</html>
-"""
+_LOGIN: Final = templates().get_template("login.html")
 
 
 async def answer_login(send: Send, message: str, challenges: Iterable[tuple[bytes, bytes]]) -> None:
     """Answer 401 to a browser. A client without a login gets no asset, so the page has no stylesheet and no script."""
-    body = _LOGIN.format(message=escape(message)).encode()
+    body = _LOGIN.render(message=message).encode()
     more = {"content-type": "text/html; charset=utf-8", "content-length": str(len(body)), **SECURITY, **NO_STORE}
     headers = [*((name.encode(), value.encode()) for name, value in more.items()), *challenges]
     await send({"type": "http.response.start", "status": 401, "headers": headers})

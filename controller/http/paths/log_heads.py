@@ -14,17 +14,16 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
 from controller.controller_api import ControllerApi
-from controller.http.errors import HttpRequest, refused
+from controller.http.errors import invalid
 from controller.http.permissions import Reader
 from controller.http.requests import OFFSET_MAX, FromOffset, Partition
-from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from events.logs.tree_heads import EVENTS_MAX, Head, Proof
+from projections.queries.events import EventFilter
 from projections.queries.proving import (
     LEAVES_MAX,
     Consistency,
     Leaves,
-    ProofRequest,
     Sign,
     head_of,
     head_since,
@@ -42,7 +41,6 @@ _Sign = NamedDependency[Sign]
 
 @get("/log/head")
 async def log_head(
-    request: HttpRequest,
     reader: _Reader,
     sign: _Sign,
     partition: Partition = None,
@@ -53,14 +51,13 @@ async def log_head(
 ) -> Response[Consistency]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
-    reader.need(request)
+    reader.need()
     now_ms = reader.api.controller.now_ms()
     return await reader.reading.answer(head_since, part_of(reader.queries, partition), now_ms, since, sign)
 
 
 @get("/log/proof")
 async def log_proof(
-    request: HttpRequest,
     reader: _Reader,
     newest_head: NamedDependency[NewestHead],
     offset: Annotated[int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove this event")] = None,
@@ -77,27 +74,24 @@ async def log_proof(
     """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the
     service, or with a head of the log."""
     if [offset, topic, request_id].count(None) != 2:
-        raise refused(400, ErrorCode.INVALID_REQUEST, "give exactly one of offset, topic and request")
+        raise invalid("give exactly one of offset, topic and request")
     if request_id is not None:
-        await reader.need_request(request, request_id)
+        await reader.need_request(request_id)
     else:
-        reader.need(request, topic)
-    which = ProofRequest(
-        offset=offset, topic=topic, request_id=request_id, start=start, limit=limit, partition=partition, size=size
-    )
-    return await reader.answer(prove, which, newest_head)
+        reader.need(topic)
+    which, first = EventFilter(topic, request_id), start if offset is None else offset
+    return await reader.answer(prove, which, first, limit, partition, size, newest_head)
 
 
 @get("/log/leaves")
 async def log_leaves(
-    request: HttpRequest,
     reader: _Reader,
     start: FromOffset = 0,
     limit: Annotated[int, QueryParameter(ge=1, le=LEAVES_MAX, description="Maximum number of results")] = 100,
     partition: Partition = None,
 ) -> Response[Leaves]:
     """The leaves of the Merkle tree: the canonical bytes of the events in order, in pages."""
-    reader.need(request)
+    reader.need()
     return await reader.reading.answer(leaves, part_of(reader.queries, partition), start, limit)
 
 

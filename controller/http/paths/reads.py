@@ -11,10 +11,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
-from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest
 from controller.http.following import Followers, ndjson, server_sent
-from controller.http.permissions import Reader, SealedCursors, may_describe, may_show_request
+from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import (
     OFFSET_MAX,
     At,
@@ -27,7 +26,6 @@ from controller.http.requests import (
     Limit,
     Partition,
     To,
-    caller_of,
 )
 from controller.machine.readiness import progress_text
 from projections.queries import overviews
@@ -59,7 +57,6 @@ _Reader = NamedDependency[Reader]
 
 @get("/requests")
 async def requests(
-    request: HttpRequest,
     reader: _Reader,
     principal: FromQuery[str | None] = None,
     outcome: Annotated[
@@ -80,25 +77,20 @@ async def requests(
     Callers without Describe on the cluster see their own requests, and requests all of whose topics they may describe.
     A page examines a bounded number of requests, so it may have fewer results than `limit` and still a `next_cursor`.
     """
-    caller = caller_of(request)
     which = RequestFilter(principal, outcome, rule, api, host)
-    window = Window(since, until, at, limit, cursor)
-    return await reader.answer(requests_page, which, window, partial(may_show_request, reader.api, caller))
+    return await reader.answer(requests_page, which, Window(since, until, at, limit, cursor), reader.may_list)
 
 
 @get("/requests/{request_id:str}")
-async def request_(
-    request_id: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[RequestView]:
+async def request_(request_id: FromPath[str], reader: _Reader, at: At = None) -> Response[RequestView]:
     """One request with the outcome of each topic."""
-    await reader.need_request(request, request_id)
+    await reader.need_request(request_id)
     return await reader.answer(request_at, request_id, at)
 
 
 @get("/explain/{subject:str}")
 async def explanation(
     subject: FromPath[str],
-    request: HttpRequest,
     reader: _Reader,
     at: At = None,
     of: Annotated[
@@ -108,14 +100,14 @@ async def explanation(
 ) -> Response[ExplanationView]:
     """Explain a topic or a request: its chain of events, as text."""
     if of == "topic":
-        reader.need(request, subject)
-    if of != "request" and may_describe(reader.api, request, subject):
+        reader.need(subject)
+    if of != "request" and reader.allows(subject):
         with suppress(NoTopic):
             return await reader.answer(explain_topic, subject, at)
-        if of == "topic" or not await reader.may_see_request(request, subject):
+        if of == "topic" or not await reader.may_see_request(subject):
             raise nothing_to_explain(subject)
     try:
-        await reader.need_request(request, subject)
+        await reader.need_request(subject)
         return await reader.answer(explain_request, subject, at)
     except NotFound:
         raise nothing_to_explain(subject) from None
@@ -123,7 +115,6 @@ async def explanation(
 
 @get("/events")
 async def events(
-    request: HttpRequest,
     reader: _Reader,
     start: FromOffset = 0,
     limit: Limit = 100,
@@ -140,7 +131,7 @@ async def events(
     If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
     partition of the topic.
     """
-    reader.need(request, topic)
+    reader.need(topic)
     which = EventFilter(topic, request_id, () if kind is None else (kind,))
     newest = order == "newest"
     return await reader.answer(events_page, which, start, limit, partition, cursor, newest=newest, at=at)
@@ -160,18 +151,17 @@ async def follow(
     """Stream events as they become durable, from an offset or from now: one JSON object per line, and an empty line
     every few seconds as a heartbeat. With `Accept: text/event-stream` the response is server-sent events; send
     `Last-Event-ID` to resume."""
-    reader.need(request, topic)
+    reader.need(topic)
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
     place = request.headers.get("last-event-id", cursor) if is_sse else cursor
-    may_see = partial(reader.api.allows, caller_of(request), "Describe", topic)
+    may_see = partial(reader.allows, topic)
     lines = followers.follow(start, topic, request_id, may_see, partition, place, write)
     return Stream(lines, headers={"content-type": media_type, "cache-control": "no-store"})
 
 
 @get("/timeline")
 async def timeline(
-    request: HttpRequest,
     reader: _Reader,
     since: From = None,
     until: To = None,
@@ -179,55 +169,49 @@ async def timeline(
     spans: Annotated[int, QueryParameter(ge=1, le=SPANS_MAX, description="Number of equal time spans")] = 100,
 ) -> Response[TimelineView]:
     """Events over time: the time from the first to the last event, in spans of equal length."""
-    reader.need(request)
+    reader.need()
     return await reader.answer(timeline_page, Window(since, until, at, spans))
 
 
 @get("/brokers")
-async def brokers(request: HttpRequest, reader: _Reader, at: At = None) -> Response[BrokersView]:
+async def brokers(reader: _Reader, at: At = None) -> Response[BrokersView]:
     """All brokers, live and fenced, and the settings that decisions depend on."""
-    reader.need(request)
+    reader.need()
     return await reader.answer(overviews.brokers, at)
 
 
 @get("/brokers/{broker_id:int}")
-async def broker(
-    broker_id: FromPath[int], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[BrokerDetailView]:
+async def broker(broker_id: FromPath[int], reader: _Reader, at: At = None) -> Response[BrokerDetailView]:
     """One broker, with its newest events."""
-    reader.need(request)
+    reader.need()
     load = None if at is not None else reader.api.store.durable_tallies.brokers.get(broker_id, (0, 0))
     return await reader.answer(overviews.broker, broker_id, at, load)
 
 
 @get("/summary")
-async def summary(request: HttpRequest, reader: _Reader, at: At = None) -> Response[SummaryView]:
+async def summary(reader: _Reader, at: At = None) -> Response[SummaryView]:
     """Brokers, topics, waiting topics with the reason, refusals of the last day by rule, and the newest requests."""
-    reader.need(request)
-    return await reader.answer(overviews.summary, at, now_of(reader.api) if at is None else None)
-
-
-def now_of(api: ControllerApi) -> overviews.Now:
-    """The data of the live service for its summary."""
-    status, counts, cluster = api.controller.status(), api.store.durable_counts, api.cluster
-    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, api.store.durable_tallies)
+    reader.need()
+    if at is not None:
+        return await reader.answer(overviews.summary, at)
+    status, counts, store = reader.api.controller.status(), reader.api.store.durable_counts, reader.api.store
+    counted = Counted(counts.topics, counts.partitions, status.topics_waiting, store.durable_tallies)
     waiting = tuple(
-        view_of(WaitingView, topic, waits_for=progress_text(topic, cluster))
-        for topic in api.store.durable_waiting(WAITING_SHOWN_MAX)
+        view_of(WaitingView, topic, waits_for=progress_text(topic, reader.api.cluster))
+        for topic in store.durable_waiting(WAITING_SHOWN_MAX)
     )
-    return overviews.Now(counted, status.requests_open, waiting)
+    return await reader.answer(overviews.summary, at, counted, status.requests_open, waiting)
 
 
 @get("/policies")
-async def policies(request: HttpRequest, reader: _Reader, at: At = None) -> Response[PoliciesView]:
+async def policies(reader: _Reader, at: At = None) -> Response[PoliciesView]:
     """The rules and policies for changes of topics, and the refusals of the last day by rule and by principal."""
-    reader.need(request)
+    reader.need()
     return await reader.answer(overviews.policies, at, reader.api.controller.now_ms())
 
 
 @get("/diff")
 async def diff(
-    request: HttpRequest,
     reader: _Reader,
     cursors: NamedDependency[SealedCursors],
     since: FromMoment,
@@ -237,24 +221,16 @@ async def diff(
 ) -> Response[DifferenceView]:
     """The differences between two points in time: topics by name, in pages. The first page has brokers, settings and
     permissions too, if the caller may describe the cluster."""
-    caller = caller_of(request)
-    api = reader.api
+    after = cursors.open(cursor)
     return await reader.answer(
-        difference,
-        since,
-        until,
-        cursors.open(cursor),
-        limit,
-        partial(api.allows, caller, "Describe"),
-        with_cluster=api.allows(caller, "Describe"),
-        place=cursors.seal,
+        difference, since, until, after, limit, reader.allows, with_cluster=reader.allows(), place=cursors.seal
     )
 
 
 @get("/quorum")
-async def quorum(request: HttpRequest, reader: _Reader) -> QuorumView:
+async def quorum(reader: _Reader) -> QuorumView:
     """Voters, leader, and since when it leads, as this voter sees them; 404 if this service is not a voter."""
-    reader.need(request)
+    reader.need()
     api = reader.api
     if api.quorum is None:
         raise NotFound("this service is not a voter of a controller quorum: that needs serve --brokers kraft, or join")

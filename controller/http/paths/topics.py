@@ -15,8 +15,8 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from controller.http.errors import HttpRequest, refused
-from controller.http.permissions import Reader, SealedCursors, may_describe
+from controller.http.errors import invalid
+from controller.http.permissions import Reader, SealedCursors
 from controller.http.requests import (
     OFFSET_MAX,
     At,
@@ -25,9 +25,7 @@ from controller.http.requests import (
     EventType,
     FromOffset,
     Limit,
-    caller_of,
 )
-from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
 from controller.patterns import Pattern, PatternError
 from events.names import shard_key
@@ -79,7 +77,6 @@ _Reader = NamedDependency[Reader]
 
 @get("/topics")
 async def topics(
-    request: HttpRequest,
     reader: _Reader,
     cursors: NamedDependency[SealedCursors],
     name: Glob = None,
@@ -99,8 +96,8 @@ async def topics(
     In the order of names, `cursor` may also be any name to continue after.
     """
     which = TopicFilter(_pattern(name), status, placeholders, principal)
-    page = _Page(reader, request, which, limit)
-    if not reader.api.authorizer.allows_any(caller_of(request), "Describe", "Topic"):
+    page = _Page(reader, which, limit)
+    if not reader.api.authorizer.allows_any(reader.caller, "Describe", "Topic"):
         return await page.empty(at)
     if order == "newest":
         if at is not None:
@@ -113,9 +110,9 @@ async def topics(
 
 
 @get("/topics/{name:str}")
-async def topic(name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None) -> Response[TopicView]:
+async def topic(name: FromPath[str], reader: _Reader, at: At = None) -> Response[TopicView]:
     """One topic with its partitions."""
-    reader.need(request, name)
+    reader.need(name)
     part = reader.queries.of_topic(name)
     newest, end, live = part.live().durable_named(name), part.end(), reader.api.cluster.live
     if at is not None or newest is None:
@@ -124,11 +121,9 @@ async def topic(name: FromPath[str], request: HttpRequest, reader: _Reader, at: 
 
 
 @get("/topics/{name:str}/configs")
-async def topic_configs(
-    name: FromPath[str], request: HttpRequest, reader: _Reader, at: At = None
-) -> Response[TopicConfigsView]:
+async def topic_configs(name: FromPath[str], reader: _Reader, at: At = None) -> Response[TopicConfigsView]:
     """The effective configs of a topic, with their sources. Needs DescribeConfigs."""
-    reader.need(request, name, "DescribeConfigs")
+    reader.need(name, "DescribeConfigs")
     part = reader.queries.of_topic(name)
     newest, end, settings = part.live().durable_named(name), part.end(), reader.api.cluster.settings
     if at is not None or newest is None:
@@ -139,7 +134,6 @@ async def topic_configs(
 @get("/topics/{name:str}/events")
 async def topic_events(
     name: FromPath[str],
-    request: HttpRequest,
     reader: _Reader,
     start: FromOffset = 0,
     limit: Limit = 100,
@@ -149,7 +143,7 @@ async def topic_events(
     at: At = None,
 ) -> Response[EventsView]:
     """The events of a topic name: of every topic that ever had it, and of refused requests."""
-    reader.need(request, name)
+    reader.need(name)
     which = EventFilter(name, None, () if kind is None else (kind,))
     return await reader.answer(topic_events_page, which, start, limit, cursor, newest=order == "newest", at=at)
 
@@ -157,22 +151,20 @@ async def topic_events(
 @get("/topics/{name:str}/timeline")
 async def topic_timeline(
     name: FromPath[str],
-    request: HttpRequest,
     reader: _Reader,
     at: At = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> Response[TopicTimelineView]:
     """The history of a topic, grouped by cause, newest first."""
-    reader.need(request, name)
+    reader.need(name)
     return await reader.answer(topic_timeline_page, name, Window(None, None, at, limit, cursor))
 
 
 class _Page:
-    def __init__(self, reader: Reader, request: HttpRequest, which: TopicFilter, limit: int) -> None:
+    def __init__(self, reader: Reader, which: TopicFilter, limit: int) -> None:
         self._reader = reader
-        self._api, self._queries = reader.api, reader.queries
-        self._request = request
+        self._queries = reader.queries
         self._which = which
         self._limit = limit
         self._found: list[TopicSummary] = []
@@ -185,12 +177,7 @@ class _Page:
         return await self._answer(None)
 
     async def in_the_past(self, at: str, listed: Callable[..., TopicsView], after: str | None) -> Response[TopicsView]:
-        caller = caller_of(self._request)
-
-        def is_visible(name: str) -> bool:
-            return self._which.matches_name(name) and self._api.allows(caller, "Describe", name)
-
-        return await self._reader.answer(listed, at, after, self._limit, is_visible, which=self._which)
+        return await self._reader.answer(listed, at, after, self._limit, self._is_visible, which=self._which)
 
     async def by_name(self, after: str | None, sealed: Callable[[str], str]) -> Response[TopicsView]:
         for _ in range(SLICES_MAX):
@@ -202,8 +189,7 @@ class _Page:
                 return await self._answer(self._found[-1].name)
             await asyncio.sleep(0)
         assert after is not None, "the loop examined at least one slice"
-        is_visible = may_describe(self._api, self._request, after)
-        return await self._answer(after if is_visible else sealed(shard_key(after)))
+        return await self._answer(after if self._reader.allows(after) else sealed(shard_key(after)))
 
     async def by_age(self, place: Place) -> Response[TopicsView]:
         for _ in range(SLICES_MAX):
@@ -218,11 +204,7 @@ class _Page:
 
     async def _add(self, topics: list[Topic]) -> bool:
         """Add the topics that the caller may see. Returns True if the page is full and more topics follow."""
-        visible = [
-            one
-            for one in topics
-            if self._which.matches_name(one.name) and may_describe(self._api, self._request, one.name)
-        ]
+        visible = [one for one in topics if self._is_visible(one.name)]
         if visible:
             self._found += await self._reader.reading.run(
                 lambda: summaries(self._queries.rows(visible), self._live, self._which)
@@ -230,6 +212,9 @@ class _Page:
         is_full = len(self._found) > self._limit
         del self._found[self._limit :]
         return is_full
+
+    def _is_visible(self, name: str) -> bool:
+        return self._which.matches_name(name) and self._reader.allows(name)
 
     async def _answer(self, next_cursor: str | None) -> Response[TopicsView]:
         return await self._reader.answer(topics_page, self._found, self._end, next_cursor)
@@ -239,7 +224,7 @@ def _pattern(name: str | None) -> Pattern | None:
     try:
         return None if name is None else glob(name)
     except PatternError as error:
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"name: {error}") from None
+        raise invalid(f"name: {error}") from None
 
 
 def _place(queries: Queries, cursor: str | None) -> Place:

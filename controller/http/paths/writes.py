@@ -18,7 +18,7 @@ from litestar.params import FromPath, QueryParameter
 from controller.brokers.simulated import SIMULATED_BROKERS_MAX
 from controller.controller_api import CHANGE_TIMEOUT_MS, ControllerApi, new_topic_ids
 from controller.http.changes import Changes
-from controller.http.errors import HttpRequest, refusal_of, refused
+from controller.http.errors import HttpRequest, invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.requests import caller_of, described, read_body
 from controller.machine.commands.access import ApplyRules
@@ -175,9 +175,9 @@ def _command(
     controller_api: ControllerApi, request: HttpRequest, body: AlterBody, *, topic: TopicName, **given: Any
 ) -> AlterTopicConfigs | CreatePartitions:
     if bool(body.configs) == (body.num_partitions >= 0):
-        raise refused(400, ErrorCode.INVALID_REQUEST, "body: give either configs or num_partitions")
+        raise invalid("body: give either configs or num_partitions")
     if body.assignments and body.configs:
-        raise refused(400, ErrorCode.INVALID_REQUEST, "assignments: only allowed with num_partitions")
+        raise invalid("assignments: only allowed with num_partitions")
     caller = caller_of(request)
     if body.configs:
         denied, ops = controller_api.denial(caller, "AlterConfigs", topic), tuple(starmap(_op, body.configs.items()))
@@ -210,8 +210,8 @@ class RulesAppliedView(msgspec.Struct, frozen=True):
 @post("/rules", status_code=200, operation_class=described(RulesBody))
 async def apply_rules(request: HttpRequest, reader: _Reader) -> RulesAppliedView:
     """Replace the rules for changes of topics. They apply to every change decided afterwards."""
-    reader.need(request, operation="Alter")
-    body, caller, controller = await read_body(request, RulesBody), caller_of(request), reader.api.controller
+    reader.need(operation="Alter")
+    body, caller, controller = await read_body(request, RulesBody), reader.caller, reader.api.controller
     try:  # in a thread, because it may take seconds; deciding finds the result in the cache, but no error
         if body.text:
             await asyncio.to_thread(read_rules, body.text)
@@ -270,29 +270,25 @@ class DelayBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @post("/simulated/brokers", status_code=201, operation_class=described(BrokerBody, required=False))
 async def add(brokers: _Brokers, reader: _Reader, request: HttpRequest) -> SimulatedBrokerView:
     """Add a broker, with the next free id."""
-    reader.need(request, operation="Alter")
+    reader.need(operation="Alter")
     body = await read_body(request, BrokerBody) if await request.body() else BrokerBody()
     if len(brokers.by_id) >= SIMULATED_BROKERS_MAX:
-        raise refused(400, ErrorCode.INVALID_REQUEST, f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
+        raise invalid(f"{SIMULATED_BROKERS_MAX} simulated brokers are the maximum")
     return _broker_view(brokers.add(body.rack))
 
 
 @post("/simulated/brokers/{broker_id:int}/stop", status_code=200)
-async def stop(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
-) -> SimulatedBrokerView:
+async def stop(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> SimulatedBrokerView:
     """Stop a broker: it is fenced, and its partitions elect other leaders."""
-    reader.need(request, operation="Alter")
+    reader.need(operation="Alter")
     brokers.stop_broker(broker_id)
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 
 @post("/simulated/brokers/{broker_id:int}/start", status_code=200)
-async def start(
-    broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
-) -> SimulatedBrokerView:
+async def start(broker_id: FromPath[int], brokers: _Brokers, reader: _Reader) -> SimulatedBrokerView:
     """Start a broker: it catches up and rejoins the ISRs."""
-    reader.need(request, operation="Alter")
+    reader.need(operation="Alter")
     brokers.start_broker(broker_id)
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
@@ -302,12 +298,12 @@ async def delay(
     broker_id: FromPath[int], request: HttpRequest, brokers: _Brokers, reader: _Reader
 ) -> SimulatedBrokerView:
     """Delay when a broker applies events."""
-    reader.need(request, operation="Alter")
+    reader.need(operation="Alter")
     body = await read_body(request, DelayBody)
     try:
         brokers.set_delay(broker_id, body.delay_ms)
     except ValueError as error:
-        raise refused(400, ErrorCode.INVALID_REQUEST, str(error)) from None
+        raise invalid(str(error)) from None
     return _broker_view(brokers.by_id[BrokerId(broker_id)])
 
 

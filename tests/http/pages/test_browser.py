@@ -14,9 +14,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
 from controller.access.users import Users
-from tests.http.pages.story import HOSTILE, story
+from tests.http.pages.story import HOSTILE
 from tests.http.pages.test_pages import PAGES
-from tests.http.service import service
+from tests.http.service import Service, service
 from tests.http.test_gate import basic, logins
 from tests.support.browser import chromium
 from tests.support.tools import cached
@@ -93,84 +93,79 @@ def axe() -> str:
     return (cached("axe") / "node_modules/axe-core/axe.min.js").read_text(encoding="utf-8")
 
 
-async def test_each_page_is_readable_for_everybody(browser: Chrome) -> None:
-    async with story() as one:
-        look = Look(browser, one.port)
-        created = (await one.get("/v1/topics/pay.orders"))["created_by"]["request_id"]
-        refused = (await one.get("/v1/requests?principal=User:ANONYMOUS&outcome=rejected"))["requests"]
-        hostile = next(each["request_id"] for each in refused if HOSTILE[0] in each["topics"])
-        paths = (*PAGES, f"/requests/{created}", "/topics?at=40", f"/requests/{hostile}")
+async def test_accessibility(eventful: Service, browser: Chrome) -> None:
+    look = Look(browser, eventful.port)
+    created = (await eventful.get("/v1/topics/pay.orders"))["created_by"]["request_id"]
+    refused = (await eventful.get("/v1/requests?principal=User:ANONYMOUS&outcome=rejected"))["requests"]
+    hostile = next(each["request_id"] for each in refused if HOSTILE[0] in each["topics"])
+    paths = (*PAGES, f"/requests/{created}", "/topics?at=40", f"/requests/{hostile}")
 
-        def check() -> None:
-            wrong: list[object] = []
-            for path in paths:
-                look.at(path, dark=len(path) % 2 == 0)
-                for width in (1920, 390):
-                    look.set_width(width)
-                    wider = look.run(
-                        "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-                    )
-                    assert wider == 0, f"{path} at {width} is {wider} too wide"
-                look.run(axe())
-                found = browser.execute_async_script(AXE)
-                wrong += [(path, *each) for each in found]
-                assert look.run("return window.hacked === undefined"), path
-            assert wrong == []
-            assert look.complaints == []
+    def check() -> None:
+        wrong: list[object] = []
+        for path in paths:
+            look.at(path, dark=len(path) % 2 == 0)
+            for width in (1920, 390):
+                look.set_width(width)
+                wider = look.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                assert wider == 0, f"{path} at {width} is {wider} too wide"
+            look.run(axe())
+            found = browser.execute_async_script(AXE)
+            wrong += [(path, *each) for each in found]
+            assert look.run("return window.hacked === undefined"), path
+        assert wrong == []
+        assert look.complaints == []
 
-        await asyncio.to_thread(check)
+    await asyncio.to_thread(check)
 
 
-async def test_time_goes_back_and_forth(browser: Chrome) -> None:
-    async with story() as one:
-        look = Look(browser, one.port)
+async def test_time_slider(eventful: Service, browser: Chrome) -> None:
+    look = Look(browser, eventful.port)
 
-        def check() -> None:
-            look.at("/topics/pay.orders")
-            look.run("const one = document.querySelector('[type=range]'); one.value = one.max - 1; one.focus()")
-            look.press(Keys.ARROW_LEFT)
-            shown = look.text(".slide output")
-            assert shown.endswith("Z"), "the slider says which moment it stands at"
-            look.click(".slide button")
-            look.until(lambda: "at=" in browser.current_url, "the slider leads to a moment")
-            assert look.text(".when").strip() == f"As of {shown}"
-            there = browser.current_url
-            look.click(".moment .button")
-            look.until(lambda: "at=" not in browser.current_url, "back to now")
-            look.at(f"/topics/pay.orders?at={40}")
-            look.click(".history li:last-child a")
-            look.at("/topics/pay.gone")
-            assert "it was deleted at offset" in look.text()
-            look.click(".error .button")
-            look.until(lambda: look.text("h1") == "pay.gone", "the moment before")
-            assert look.browser.current_url != there
+    def check() -> None:
+        look.at("/topics/pay.orders")
+        look.run("const one = document.querySelector('[type=range]'); one.value = one.max - 1; one.focus()")
+        look.press(Keys.ARROW_LEFT)
+        shown = look.text(".slide output")
+        assert shown.endswith("Z"), "the slider says which moment it stands at"
+        look.click(".slide button")
+        look.until(lambda: "at=" in browser.current_url, "the slider leads to a moment")
+        assert look.text(".when").strip() == f"As of {shown}"
+        there = browser.current_url
+        look.click(".moment .button")
+        look.until(lambda: "at=" not in browser.current_url, "back to now")
+        look.at(f"/topics/pay.orders?at={40}")
+        look.click(".history li:last-child a")
+        look.at("/topics/pay.gone")
+        assert "it was deleted at offset" in look.text()
+        look.click(".error .button")
+        look.until(lambda: look.text("h1") == "pay.gone", "the moment before")
+        assert look.browser.current_url != there
 
-        await asyncio.to_thread(check)
+    await asyncio.to_thread(check)
 
 
-async def test_what_happens_is_shown_at_once_and_a_server_that_went_away_is_missed(browser: Chrome) -> None:
-    async with story() as one:
-        look = Look(browser, one.port)
-        await asyncio.to_thread(look.at, "/topics?name=new*")
-        await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
-        await one.create("new.one", replication_factor=2)
-        await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
-        newest = f"return Number(document.querySelector('.slide [type=range]').max) >= {one.controller.now_ms()}"
-        await one.create("new.last", replication_factor=2)
-        await asyncio.to_thread(look.until, lambda: look.run(newest), "the strip goes up to the newest event")
-        await one.http.stop()
-        lost = "return !document.getElementById('lost').hidden"
-        await asyncio.to_thread(look.until, lambda: look.run(lost), "the page says that nobody answers")
-        assert "No connection since" in look.text("#lost")
-        again = one.another_http()
-        await again.start("127.0.0.1", one.port)
-        try:
-            await asyncio.to_thread(look.until, lambda: not look.run(lost), "it comes back")
-            await one.create("new.two", replication_factor=2)
-            await asyncio.to_thread(look.until, lambda: "new.two" in look.text(), "and goes on")
-        finally:
-            await again.stop()
-            await asyncio.to_thread(look.browser.get, "about:blank")
+async def test_live_updates_and_lost_connection(eventful: Service, browser: Chrome) -> None:
+    look = Look(browser, eventful.port)
+    await asyncio.to_thread(look.at, "/topics?name=new*")
+    await asyncio.to_thread(look.until, lambda: "live" in look.text(".when"), "it is live")
+    await eventful.create("new.one", replication_factor=2)
+    await asyncio.to_thread(look.until, lambda: "new.one" in look.text(), "the topic is shown")
+    newest = f"return Number(document.querySelector('.slide [type=range]').max) >= {eventful.controller.now_ms()}"
+    await eventful.create("new.last", replication_factor=2)
+    await asyncio.to_thread(look.until, lambda: look.run(newest), "the strip goes up to the newest event")
+    await eventful.http.stop()
+    lost = "return !document.getElementById('lost').hidden"
+    await asyncio.to_thread(look.until, lambda: look.run(lost), "the page says that nobody answers")
+    assert "No connection since" in look.text("#lost")
+    again = eventful.another_http()
+    await again.start("127.0.0.1", eventful.port)
+    try:
+        await asyncio.to_thread(look.until, lambda: not look.run(lost), "it comes back")
+        await eventful.create("new.two", replication_factor=2)
+        await asyncio.to_thread(look.until, lambda: "new.two" in look.text(), "and goes on")
+    finally:
+        await again.stop()
+        await asyncio.to_thread(look.browser.get, "about:blank")
 
 
 async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, users: Users) -> None:
@@ -186,43 +181,42 @@ async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, user
         await asyncio.to_thread(look.browser.get, "about:blank")
 
 
-async def test_all_can_be_done_by_keyboard_and_without_script(browser: Chrome) -> None:
-    async with story() as one:
-        look = Look(browser, one.port)
+async def test_keyboard_and_no_script(eventful: Service, browser: Chrome) -> None:
+    look = Look(browser, eventful.port)
 
-        def by_keyboard() -> None:
+    def by_keyboard() -> None:
+        look.at("/policies")
+        look.press(Keys.TAB)
+        assert look.run("return document.activeElement.className") == "skip"
+        look.press(Keys.ENTER)
+        assert look.run("return location.hash") == "#main"
+        look.fill("[name=replication_factor]", "2")
+        look.fill("[name=name]", "pay.typed")
+        look.press(Keys.ENTER)
+        look.until(lambda: "It would be created: 2 partitions, factor 2" in look.text(), "a dry run")
+
+    def without_script() -> None:
+        look.command("Emulation.setScriptExecutionDisabled", value=True)
+        try:
             look.at("/policies")
-            look.press(Keys.TAB)
-            assert look.run("return document.activeElement.className") == "skip"
-            look.press(Keys.ENTER)
-            assert look.run("return location.hash") == "#main"
-            look.fill("[name=replication_factor]", "2")
-            look.fill("[name=name]", "pay.typed")
-            look.press(Keys.ENTER)
-            look.until(lambda: "It would be created: 2 partitions, factor 2" in look.text(), "a dry run")
+            look.fill("#create [name=name]", "orphan")
+            look.fill("#create [name=replication_factor]", "2")
+            look.click("#create button")
+            look.shows("orphan has no owner")
+            look.fill("#create [name=name]", "pay.made")
+            look.fill("#create [name=configs]", "retention.ms=5")
+            look.click("#create button")
+            look.shows("It would be created")
+            look.click("button.main")
+            look.shows("From request to answer")
+            look.at("/topics/pay.made")
+            look.fill("[name=typed]", "pay.made")
+            look.click("button.danger")
+            look.shows("deleted")
+        finally:
+            look.command("Emulation.setScriptExecutionDisabled", value=False)
 
-        def without_script() -> None:
-            look.command("Emulation.setScriptExecutionDisabled", value=True)
-            try:
-                look.at("/policies")
-                look.fill("#create [name=name]", "orphan")
-                look.fill("#create [name=replication_factor]", "2")
-                look.click("#create button")
-                look.shows("orphan has no owner")
-                look.fill("#create [name=name]", "pay.made")
-                look.fill("#create [name=configs]", "retention.ms=5")
-                look.click("#create button")
-                look.shows("It would be created")
-                look.click("button.main")
-                look.shows("From request to answer")
-                look.at("/topics/pay.made")
-                look.fill("[name=typed]", "pay.made")
-                look.click("button.danger")
-                look.shows("deleted")
-            finally:
-                look.command("Emulation.setScriptExecutionDisabled", value=False)
-
-        await asyncio.to_thread(by_keyboard)
-        await asyncio.to_thread(without_script)
-        assert "it was deleted at offset" in (await one.get("/v1/topics/pay.made", 404))["message"]
-        assert look.complaints == []
+    await asyncio.to_thread(by_keyboard)
+    await asyncio.to_thread(without_script)
+    assert "it was deleted at offset" in (await eventful.get("/v1/topics/pay.made", 404))["message"]
+    assert look.complaints == []
