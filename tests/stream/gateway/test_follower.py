@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from confluent_kafka import KafkaError
 
-from controller.stream.gateway.kafka import BATCH_BYTES, FollowedEvents, Follower
+from controller.stream.gateway.kafka import BATCH_BYTES, read_batches
 
 EVENTS = "events"
 
@@ -47,12 +45,9 @@ class Backlog:
         return taken
 
 
-async def test_large_records_are_handed_over_one_by_one_and_the_end_with_the_last() -> None:
+def test_large_records_are_handed_over_one_by_one_and_the_end_with_the_last() -> None:
     sizes = [100] * 300 + [BATCH_BYTES * 2, BATCH_BYTES // 2, BATCH_BYTES // 2, 1]
-    taken: list[FollowedEvents] = []
-    follower = Follower({}, take=taken.append, fail=lambda error: None)
-    follower._loop = asyncio.get_running_loop()
-    await asyncio.to_thread(follower._read, Backlog(sizes))  # type: ignore[arg-type]
+    taken = read_batches(Backlog(sizes))  # type: ignore[arg-type]
     assert [record.offset for batch in taken for record in batch.records] == list(range(len(sizes)))
     parts = [sum(len(record.value) for record in batch.records) for batch in taken]
     assert parts == [30_000, BATCH_BYTES * 2, BATCH_BYTES, 1]
