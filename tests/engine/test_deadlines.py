@@ -134,20 +134,6 @@ async def test_a_create_that_waits_while_the_clock_jumps_is_answered_in_its_time
 
 
 @on_stage()
-async def test_the_time_of_the_log_never_goes_back(stage: Stage) -> None:
-    await stage.create("a")
-    stage.skew_ms = -60_000
-    await stage.create("b")
-    await stage.controller.stop()
-    later = Stage(disk=stage.disk, boot_id="s2")
-    later.skew_ms = -120_000
-    await later.start()
-    await later.create("c")
-    times = [record.at_ms for record in later.records()]
-    assert times == sorted(times), "neither in one process nor over a restart"
-
-
-@on_stage()
 async def test_a_deadline_passes_while_a_sync_is_slow(stage: Stage) -> None:
     stage.brokers.set_delay(3, 10)
     stage.hold_syncs()

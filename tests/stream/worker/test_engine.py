@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from controller.machine.commands.commands import AnyCommand
 from controller.stream.log.codec import COMMAND_VERSION, CommandFromNewerVersion, encode_command
 from controller.stream.log.partition import CacheAhead
 from controller.stream.worker.engine import CommandsMissing, PartitionsLost
@@ -247,48 +244,3 @@ async def test_recreated_topics_are_detected(kafka: MemoryKafka, claimed: Claime
     kafka.events[1].clear()
     with pytest.raises(CacheAhead, match=r"goes up to record 5, and Kafka has only those before 0"):
         await worker.claim(1)
-
-
-# Everything together.
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_nothing_is_lost_or_decided_twice(
-    kafka: MemoryKafka, tmp_path: Path, claimed: Claimed, seed: int
-) -> None:
-    """Three workers of two releases; claims, zombies, failures, restarts and copies of commands, as the seed draws."""
-    chance = random.Random(seed)
-    workers = [Stage(kafka, tmp_path, name, release=f"1.{number % 2}") for number, name in enumerate("abc")]
-    commands: list[AnyCommand] = []
-    for number in range(120):
-        worker = chance.choice(workers)
-        match chance.randrange(10):
-            case 0 | 1:
-                worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.3 else []
-                await _try(worker.claim(*chance.choice([(0,), (1,), (0, 1)])))
-            case 2:
-                await worker.close()
-            case 3 | 4 | 5:
-                names = [f"t{chance.randrange(40)}" for _ in range(chance.randrange(1, 6))]
-                timeout_ms = chance.choice([0, 1000])
-                for at, name in enumerate(names):
-                    request_id = RequestId(f"{number}-{at}")
-                    commands.append(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
-                    kafka.put(commands[-1], *chance.sample(commands, chance.choice([0, 0, 0, 1])))
-            case _:
-                worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.1 else []
-                await _try(worker.work(count=chance.randrange(1, 8)))
-    last = await claimed(name="last")
-    await last.work()
-    found = check_all_decided(kafka)
-    assert found.counts["commands"] > 20, f"seed {seed}"
-    assert found.counts["copies"] > 0, f"seed {seed}"
-    for worker in (*workers, last):
-        await worker.close()
-
-
-async def _try(doing: Any) -> None:
-    try:
-        await doing
-    except PartitionsLost:
-        return
