@@ -17,7 +17,6 @@ from controller.settings.load import ServeSettings, SettingsError, load_settings
 from controller.settings.page import settings_page
 from controller.settings.security import Setting
 from controller.settings.server import SETTINGS
-from events.catalog import Endpoint
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -55,6 +54,8 @@ super.users                            | User:a;User:CN=b,O=c ;      | ('User:a'
 super.users                            |                             | ()
 api.versions.max                       | Metadata:3,CreateTopics : 1 | {'Metadata': 3, 'CreateTopics': 1}
 api.versions.max                       |                             | {}
+advertised.listeners                   | ssl://[::1]:2               | (Endpoint(name='SSL', host='::1', port=2),)
+advertised.listeners                   |                             | ()
 max.connections                        | 0                           | 0
 max.connections.per.ip.overrides       | 10.0.0.1:5, [::01]:0        | {'10.0.0.1': 5, '::1': 0}
 topic.rules.file                       | rules.json                  | 'rules.json'
@@ -102,19 +103,6 @@ def test_a_setting_can_be_said_for_one_listener() -> None:
     assert settings.of_listener("IN", "ssl_client_auth") == "required"
     assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
     assert "listener.name.NAME. may be followed by" in refusal("listener.name.in.num.partitions=5")
-
-
-ENDPOINTS = [
-    ("PLAINTEXT://kafka.example:9092", (Endpoint("PLAINTEXT", "kafka.example", 9092),)),
-    ("PLAINTEXT://[::1]:9092", (Endpoint("PLAINTEXT", "::1", 9092),)),
-    ("ssl://a:1, Internal://b:2", (Endpoint("SSL", "a", 1), Endpoint("INTERNAL", "b", 2))),
-    ("", ()),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), ENDPOINTS)
-def test_the_advertised_address(text: str, expected: tuple[Endpoint, ...]) -> None:
-    assert load_settings(overrides=[f"advertised.listeners={text}"]).advertised_listeners == expected
 
 
 REFUSED = """
