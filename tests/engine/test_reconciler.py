@@ -69,21 +69,6 @@ async def test_brokers_that_change_in_the_middle_of_a_sweep_are_seen() -> None:
 
 
 @on_virtual_time
-async def test_placeholders_of_many_topics_are_filled_when_brokers_join() -> None:
-    stage = Stage(brokers=1, settings={"enable.under.replicated.topic.creation": "true"})
-    await stage.start()
-    names = [f"t{number}" for number in range(450)]
-    assert set(codes(await stage.create(*names, num_partitions=2, replication_factor=3))) == {0}
-    stage.brokers.add()
-    stage.brokers.add()
-    await stage.settle(10)
-    for topic in stage.controller.store.durable_slice(None, 1000):
-        for partition in topic.partitions:
-            assert set(partition.replicas) == set(partition.isr) == {1, 2, 3}, f"{topic.name}: {partition}"
-    assert audit(stage.records(), settled=True) == []
-
-
-@on_virtual_time
 async def test_a_broker_that_stops_or_starts_concerns_only_the_topics_with_replicas_on_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

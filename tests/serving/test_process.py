@@ -212,7 +212,7 @@ async def test_hanging_loop_ends_a_leader_only(heard: Any, leads: bool, monkeypa
 async def test_a_service_is_watched_while_it_runs() -> None:
     service, stopping = Service(), asyncio.Event()
     running = asyncio.create_task(run_service(service, stopping))
-    await asyncio.sleep(0.2)
+    await until(lambda: any(thread.name == "loop-watch" for thread in threading.enumerate()))
     function_of("controller.http.slow")(0.6)
     await until(lambda: b'loop_blocked_seconds_max{cause="controller.http.slow.blocks"}' in service.metrics.render())
     stopping.set()

@@ -63,7 +63,6 @@ class Stage:
         history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None,
     ) -> None:
         self.kafka = kafka
-        self.failing: list[str] = []
         self.faults: list[Fault] = []
         self.copies: list[tuple[Sourced, RequestCommand]] = []
         self.losses: list[str] = []
@@ -94,7 +93,7 @@ class Stage:
         )
 
     def _connect(self) -> MemoryTransport:
-        self.transports.append(MemoryTransport(self.kafka, self.failing))
+        self.transports.append(MemoryTransport(self.kafka))
         return self.transports[-1]
 
     # --- as a driver does
