@@ -71,25 +71,20 @@ def test_a_text_becomes_a_value(line: str) -> None:
 
 
 SECRETS = """
-ssl.key.pasword            | unknown setting ssl.key.pasword (
-ssl.keystore.key           | unknown setting ssl.keystore.key (
-listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain.sasl.jaas.config (
-log.archive.ur             | unknown setting log.archive.ur (--set): did you mean log.archive.url?
+ssl.key.pasword=           | unknown setting ssl.key.pasword (
+ssl.keystore.key=          | unknown setting ssl.keystore.key (
+listener.name.in.plain.sasl.jaas.config= | unknown setting listener.name.in.plain.sasl.jaas.config (
+log.archive.ur=            | unknown setting log.archive.ur (--set): did you mean log.archive.url?
+ssl.key.password PLANTED-  | --set ssl.key.password (hidden): must be KEY=VALUE
 """
 
 
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
 def test_a_possible_secret_is_hidden_in_messages(line: str) -> None:
-    key, expected = (cell.strip() for cell in line.split("|"))
-    message = refusal(f"{key}=PLANTED-SECRET")
+    given, expected = (cell.strip() for cell in line.split("|"))
+    message = refusal(f"{given}PLANTED-SECRET")
     assert message.startswith(expected)
-    assert "PLANTED-SECRET" not in message
-
-
-def test_an_override_without_a_value_does_not_show_a_secret() -> None:
-    message = refusal("ssl.key.password PLANTED-SECRET")
-    assert "must be KEY=VALUE" in message
-    assert "PLANTED-SECRET" not in message
+    assert "PLANTED" not in message
 
 
 def test_a_secret_setting_is_not_given_to_policies() -> None:

@@ -39,16 +39,6 @@ async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_know
 
 
 @on_virtual_time
-async def test_it_is_caught_up_with_its_start_though_others_write_on(new_rig: Rig) -> None:
-    new_rig.on_heartbeat(new_rig.members.own)
-    for worker in new_rig.workers:
-        assert not new_rig.node.caught_up
-        worker.fence()
-        new_rig.read()
-    assert new_rig.node.caught_up, "each partition ended after one record"
-
-
-@on_virtual_time
 async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
     seen: list[list[str]] = []
     pending = rig.request(*both())

@@ -233,18 +233,19 @@ class _FromTheFuture(Fact, frozen=True, tag="TopicPainted"):
     topic: str
 
 
-def test_an_unknown_event_stops_the_reader(writing: Writing) -> None:
+@pytest.mark.parametrize(
+    ("event", "error", "says"),
+    [
+        (_FromTheFuture("a"), EventDecodeError, "unknown event type 'TopicPainted'"),
+        (TopicReady(TopicName("nowhere")), CannotApply, "nowhere"),
+    ],
+)
+def test_an_event_that_cannot_be_applied_stops_the_reader(
+    writing: Writing, event: Any, error: type[Exception], says: str
+) -> None:
     reader = writing.partition.reader
-    value = encode_event(BORN_MS, Cause("c", RequestId("r")), _FromTheFuture("a"))  # type: ignore[arg-type]
-    record = encode_record(Decided(reader.epoch, reader.next_source, (value,)))
-    with pytest.raises(EventDecodeError, match="unknown event type 'TopicPainted'"):
-        writing.partition.accept(reader.kafka_offset, record)
-
-
-def test_an_event_that_does_not_fit_stops_the_reader(writing: Writing) -> None:
-    reader = writing.partition.reader
-    value = encode_event(BORN_MS, Cause("c", RequestId("r")), TopicReady(TopicName("nowhere")))
-    with pytest.raises(CannotApply, match="nowhere"):
+    value = encode_event(BORN_MS, Cause("c", RequestId("r")), event)
+    with pytest.raises(error, match=says):
         writing.partition.accept(
             reader.kafka_offset, encode_record(Decided(reader.epoch, reader.next_source, (value,)))
         )

@@ -149,15 +149,6 @@ async def test_messages_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> No
         await until(lambda: one.decided == one.size, one)
 
 
-async def test_messages_fetched_before_a_seek_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where messages flow all the while, as they do when one rebalance follows another."""
-    async with feeding(monkeypatch) as one:
-        await until(lambda: one.decided > 20, one)
-        one.decided = 5
-        await one.consumer.perform_seek()
-        await until(lambda: one.decided == one.size, one)
-
-
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_command_is_lost_at_rebalances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rebalances that stop the flow, or find it stopped, or going; seeks; messages that wait for room."""
