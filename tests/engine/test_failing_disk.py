@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from events.catalog import BrokerFenced, CreateAnswered, TopicCreated
+from events.catalog import CreateAnswered, TopicCreated
 from events.logs.log import LogCorrupted, LogError, LogWriteError
 from tests.engine.stage import POLICY, Stage, codes, on_stage
-from tests.machine.audit.auditor import audit
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.virtual_time import on_virtual_time
 
@@ -176,25 +175,6 @@ async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk(
     assert stage.controller.storage_error is None
     assert isinstance(stage.controller.failure, TypeError)
     assert not isinstance(stage.controller.failure, LogWriteError)
-
-
-@on_stage()
-async def test_a_lost_review_is_made_again(stage: Stage) -> None:
-    await stage.create("a", num_partitions=6, replication_factor=3)
-    stage.disk.rng = _Always(False)  # type: ignore[assignment]
-    stage.hold_syncs()
-    stage.brokers.stop_broker(2)
-    await stage.settle()
-    stage.release_syncs()
-    while not stage.events(BrokerFenced) or stage.log.durable_offset < stage.log.next_offset:
-        await stage.settle(0)
-    stage.disk.failing_syncs = 1.0
-    await stage.settle(0.1)
-    assert stage.controller.storage_error is not None, "the review that follows is lost"
-    stage.disk.failing_syncs = 0.0
-    await stage.settle(2)
-    assert audit(stage.records(), settled=True) == []
-    stage.check()
 
 
 @on_virtual_time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from events.catalog import BrokerFenced, PartitionChanged
 from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
@@ -31,26 +30,6 @@ async def test_the_state_is_there(stage: Stage) -> None:
     assert later.log.next_offset == end, "a restart that changes nothing writes nothing"
     assert codes(await later.create("a")) == [36]
     assert topics_of(fold(later.records())) == later.controller.store.durable_slice(None, 10)
-
-
-@on_virtual_time
-async def test_a_review_that_died_with_its_process_is_made_good() -> None:
-    with running_as(1):
-        stage = await Stage().start()
-        await stage.create("a", num_partitions=6, replication_factor=3)
-        stage.hold_syncs()
-        stage.brokers.stop_broker(2)
-        await stage.settle()
-    await killed(stage, 1)
-    assert len(stage.events(BrokerFenced)) == 1, "the fence is in the log"
-    assert stage.events(PartitionChanged) == [], "what follows from it is not"
-    later = Stage(disk=stage.disk, boot_id="s2")
-    later.brokers.by_id[2].running = False  # type: ignore[index]
-    await later.start()
-    topic = later.topic("a")
-    assert {partition.leader for partition in topic.partitions} == {1, 3}
-    assert audit(later.records(), settled=True) == []
-    await later.controller.stop()
 
 
 @on_virtual_time

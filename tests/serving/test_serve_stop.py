@@ -26,6 +26,7 @@ from tests.serving.service import (
     check_there,
     codes,
     create,
+    loads_on,
     serving,
     wait_until,
 )
@@ -37,9 +38,7 @@ def test_sigterm_and_sigint_end_it_under_load(tmp_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         with serving(tmp_path) as server:
             check_there(server.topics(), loads)
-            started = [Load(server.kafka, f"{number.name}-{n}") for n in range(3)]
-            for load in started:
-                load.start()
+            started = loads_on(server, number.name, 3)
             loads += started
             wait_until(lambda: all(load.there for load in started))  # noqa: B023
             server.process.popen.send_signal(number)
@@ -181,9 +180,7 @@ def test_every_create_that_was_answered_survives_kills_under_load(tmp_path: Path
         for round_number in range(ROUNDS):
             with serving(tmp_path) as server:
                 check_there(server.topics(), loads)
-                ours = [Load(server.kafka, f"r{round_number}-c{n}", CREATES) for n in range(CLIENTS)]
-                for load in ours:
-                    load.start()
+                ours = loads_on(server, f"r{round_number}", CLIENTS, CREATES)
                 kill_after = rng.randint(2, CLIENTS * CREATES // 2)
                 while sum(load.answers[0] for load in ours) < kill_after:
                     time.sleep(0.005)

@@ -125,16 +125,6 @@ async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metere
 
 
 @on_virtual_time
-async def test_older_versions_are_carried_out_and_their_clients_are_throttled(metered: Rig) -> None:
-    throttles_ms = []
-    for number in range(3):
-        reply = await metered.answers(create_by_alice(number, validate_only=True, api_version=5))
-        assert codes(reply) == {in_partition(1): 0}
-        throttles_ms.append(reply.throttle_time_ms)
-    assert throttles_ms == [0, 1000, 2000]
-
-
-@on_virtual_time
 async def test_quotas_hold_where_policies_are_consulted_too(metered: Rig) -> None:
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
     for worker in metered.workers:

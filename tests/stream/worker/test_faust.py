@@ -134,21 +134,6 @@ async def until(what: Callable[[], bool], running: Feeding) -> None:
     pytest.fail(f"it stands still at {running.decided}: {running.seen[-5:]}")
 
 
-async def test_messages_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust itself drops what lies before the last message that it has handed on, even if that did not arrive."""
-    async with feeding(monkeypatch) as one:
-        await until(lambda: one.decided > 20, one)
-        one.blocked.clear()
-        await asyncio.sleep(0.01)
-        one.consumer.hold()
-        await asyncio.sleep(0.01)
-        one.decided = 5
-        await one.consumer.perform_seek()
-        one.blocked.set()
-        one.consumer.resume_flowing()
-        await until(lambda: one.decided == one.size, one)
-
-
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_command_is_lost_at_rebalances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rebalances that stop the flow, or find it stopped, or going; seeks; messages that wait for room."""
