@@ -34,7 +34,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
-from controller.brokers.port import Brokers, CommandSink, EventTypes, publish, stamp
+from controller.brokers.port import Brokers, EventTypes, publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
@@ -237,12 +237,6 @@ class PartitionBrokers(SimulatedBrokers):
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
-
-    def start(self, controller: CommandSink) -> None:
-        """Register the missing brokers, and report for the others again."""
-        self._controller = controller
-        self._loop = asyncio.get_running_loop()
-        self.resume()
 
     def resume(self) -> None:
         """Register missing brokers, finish interrupted registrations, and report again for all topics."""
