@@ -38,7 +38,6 @@ from controller.stream.log.topics import (
     TopicWatch,
     offset_ranges,
     offsets_consumer,
-    prepare_gateways_topic,
     prepare_topics,
 )
 
@@ -283,7 +282,5 @@ async def run_gateway(options: GatewayOptions) -> int:
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
     gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
-    settings = options.settings
-    topics = prepare_topics(options.properties, settings, options.data)
-    prepare_gateways_topic(options.properties, settings)
+    topics = prepare_topics(options.properties, options.settings, options.data, for_gateway=True)
     return topics, offset_ranges(offsets_consumer(options.properties), topics.events, topics.partitions)
