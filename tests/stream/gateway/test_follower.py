@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 from confluent_kafka import KafkaError
 
 from controller.stream.gateway.kafka import BATCH_BYTES, read_batches
 
-EVENTS = "events"
 
-
-class Fetched:
+def fetched(offset: int, size: int = -1) -> Any:
     """A message as librdkafka gives it; without a size, the end of the partition."""
-
-    def __init__(self, offset: int, size: int = -1) -> None:
-        self._offset, self._size = offset, size
-
-    def error(self) -> KafkaError | None:
-        return KafkaError(KafkaError._PARTITION_EOF) if self._size < 0 else None
-
-    def topic(self) -> str:
-        return EVENTS
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes:
-        return bytes(self._size)
+    error = KafkaError(KafkaError._PARTITION_EOF) if size < 0 else None
+    fields = {"error": error, "topic": "events", "partition": 0, "offset": offset, "value": bytes(max(0, size))}
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in fields.items()})
 
 
 class Backlog:
     """A consumer behind which all of this lies, and no more comes."""
 
     def __init__(self, sizes: list[int]) -> None:
-        self._messages = [*(Fetched(offset, size) for offset, size in enumerate(sizes)), Fetched(len(sizes))]
+        self._messages = [*(fetched(offset, size) for offset, size in enumerate(sizes)), fetched(len(sizes))]
 
-    def poll(self, _: float) -> Fetched | None:
+    def poll(self, _: float) -> Any:
         return self._messages.pop(0) if self._messages else None
 
-    def consume(self, at_most: int, _: float) -> list[Fetched]:
+    def consume(self, at_most: int, _: float) -> list[Any]:
         taken, self._messages = self._messages[:at_most], self._messages[at_most:]
         return taken
 

@@ -135,17 +135,6 @@ async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: R
     assert waiting.cancelled()
 
 
-@on_virtual_time
-async def test_ids_and_times_are_its_own(new_rig: Rig) -> None:
-    assert new_rig.node.new_request_id("auto").startswith("auto-boot-1-")
-    assert new_rig.node.now_ms() == BORN_MS
-    new_rig.begin()
-    assert new_rig.node.status().events_durable == sum(
-        len(list(worker.partition.log.read())) for worker in new_rig.workers
-    )
-    assert new_rig.gateway.cluster_id == "cluster-1"
-
-
 # --- who else is there
 
 

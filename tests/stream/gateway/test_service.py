@@ -51,16 +51,6 @@ def nodes(address: str) -> set[str]:
     return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
 
 
-def test_answered_topic_is_visible_at_once(running: Stream) -> None:
-    one, other = running.gateways[:2]
-    for number in range(20):
-        name = f"own-write-{number}"
-        assert create(one.kafka, name) == {name: 0}
-        assert described(one.kafka, name) == 0, "at the gateway that answered: at once"
-        until("the other gateway shows it", lambda shown=name: described(other.kafka, shown) == 0)  # type: ignore[misc]
-        assert create(other.kafka, name) == {name: 36}
-
-
 def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = None) -> Read:
     """A page as a browser is shown it, or (with `fields`) where a form that it sends leads to."""
     body = None if fields is None else urlencode(fields).encode()
