@@ -63,11 +63,6 @@ def test_listeners_that_cannot_be(line: str, files: dict[str, str]) -> None:
     assert message in str(raised.value)
 
 
-def test_without_listeners_there_is_the_default_one(files: dict[str, str]) -> None:
-    (only,) = plan(loaded("num.partitions=2", files), DEFAULT)
-    assert (only.endpoint, only.protocol, only.tls, only.logs_in) == (DEFAULT, "PLAINTEXT", None, False)
-
-
 def test_a_listener_of_any_name(files: dict[str, str]) -> None:
     text = (
         "listeners=inside://a:1,outside://b:2 listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL "

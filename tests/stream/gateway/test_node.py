@@ -54,15 +54,6 @@ async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answere
 
 
 @on_virtual_time
-async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
-    (first, _) = await rig.answers(*both(validate_only=True))
-    assert first.topic is not None
-    assert (first.code, len(first.topic.partitions)) == (0, 2)
-    (refused,) = await rig.answers(create("bad*", timeout_ms=0))
-    assert refused.code == ErrorCode.INVALID_TOPIC_EXCEPTION
-
-
-@on_virtual_time
 async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
     name = in_partition(1)
     rig.workers[1].decide(create(name, timeout_ms=0))
@@ -175,13 +166,6 @@ async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) ->
         rig.on_heartbeat(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
     rig.members.on_heartbeat(encode_announcement(other("a-gateway", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
-
-
-@on_virtual_time
-async def test_without_live_brokers_the_gateways_are_the_nodes(new_rig: Rig) -> None:
-    new_rig.begin(brokers=0)
-    assert [node.node_id for node in new_rig.gateway.nodes()] == [node_id_of("a-gateway")]
-    assert new_rig.gateway.controller_id() == node_id_of("a-gateway")
 
 
 @on_virtual_time

@@ -34,7 +34,6 @@ from tests.stream.worker.stage import (
     Claimed,
     Stage,
     check,
-    check_all_decided,
     events_of,
     home,
     topic_of,
@@ -86,16 +85,6 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     await worker.decide(replace(create("bug", timeout_ms=0), request_id=RequestId("again")))
     assert topic_of(worker, "bug") is not None
     check(kafka)
-
-
-async def test_a_decision_that_no_record_holds_is_a_fault(
-    kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 500)
-    await worker.decide(create("large", num_partitions=100), create("small", num_partitions=1, timeout_ms=0))
-    assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
-    assert topic_of(worker, "small") is not None
-    check_all_decided(kafka)
 
 
 async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record(
