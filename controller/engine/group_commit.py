@@ -24,11 +24,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
 
 from controller.access.mutation_quotas import MutationQuotas
 from controller.access.refusals import RefusalRecords
-from controller.brokers.port import Brokers, LeadLost, Replication, publish
+from controller.brokers.port import Brokers, LeadLost, Replication, publish, stamp
 from controller.controller_api import ControllerStatus, Reply
 from controller.engine import requests
 from controller.engine.decider import Decider, DryRunner, Faults, Limits, restamped, with_verdicts
@@ -142,8 +141,8 @@ class Controller:
         it. None means no file."""
         self._rules_file = text
         if text is not None:
-            stamps: Any = {"request_id": self.new_request_id("rules"), "at_ms": self.now_ms()}
-            self.submit_internal(ApplyRules(**stamps, text=text, is_file=True, principal=BY_CONTROLLER))
+            stamped = stamp(self, "rules")
+            self.submit_internal(ApplyRules(**stamped, text=text, is_file=True, principal=BY_CONTROLLER))
 
     def _compare_rules_file(self, records: Sequence[Recorded]) -> None:
         """Log a warning if the leader applied another rules file than that of this process."""

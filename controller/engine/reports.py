@@ -33,49 +33,6 @@ class Figures(Protocol):
     def command_failed(self, command: str) -> None: ...
 
 
-class Reports:
-    """Writes log lines of decisions, in the JSON that structlog writes elsewhere, and metrics.
-
-    The lines of one commit are written together: a logging call for each would cost more than the decision.
-    """
-
-    def __init__(self, log: Any, lines: Callable[[bytes], object], figures: Figures, *, decisions: bool = True) -> None:
-        """`lines` writes log lines as bytes, each with a newline."""
-        self.log = log
-        self.figures = figures
-        self._lines = lines
-        self._decisions = decisions
-
-    @property
-    def handles(self) -> EventTypes:
-        return _HANDLED
-
-    def committed(self, commands: int, events: int, seconds: float) -> None:
-        """Report a durable commit; `seconds` is the time from write to the end of the fsync."""
-        self.figures.committed(commands, events, seconds)
-
-    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        """Write a line for each decision."""
-        rules: Rules = {}
-        out: list[bytes] = []
-        for record in records:
-            event = record.event
-            if isinstance(event, catalog.CreateRejected):
-                rules[event.request_id, event.topic] = event.rule
-                continue
-            if isinstance(event, catalog.CreateAnswered):
-                self.figures.answered("CreateTopics", event.error_code, event.waited_ms)
-            if self._decisions:
-                out.append(_encode(_LINES[type(event)](record, event, rules)))
-        if out:
-            self._lines(b"\n".join(out) + b"\n")
-
-    async def close_policies(self, policies: PolicyJudge | None) -> None:
-        """Close the policies, and log their errors. Policies that hang do not prevent the process from ending."""
-        for failure in () if policies is None else await policies.close(POLICIES_CLOSE_S):
-            self.log.warning("policy close failed", why=failure)
-
-
 def line_time(at_ms: int) -> str:
     """The time in ISO-8601, UTC, with milliseconds."""
     return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}Z"
@@ -151,4 +108,44 @@ _LINES: dict[type, MakeLine] = {
     catalog.QuorumEpochBegun: _happened(epoch="leader_epoch"),
     catalog.FeaturesChanged: _features_changed,
 }
-_HANDLED = frozenset({*_LINES, catalog.CreateRejected})
+
+
+class Reports:
+    """Writes log lines of decisions, in the JSON that structlog writes elsewhere, and metrics.
+
+    The lines of one commit are written together: a logging call for each would cost more than the decision.
+    """
+
+    handles: EventTypes = frozenset({*_LINES, catalog.CreateRejected})
+
+    def __init__(self, log: Any, lines: Callable[[bytes], object], figures: Figures, *, decisions: bool = True) -> None:
+        """`lines` writes log lines as bytes, each with a newline."""
+        self.log = log
+        self.figures = figures
+        self._lines = lines
+        self._decisions = decisions
+
+    def committed(self, commands: int, events: int, seconds: float) -> None:
+        """Report a durable commit; `seconds` is the time from write to the end of the fsync."""
+        self.figures.committed(commands, events, seconds)
+
+    def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
+        """Write a line for each decision."""
+        rules: Rules = {}
+        out: list[bytes] = []
+        for record in records:
+            event = record.event
+            if isinstance(event, catalog.CreateRejected):
+                rules[event.request_id, event.topic] = event.rule
+                continue
+            if isinstance(event, catalog.CreateAnswered):
+                self.figures.answered("CreateTopics", event.error_code, event.waited_ms)
+            if self._decisions:
+                out.append(_encode(_LINES[type(event)](record, event, rules)))
+        if out:
+            self._lines(b"\n".join(out) + b"\n")
+
+    async def close_policies(self, policies: PolicyJudge | None) -> None:
+        """Close the policies, and log their errors. Policies that hang do not prevent the process from ending."""
+        for failure in () if policies is None else await policies.close(POLICIES_CLOSE_S):
+            self.log.warning("policy close failed", why=failure)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from contextlib import suppress
 from itertools import chain
 
 from controller.brokers.port import CommandSink, EventTypes, stamp
@@ -33,28 +33,24 @@ from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard
 
 
 class Deadlines:
-    """Deadlines of pending creates, soonest first. Expired ones are submitted to `sink`, the controller of one log."""
+    """Deadlines of pending creates. Expired ones are submitted to `sink`, the controller of one log."""
 
     handles: EventTypes = frozenset({TopicCreated, CreateAnswered})
 
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
-        self._due: list[tuple[float, int, RequestId, TopicName]] = []
-        """Heap of (due time by the loop's monotonic clock, deadline by the wall clock, request, topic)."""
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: set[asyncio.TimerHandle] = set()
 
     def begin(self, waiting: Iterable[ShardKey]) -> None:
         """Replace all deadlines by those of these topics; passed deadlines are due at once."""
-        self._due.clear()
+        self.stop()
         for key in waiting:
             topic = self._sink.store.durable(key)
             if topic is not None and topic.pending_create is not None:
                 self._add(topic.pending_create.deadline_ms, topic.pending_create.request_id, topic.name)
-        self._set_timer()
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         """Add the deadlines of created topics, except those that the same events answer."""
-        first = self._due[0] if self._due else None
         events = [record.event for record in records]
         answered = {(event.request_id, event.topic) for event in events if type(event) is CreateAnswered}
         for record, event in zip(records, events, strict=True):
@@ -62,34 +58,22 @@ class Deadlines:
                 continue
             if (event.request_id, event.topic) not in answered:
                 self._add(event.deadline_ms, event.request_id, event.topic)
-        if self._due and self._due[0] is not first:
-            self._set_timer()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     def _add(self, deadline_ms: int, request_id: RequestId, topic: TopicName) -> None:
-        wait_s = (deadline_ms - self._sink.now_ms(0)) / 1000
-        heappush(self._due, (asyncio.get_running_loop().time() + wait_s, deadline_ms, request_id, topic))
-
-    def _set_timer(self) -> None:
-        self.stop()
-        if self._due:
-            self._timer = asyncio.get_running_loop().call_at(self._due[0][0], self._expire_due)
-
-    def _expire_due(self) -> None:
-        now_s = asyncio.get_running_loop().time()
-        try:
-            while self._due and self._due[0][0] <= now_s:
-                _, deadline_ms, request_id, name = heappop(self._due)
-                if _is_pending(self._sink.store.durable(shard_key(name)), request_id):
+        def expire() -> None:
+            self._timers.discard(timer)
+            with suppress(LogClosed):  # the log is being recovered; `begin` follows
+                if _is_pending(self._sink.store.durable(shard_key(topic)), request_id):
                     at_ms = self._sink.now_ms(deadline_ms)
-                    self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=name))
-        except LogClosed:
-            pass  # the log is being recovered; `begin` follows
-        finally:
-            self._set_timer()  # also if the log could not be read: the other deadlines still pass
+                    self._sink.submit_internal(ExpireRequest(request_id=request_id, at_ms=at_ms, topic=topic))
+
+        timer = asyncio.get_running_loop().call_later((deadline_ms - self._sink.now_ms(0)) / 1000, expire)
+        self._timers.add(timer)
 
 
 def _is_pending(topic: Topic | None, request_id: RequestId) -> bool:

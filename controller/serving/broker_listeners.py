@@ -18,7 +18,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import structlog
@@ -42,17 +42,33 @@ ANY = range(1)
 MakeHandlers = Callable[[ControllerApi, Mapping[str, int], BrokerId], HandlerTable]
 
 
-class BrokerListeners:
+class _Servers:
+    """The servers for single brokers, by a key of their kind."""
+
+    def __init__(self, listening: KafkaListeners) -> None:
+        self._listening = listening
+        self._servers: dict[Any, KafkaServer] = {}
+
+    @property
+    def connections(self) -> int:
+        """Number of open client connections."""
+        return sum(server.connections for server in self._servers.values())
+
+    async def stop(self) -> None:
+        """Close every listener and its connections."""
+        await asyncio.gather(*(server.stop(0) for server in self._servers.values()))
+
+
+class BrokerListeners(_Servers):
     """A listener for each broker of the target cluster, at each listener of the process."""
 
     def __init__(self, folder: Path, ports: range, listening: KafkaListeners) -> None:
         """`ports` are those that may be used. Raises SettingsError for an invalid file."""
+        super().__init__(listening)
         self._file = folder / FILE
         self._ports = ports
-        self._listening = listening
         self._own = {each.endpoint.name: each for each in listening.listeners}
         self._remembered = {key: port for key, port in _read(self._file).items() if key.partition("/")[0] in self._own}
-        self._servers: dict[str, KafkaServer] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._make_handlers: Callable[[Endpoint, BrokerId], HandlerTable] | None = None
         self._known: Callable[[], set[int]] = set
@@ -91,15 +107,9 @@ class BrokerListeners:
             server.handlers = self._make_handlers(at, broker_id)
         return Endpoint(at.name, at.host, server.port)
 
-    @property
-    def connections(self) -> int:
-        """Number of open client connections."""
-        return sum(server.connections for server in self._servers.values())
-
-    async def stop(self, deadline_s: float) -> None:
-        """Stop all servers; requests in flight may take until the deadline."""
+    async def stop(self) -> None:
         await asyncio.gather(*self._starting)
-        await asyncio.gather(*(server.stop(deadline_s) for server in self._servers.values()))
+        await super().stop()
 
     def _listen(self, key: str) -> KafkaServer | None:
         """A server at the broker's stored port, or at a free one."""
@@ -177,15 +187,15 @@ def _bound(host: str, port: int, *, listen: bool = False) -> socket.socket:
     return bound
 
 
-class SimulatedBrokerListeners:
+class SimulatedBrokerListeners(_Servers):
     """A listener for each simulated broker, notified when a broker starts or stops."""
 
     def __init__(self, brokers: SimulatedBrokers, listening: KafkaListeners) -> None:
-        self._brokers, self._listening = brokers, listening
+        super().__init__(listening)
+        self._brokers = brokers
         self._host = listening.servers[0].host
         self._api: ControllerApi | None = None
         self._versions_max: dict[str, int] = {}
-        self._servers: dict[BrokerId, KafkaServer] = {}
         self._reserved: dict[BrokerId, socket.socket] = {}
         """Ports of stopped brokers, bound so that no other process takes them; connections are refused."""
         self._changes: dict[BrokerId, asyncio.Task[None]] = {}
@@ -200,17 +210,10 @@ class SimulatedBrokerListeners:
             self._on_running_changed(broker)
         await asyncio.gather(*self._changes.values())
 
-    @property
-    def connections(self) -> int:
-        """Number of open client connections."""
-        return sum(server.connections for server in self._servers.values())
-
-    async def stop(self, deadline_s: float) -> None:
-        """Close every listener; responses in flight may take until the deadline."""
+    async def stop(self) -> None:
         self._brokers.on_running_changed = None
         await asyncio.gather(*self._changes.values())
-        servers, self._servers = list(self._servers.values()), {}
-        await asyncio.gather(*(server.stop(deadline_s) for server in servers))
+        await super().stop()
         for reserved in self._reserved.values():
             reserved.close()
 

@@ -78,35 +78,34 @@ class ClientListeners(KafkaListeners):
         refuse_open_http(settings, self.listeners, http.host)
         self.http_tls = http_tls(settings)
         self.hosts = hosts_of(settings)
-        self._cluster_brokers: BrokerListeners | None = None
-        self._simulated_brokers: SimulatedBrokerListeners | None = None
+        self._of_brokers: BrokerListeners | SimulatedBrokerListeners | None = None
         self._http: HttpServer | None = None
 
     async def listen_for_cluster(self, data: Path) -> None:
         """Listen at the ports that the data folder has stored for the target cluster's brokers. Requests wait for
         `open_for_cluster`. Raises SettingsError."""
-        self._cluster_brokers = BrokerListeners(data, self._settings.cluster_broker_ports, self)
-        await self._cluster_brokers.start()
+        self._of_brokers = BrokerListeners(data, self._settings.cluster_broker_ports, self)
+        await self._of_brokers.start()
 
     def reserve_for_simulated(self, brokers: SimulatedBrokers) -> None:
         """Reserve a port for each simulated broker, if the settings enable their listeners."""
         brokers.default_endpoints = self.advertised
         if self._settings.simulated_broker_listeners:
-            self._simulated_brokers = SimulatedBrokerListeners(brokers, self)
+            self._of_brokers = SimulatedBrokerListeners(brokers, self)
 
     async def open(self, api: ControllerApi, make_handlers: MakeHandlers = controller_listener) -> None:
         """Accept requests for the APIs that `make_handlers` has handlers for."""
         versions_max = dict(self._settings.api_versions_max)
         self._open(api, versions_max, make_handlers)
-        if self._simulated_brokers is not None:
-            await self._simulated_brokers.open(api, versions_max)
+        if isinstance(self._of_brokers, SimulatedBrokerListeners):
+            await self._of_brokers.open(api, versions_max)
 
     def open_for_cluster(self, api: ControllerApi, link: ClusterLink) -> None:
         """Accept requests; those that are not about topics go to the target cluster. Raises SettingsError if its
         brokers need more ports than the settings allow."""
         versions_max, handlers = dict(self._settings.api_versions_max), partial(cluster_listener, link=link)
-        assert self._cluster_brokers is not None, "listen_for_cluster was called before"
-        self._cluster_brokers.open(api, versions_max, handlers)
+        assert isinstance(self._of_brokers, BrokerListeners), "listen_for_cluster was called before"
+        self._of_brokers.open(api, versions_max, handlers)
         self._open(api, versions_max, handlers)
 
     def _open(self, api: ControllerApi, versions_max: Mapping[str, int], make_handlers: MakeHandlers) -> None:
@@ -140,15 +139,13 @@ class ClientListeners(KafkaListeners):
 
     async def stop(self, drain_s: float) -> None:
         """Stop all listeners. Kafka requests in flight may take `drain_s`."""
-        of_brokers = (each for each in (self._cluster_brokers, self._simulated_brokers) if each is not None)
-        stopping = [*(each.stop(drain_s) for each in self.servers), *(each.stop(0) for each in of_brokers)]
-        if self._http is not None:
-            stopping.append(self._http.stop())
+        stopping = [each.stop(drain_s) for each in self.servers]
+        stopping += [each.stop() for each in (self._of_brokers, self._http) if each is not None]
         await asyncio.gather(*stopping)
         self.users.close()
 
     def gauges(self) -> list[tuple[str, str, float]]:
-        of_all = (*self.servers, self._cluster_brokers, self._simulated_brokers)
+        of_all = (*self.servers, self._of_brokers)
         open_now = sum(each.connections for each in of_all if each is not None)
         return [("connections", "Kafka connections that are open.", open_now)]
 
@@ -205,13 +202,13 @@ def _http_server() -> type[HttpServer]:
 
 def is_open(host: str) -> bool:
     """True if other machines can reach a listener on this host: an address, a name, or empty for every address."""
+    if not host:
+        return True
     try:
-        found = [host] if host else []
-        if host and not _is_address(host):
-            found = [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
-        return not found or not all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
+        found = [str(each[4][0]).partition("%")[0] for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     except OSError:
         return True  # the name does not resolve: binding reports it
+    return not all(ipaddress.ip_address(each).is_loopback for each in found)
 
 
 def refuse_open_http(settings: ServeSettings, listeners: Sequence[Listener], host: str) -> None:
@@ -249,11 +246,3 @@ def hosts_of(settings: ServeSettings) -> Hosts:
     listened = {endpoint.host.lower() for endpoint in settings.listeners}
     proxies = tuple(map(ipaddress.ip_network, settings.http_trusted_proxies))
     return Hosts(frozenset({*advertised, *listened, *settings.http_allowed_hosts}), proxies)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True

@@ -96,19 +96,15 @@ def _tls(settings: ServeSettings, name: str, protocol: str) -> Tls:
     client_auth = of("ssl_client_auth")
     if protocol == "SASL_SSL":  # client certificates only if set for this listener (KIP-684)
         client_auth = settings.of_listeners.get(name, {}).get("ssl_client_auth", "none")
-    try:
-        return Tls(
-            TlsSettings(
-                keystore=Path(keystore),
-                key_password=of("ssl_key_password"),
-                truststore=None if truststore is None else Path(truststore),
-                client_auth=client_auth,
-                versions=of("ssl_enabled_protocols"),
-                principal_rules=of("ssl_principal_mapping_rules"),
-            )
-        )
-    except TlsError as error:
-        raise SettingsError(f"listener {name}: {error}") from None
+    own = TlsSettings(
+        keystore=Path(keystore),
+        key_password=of("ssl_key_password"),
+        truststore=None if truststore is None else Path(truststore),
+        client_auth=client_auth,
+        versions=of("ssl_enabled_protocols"),
+        principal_rules=of("ssl_principal_mapping_rules"),
+    )
+    return _read(own, f"listener {name}")
 
 
 def http_tls(settings: ServeSettings) -> Tls | None:
@@ -118,10 +114,16 @@ def http_tls(settings: ServeSettings) -> Tls | None:
     if settings.ssl_keystore_location is None:
         raise SettingsError("http.security.protocol=SSL needs ssl.keystore.location")
     password, versions = settings.ssl_key_password, settings.ssl_enabled_protocols
+    own = TlsSettings(keystore=Path(settings.ssl_keystore_location), key_password=password, versions=versions)
+    return _read(own, "HTTP")
+
+
+def _read(settings: TlsSettings, of: str) -> Tls:
+    """Read the TLS files. Raises SettingsError."""
     try:
-        return Tls(TlsSettings(keystore=Path(settings.ssl_keystore_location), key_password=password, versions=versions))
+        return Tls(settings)
     except TlsError as error:
-        raise SettingsError(f"HTTP: {error}") from None
+        raise SettingsError(f"{of}: {error}") from None
 
 
 def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -85,7 +85,7 @@ class Member:
         self.projector: MetadataProjector
         self.replication: QuorumReplication
         self._snapshotting: Snapshotting
-        self._keep_flushed: Callable[[], Coroutine[Any, Any, None]]
+        self._flush: Callable[[], Awaitable[object]]
         self._run: Callable[[Any], asyncio.Task[None]]
 
     # --- life
@@ -154,27 +154,22 @@ class Member:
         first = SettingsChanged(settings.decision_settings(), RELEASE)
         self.replication = QuorumReplication(self.node, files, log, self.projector, first)
         self.node.on_role = self._on_role
-
-        async def applied() -> int:
-            end = self.replication.record_applied()
-            await flush()
-            return end
-
+        self._flush = flush
         self._snapshotting = Snapshotting(
             self.node.quorum,
             files,
             settings.metadata_log_max_record_bytes_between_snapshots,
             settings.metadata_log_max_snapshot_interval_ms / 1000,
             time.monotonic,
-            applied,
+            self._flush_applied,
         )
-        self._keep_flushed = lambda: self.replication.flush_periodically(flush)
 
     def start(self, run: Callable[[Any], asyncio.Task[None]]) -> None:
         """Begin to follow, and to vote if this node is a voter. `run` starts tasks whose errors end the process."""
         self._run = run
         self.node.start()
-        tasks = self._snapshotting.run(), self._keep_flushed(), self._watch(), self._keep_registered()
+        flushing = self.replication.flush_periodically(self._flush)
+        tasks = self._snapshotting.run(), flushing, self._watch(), self._keep_registered()
         self._tasks += [run(each) for each in tasks]
 
     async def lead_alone(self) -> None:
@@ -296,6 +291,11 @@ class Member:
     async def _watch(self) -> None:
         """Wait until the node ends. Raises the error that ended it, which is logged already."""
         await asyncio.shield(self.node.ended)
+
+    async def _flush_applied(self) -> int:
+        end = self.replication.record_applied()
+        await self._flush()
+        return end
 
     def _on_role(self, role: RoleChanged) -> None:
         self._log.info("quorum", role=role.role.value, epoch=role.epoch, leader=role.leader_id)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.server.tls import PrincipalRules
 from controller.kafka.session import normal_host
-from controller.settings.security import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")
 
 
-def _several(
+def several(
     parse: Callable[[str], object | None], separator: str = ",", *, least: int = 0, into: Callable[[Any], Any] = tuple
 ) -> Callable[[str], Any]:
     """Returns a parser of lists. `parse` parses one element, and returns None if it is invalid."""
@@ -36,13 +39,13 @@ def _several(
     return parsed
 
 
-def _cluster_id(text: str) -> str:
+def cluster_id(text: str) -> str:
     if not re.fullmatch("[A-Za-z0-9_-]{1,100}", text):
         raise ValueError(text)
     return text
 
 
-def _principal(text: str) -> str | None:
+def principal(text: str) -> str | None:
     return text if re.fullmatch(r"\w+:.+", text) else None
 
 
@@ -53,8 +56,8 @@ def _endpoint(text: str) -> Endpoint | None:
     return Endpoint(match[1].upper(), match[2].strip("[]"), int(match[3]))
 
 
-def _listeners(text: str) -> tuple[Endpoint, ...]:
-    found: tuple[Endpoint, ...] = _several(_endpoint)(text)
+def listeners(text: str) -> tuple[Endpoint, ...]:
+    found: tuple[Endpoint, ...] = several(_endpoint)(text)
     taken: set[object] = set()
     for each in found:
         own = {each.name, *([(each.host, each.port)] if each.port else [])}
@@ -64,25 +67,25 @@ def _listeners(text: str) -> tuple[Endpoint, ...]:
     return found
 
 
-def _advertised(text: str) -> tuple[Endpoint, ...]:
-    for each in (found := _listeners(text)):
+def advertised(text: str) -> tuple[Endpoint, ...]:
+    for each in (found := listeners(text)):
         if not each.port or each.host in ("", "0.0.0.0", "::"):
             raise ValueError(f"{each.name}://{each.host}:{each.port}")
     return found
 
 
-def _protocol(text: str) -> tuple[str, str] | None:
+def protocol(text: str) -> tuple[str, str] | None:
     name, _, protocol = (part.strip().upper() for part in text.partition(":"))
     return (name, protocol) if name and protocol in PROTOCOLS else None
 
 
-def _choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    return _several(
+def choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
+    return several(
         lambda text: text if text in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
     )
 
 
-def _connections(text: str) -> tuple[str, int] | None:
+def connections(text: str) -> tuple[str, int] | None:
     address, _, count = text.rpartition(":")
     try:
         host = normal_host(str(ipaddress.ip_address(address.strip("[]"))))
@@ -98,25 +101,25 @@ def _voter(text: str) -> tuple[int, tuple[str, int]] | None:
     return int(match[1]), (match[2].strip("[]"), int(match[3]))
 
 
-def _voters(text: str) -> dict[int, tuple[str, int]]:
-    found = _several(_voter)(text)
+def voters(text: str) -> dict[int, tuple[str, int]]:
+    found = several(_voter)(text)
     if len(dict(found)) < len(found):
         raise ValueError(text)
     return dict(found)
 
 
-def _host_name(text: str) -> str | None:
+def host_name(text: str) -> str | None:
     return text.lower() if text == "*" or re.fullmatch(r"[A-Za-z0-9._-]{1,253}", text) else None
 
 
-def _network(text: str) -> str | None:
+def network(text: str) -> str | None:
     try:
         return str(ipaddress.ip_network(normal_host(text)))
     except ValueError:
         return None
 
 
-def _rules(text: str) -> str:
+def rules(text: str) -> str:
     try:
         PrincipalRules(text)
     except ValueError:
@@ -124,7 +127,7 @@ def _rules(text: str) -> str:
     return text
 
 
-def _ports(text: str) -> range:
+def ports(text: str) -> range:
     """Returns the allowed ports; a range with only 0 means any free port, an empty one means none."""
     if text in ("any", "none"):
         return range(int(text == "any"))
@@ -137,41 +140,8 @@ def _ports(text: str) -> range:
 CAPPED_APIS: Final = {api.name: api for api in APIS.values() if api.key not in (ApiKey.PRODUCE, ApiKey.API_VERSIONS)}
 
 
-def _version(text: str) -> tuple[str, int] | None:
+def version(text: str) -> tuple[str, int] | None:
     name, _, number = (part.strip() for part in text.partition(":"))
     api = CAPPED_APIS.get(name)
     is_number = api is not None and re.fullmatch(r"\d{1,4}", number)
     return (name, int(number)) if api and is_number and api.min_version <= int(number) <= api.max_version else None
-
-
-PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
-    "cluster.id": _cluster_id,
-    "super.users": _several(_principal, ";"),
-    "listeners": _listeners,
-    "advertised.listeners": _advertised,
-    "listener.security.protocol.map": _several(_protocol, least=1, into=dict),
-    "ssl.enabled.protocols": _choices(TLS_VERSIONS),
-    "ssl.principal.mapping.rules": _rules,
-    "sasl.enabled.mechanisms": _choices(MECHANISMS),
-    "controller.quorum.voters": _voters,
-    "cluster.broker.ports": _ports,
-    "http.allowed.hosts": _several(_host_name),
-    "http.trusted.proxies": _several(_network),
-    "api.versions.max": _several(_version, into=dict),
-    "max.connections.per.ip.overrides": _several(_connections, into=dict),
-}
-"""Parsers by setting."""
-
-
-def parser_limits(key: str) -> str:
-    """Describes the limits that a parser checks in addition to `Setting.form`."""
-    match key:
-        case "listeners":
-            return " with ports from 0 to 65535 and unique names and addresses"
-        case "advertised.listeners":
-            return " with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0"
-        case "api.versions.max":
-            ranges = (f"{api.name} {api.min_version} to {api.max_version}" for api in CAPPED_APIS.values())
-            return "; versions: " + ", ".join(ranges)
-        case _:
-            return ""

@@ -22,7 +22,6 @@ import msgspec
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
-from controller.settings.forms import PARSERS, parser_limits
 from controller.settings.properties import PropertiesError, read_file
 from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, Setting
 from controller.settings.server import BY_KEY, POLICY_PREFIXES, SETTINGS, ServeSettings
@@ -176,11 +175,10 @@ def _read(setting: Setting, given: _Given | None) -> tuple[object, str | None]:
     value = read_value(setting.key, setting.kind, setting.allowed, text)
     if isinstance(value, Bad):
         raise _refused(setting.key, given, setting.allowed_text)
-    parse = PARSERS.get(setting.key)
     try:
-        found = value if parse is None else parse(text)
+        found = value if setting.parse is None else setting.parse(text)
     except ValueError as error:
-        raise _refused(setting.key, given, setting.allowed_text + parser_limits(setting.key), str(error)) from None
+        raise _refused(setting.key, given, setting.allowed_text + setting.limits, str(error)) from None
     return found, value_text(value) if text else setting.default
 
 

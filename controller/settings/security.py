@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from controller.machine.configs.values import Allowed, AtLeast, ConfigType, OneOf, allowed_text
+from controller.settings import forms
+from controller.settings.forms import MECHANISMS, PROTOCOLS, TLS_VERSIONS
 from events.catalog import Endpoint
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 INT_MAX: Final = (1 << 31) - 1
 PER_LISTENER_PREFIX: Final = "listener.name."
@@ -21,14 +20,17 @@ PER_LISTENER_PREFIX: Final = "listener.name."
 class Setting(msgspec.Struct, frozen=True):
     """One setting. `default` is a text, or None if the setting has no value until it is set.
 
-    `form` describes allowed values that `kind` and `allowed` do not. `decides` marks a setting that decisions depend
-    on: it is recorded in the log. A `secret` is never shown, nor passed to policies.
+    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads them; `limits` are those that it
+    checks in addition to the form. `decides` marks a setting that decisions depend on: it is recorded in the log. A
+    `secret` is never shown, nor passed to policies.
     """
 
     default: str | None
     documentation: str
     allowed: Allowed = None
     form: str = ""
+    parse: Callable[[str], object] | None = None
+    limits: str = ""
     kind: ConfigType = ConfigType.STRING
     decides: bool = False
     secret: bool = False
@@ -67,6 +69,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "",
         "Principals that may do everything, whatever the authorizer says.",
         form="TYPE:NAME, several separated by semicolons",
+        parse=forms.several(forms.principal, ";"),
     )
     allow_everyone_if_no_acl_found: bool = setting(
         False, "Whether everybody may do everything to a resource without any ACL."
@@ -80,17 +83,22 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "The addresses to listen on for Kafka clients, instead of --kafka. An empty host means all addresses of the "
         "machine; port 0 means any free port.",
         form="NAME://HOST:PORT, several separated by commas",
+        parse=forms.listeners,
+        limits=" with ports from 0 to 65535 and unique names and addresses",
     )
     advertised_listeners: tuple[Endpoint, ...] = setting(
         "",
         "The addresses that clients are told to connect to. By default a listener advertises the address it listens "
         "on.",
         form="NAME://HOST:PORT",
+        parse=forms.advertised,
+        limits=" with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0",
     )
     listener_security_protocol_map: Mapping[str, str] = setting(
         ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
         "The security protocol of each listener, by listener name.",
         form=f"NAME:PROTOCOL, several separated by commas; protocols: {', '.join(PROTOCOLS)}",
+        parse=forms.several(forms.protocol, least=1, into=dict),
     )
     ssl_keystore_type: str = setting("PEM", "The format of the private key and its certificates.", OneOf(("PEM",)))
     ssl_keystore_location: str | None = setting(
@@ -121,6 +129,7 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         ",".join(TLS_VERSIONS),
         "The enabled TLS versions.",
         form=f"a comma-separated list of [{', '.join(TLS_VERSIONS)}]",
+        parse=forms.choices(TLS_VERSIONS),
     )
     ssl_principal_mapping_rules: str = setting(
         "DEFAULT",
@@ -128,11 +137,13 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "whole name (KIP-371).",
         form="DEFAULT or RULE:PATTERN/REPLACEMENT/[LU], several separated by commas; PATTERN is a regular expression "
         "without lookaround and backreference",
+        parse=forms.rules,
     )
     sasl_enabled_mechanisms: tuple[str, ...] = setting(
         "SCRAM-SHA-512,SCRAM-SHA-256",
         "The SASL mechanisms that clients may use. PLAIN needs users.file.",
         form=f"a comma-separated list of [{', '.join(MECHANISMS)}]",
+        parse=forms.choices(MECHANISMS),
     )
     users_file: str | None = setting(
         None,
@@ -172,12 +183,14 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
         "Additional host names for HTTP. The Host header must be an address, localhost, the host of a listener, or "
         "one of these; this stops DNS rebinding. * allows any name.",
         form="names without ports, several separated by commas, or *",
+        parse=forms.several(forms.host_name),
     )
     http_trusted_proxies: tuple[str, ...] = setting(
         "",
         "The proxies in front of HTTP. X-Forwarded-For is trusted from these only; it gives the client address for "
         "permissions and events.",
         form="addresses and networks, several separated by commas, such as 10.0.0.1,10.1.0.0/16",
+        parse=forms.several(forms.network),
     )
 
 

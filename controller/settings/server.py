@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.machine.configs.values import AtLeast, Between, ConfigType, OneOf
+from controller.settings import forms
 from controller.settings.security import INT_MAX, SecuritySettings, Setting, setting
 from events.catalog import Configs
 
@@ -27,6 +28,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "The cluster id. Without one, the first start generates an id and stores it in the data folder. With one, a "
         "data folder of another cluster is refused.",
         form="1 to 100 letters, digits, - and _",
+        parse=forms.cluster_id,
     )
     num_partitions: int = setting(
         1,
@@ -76,6 +78,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "",
         "With `join`, in a quorum with kraft.version 0: all voters, including this one, as configured on all nodes.",
         form="ID@HOST:PORT, several separated by commas",
+        parse=forms.voters,
     )
     quorum_priority: int = setting(
         0,
@@ -142,6 +145,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "each broker and listener. With `none` admin clients see only this process and cannot address a single "
         "broker.",
         form="any, none, or FIRST-LAST such as 9101-9120",
+        parse=forms.ports,
     )
     simulated_broker_listeners: bool = setting(
         False,
@@ -152,6 +156,9 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "",
         "The newest version offered of some APIs: for tests, and for clients that need an older broker.",
         form="API:VERSION, several separated by commas, such as Metadata:3,CreateTopics:1",
+        parse=forms.several(forms.version, into=dict),
+        limits="; versions: "
+        + ", ".join(f"{api.name} {api.min_version} to {api.max_version}" for api in forms.CAPPED_APIS.values()),
     )
     socket_request_max_bytes: int = setting(
         4 * MEBIBYTE,
@@ -179,6 +186,7 @@ class ServeSettings(SecuritySettings, frozen=True, kw_only=True):
         "",
         "Different limits for some addresses.",
         form="ADDRESS:COUNT, several separated by commas, such as 10.0.0.1:100,[::1]:5",
+        parse=forms.several(forms.connections, into=dict),
     )
     connections_max_idle_ms: int = setting(
         600_000, "A connection without a request for this long is closed.", AtLeast(1), kind=ConfigType.LONG

@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from events.catalog import BrokerFenced, CreateAnswered, TopicCreated
+from events.catalog import CreateAnswered, TopicCreated
 from events.logs.log import LogCorrupted, LogError, LogWriteError
 from tests.engine.stage import POLICY, Stage, codes, on_stage
-from tests.machine.audit.auditor import audit
 from tests.simulation.slow_policies import SlowPolicies
 from tests.simulation.virtual_time import on_virtual_time
 
@@ -115,30 +114,6 @@ async def test_verdicts_that_come_after_a_failure_decide_nothing(stage: Stage) -
 
 
 @on_stage()
-async def test_the_fleet_takes_up_what_was_dropped(stage: Stage) -> None:
-    await stage.create("a", num_partitions=6, replication_factor=3)
-    stage.brokers.stop_broker(2)
-    await stage.settle()
-    stage.disk.full = True
-    assert codes(await stage.create("x")) == [56]
-    stage.brokers.stop_broker(3)
-    added = stage.brokers.add()
-    stage.disk.full = False
-    await stage.settle(3)
-    live = stage.controller.store.durable_cluster.live
-    assert live == (1, added.broker_id), "2 stays down, 3 went down and 4 came meanwhile"
-    topic = stage.topic("a")
-    assert {partition.leader for partition in topic.partitions} == {1}
-    assert codes(await stage.create("b", replication_factor=2)) == [0]
-    stage.brokers.start_broker(2)
-    stage.brokers.start_broker(3)
-    await stage.settle()
-    topic = stage.topic("a")
-    assert all(set(partition.isr) == {1, 2, 3} for partition in topic.partitions)
-    stage.check()
-
-
-@on_stage()
 async def test_readers_without_a_log_get_an_error_and_go_on_after_it(stage: Stage) -> None:
     await stage.create("a")
     stage.disk.dark = True
@@ -200,37 +175,6 @@ async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk(
     assert stage.controller.storage_error is None
     assert isinstance(stage.controller.failure, TypeError)
     assert not isinstance(stage.controller.failure, LogWriteError)
-
-
-@on_stage()
-async def test_a_lost_review_is_made_again(stage: Stage) -> None:
-    await stage.create("a", num_partitions=6, replication_factor=3)
-    stage.disk.rng = _Always(False)  # type: ignore[assignment]
-    stage.hold_syncs()
-    stage.brokers.stop_broker(2)
-    await stage.settle()
-    stage.release_syncs()
-    while not stage.events(BrokerFenced) or stage.log.durable_offset < stage.log.next_offset:
-        await stage.settle(0)
-    stage.disk.failing_syncs = 1.0
-    await stage.settle(0.1)
-    assert stage.controller.storage_error is not None, "the review that follows is lost"
-    stage.disk.failing_syncs = 0.0
-    await stage.settle(2)
-    assert audit(stage.records(), settled=True) == []
-    stage.check()
-
-
-@on_stage()
-async def test_a_lost_fence_is_fenced_again(stage: Stage) -> None:
-    stage.disk.rng = _Always(False)  # type: ignore[assignment]
-    stage.disk.failing_syncs = 1.0
-    stage.brokers.stop_broker(1)
-    await stage.settle(0.1)
-    stage.disk.failing_syncs = 0.0
-    await stage.settle(2)
-    assert [event.broker_id for event in stage.events(BrokerFenced)] == [1]
-    assert stage.controller.store.durable_cluster.live == (2, 3)
 
 
 @on_virtual_time

@@ -23,15 +23,6 @@ async def test_what_arrives_during_a_sync_shares_the_next_commit(stage: Stage) -
 
 
 @on_stage()
-async def test_a_broker_with_a_delay_confirms_in_a_later_commit(stage: Stage) -> None:
-    stage.brokers.set_delay(3, 10)
-    stage.heard.commits.clear()
-    assert codes(await stage.create("orders")) == [0]
-    with_prompt, with_late = 3, 3  # asked, created, known to two; known to the third, ready, answered
-    assert [events for _, events in stage.heard.commits] == [with_prompt, with_late]
-
-
-@on_stage()
 async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_done(stage: Stage) -> None:
     stage.hold_syncs()
     create = stage.create("orders", timeout_ms=0)

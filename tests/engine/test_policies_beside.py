@@ -6,8 +6,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from controller.policy import PolicyViolation, RequestMetadata
-from controller.policy.chain import LoadedPolicy, PolicyChain
 from controller.policy.interface import Request
 from controller.policy.runner import Verdicts
 from events.access import RequestsRefused
@@ -63,42 +61,6 @@ async def test_a_refusal_and_a_failure_cost_their_topics_only(stage: Stage) -> N
     assert stage.answers_in_log("odd") == [-1]
     assert stage.controller.failure is None, "the controller lives"
     assert codes(await stage.create("more")) == [0]
-
-
-class Raising:
-    """A policy of somebody's that breaks in every way."""
-
-    def validate(self, request: RequestMetadata) -> object:
-        match request.topic:
-            case "raises":
-                raise ZeroDivisionError("oops")
-            case "exits":
-                raise SystemExit(3)
-            case "refuses":
-                raise PolicyViolation("not this one")
-            case _:
-                return None
-
-
-class Inline:
-    """Runs the policies in the caller's thread, so that time may be virtual."""
-
-    def __init__(self, chain: PolicyChain) -> None:
-        self._chain = chain
-
-    async def judge(self, requests: Sequence[Request]) -> Verdicts:
-        return tuple(map(self._chain.validate, requests))
-
-    async def close(self, timeout_s: float) -> tuple[str, ...]:
-        return self._chain.close()
-
-
-@on_virtual_time
-async def test_whatever_a_policy_raises_the_controller_lives() -> None:
-    chain = PolicyChain([LoadedPolicy(name="raising.Policy", policy=Raising())])
-    stage = await Stage(policies=Inline(chain)).start()
-    assert codes(await stage.create("raises", "exits", "refuses", "good")) == [-1, -1, 44, 0]
-    assert stage.controller.failure is None
 
 
 @on_stage(policies=slow(0.1))
@@ -159,15 +121,6 @@ async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_
     assert stage.shows("late")
     assert stage.answers_in_log("late") == [7], "nobody else would answer it"
     await earlier
-
-
-@on_stage(policies=slow(10**9))
-async def test_a_policy_without_end_does_not_hold_up_the_end(stage: Stage) -> None:
-    reply = stage.create("never", timeout_ms=10**9)
-    await stage.settle()
-    await asyncio.wait_for(stage.controller.stop(), 5)
-    assert reply.cancelled(), "it gets no answer"
-    assert stage.answers_in_log("never") == []
 
 
 class Breaking:

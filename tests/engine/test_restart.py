@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from events.catalog import BrokerFenced, CreateAnswered, CreateRequested, PartitionChanged
 from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
@@ -31,51 +30,6 @@ async def test_the_state_is_there(stage: Stage) -> None:
     assert later.log.next_offset == end, "a restart that changes nothing writes nothing"
     assert codes(await later.create("a")) == [36]
     assert topics_of(fold(later.records())) == later.controller.store.durable_slice(None, 10)
-
-
-@on_virtual_time
-async def test_creates_that_waited_for_a_dead_process_end_once() -> None:
-    with running_as(1):
-        stage = await Stage().start()
-        stage.brokers.set_delay(3, 60_000)
-        for name, timeout_ms in (("long", 20_000), ("short", 1_000), ("past", 100)):
-            stage.create(name, timeout_ms=timeout_ms)
-        await stage.settle(0.05)
-    await killed(stage, 1)
-    await stage.settle(0.5)
-    assert stage.events(CreateAnswered) == [], "nobody was answered"
-    later = Stage(disk=stage.disk, boot_id="s2")
-    later.brokers.by_id[3].delay_ms = 5_000  # type: ignore[index]
-    await later.start()
-    assert later.answers_in_log("past") == [7], "its deadline passed while nobody served"
-    await later.settle(30)
-    assert later.answers_in_log("short") == [7], "at its deadline"
-    assert later.answers_in_log("long") == [0], "complete in time, though nobody listens"
-    assert audit(later.records(), settled=True) == []
-    for request in later.events(CreateRequested):
-        answers = [event for event in later.events(CreateAnswered) if event.request_id == request.request_id]
-        assert len(answers) == 1, f"{request.topic} was answered {len(answers)} times"
-    await later.controller.stop()
-
-
-@on_virtual_time
-async def test_a_review_that_died_with_its_process_is_made_good() -> None:
-    with running_as(1):
-        stage = await Stage().start()
-        await stage.create("a", num_partitions=6, replication_factor=3)
-        stage.hold_syncs()
-        stage.brokers.stop_broker(2)
-        await stage.settle()
-    await killed(stage, 1)
-    assert len(stage.events(BrokerFenced)) == 1, "the fence is in the log"
-    assert stage.events(PartitionChanged) == [], "what follows from it is not"
-    later = Stage(disk=stage.disk, boot_id="s2")
-    later.brokers.by_id[2].running = False  # type: ignore[index]
-    await later.start()
-    topic = later.topic("a")
-    assert {partition.leader for partition in topic.partitions} == {1, 3}
-    assert audit(later.records(), settled=True) == []
-    await later.controller.stop()
 
 
 @on_virtual_time

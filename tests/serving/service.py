@@ -192,6 +192,14 @@ class Load(threading.Thread):
             raise self.error
 
 
+def loads_on(server: Serving, name: str, clients: int, count: int = 1 << 30) -> list[Load]:
+    """Clients at work, with names of their own."""
+    loads = [Load(server.kafka, f"{name}-{number}", count) for number in range(clients)]
+    for load in loads:
+        load.start()
+    return loads
+
+
 def check_there(topics: dict[str, bytes], loads: list[Load]) -> int:
     """Everything that clients were answered NONE for is there; returns how much that is."""
     promised = {name: topic_id for load in loads for name, topic_id in load.there.items()}

@@ -17,7 +17,7 @@ from events.logs.archive.manifest import read_manifest, segments_of
 from events.logs.archive.store import Folder
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import FOLDER
-from tests.serving.service import Load, Serving, check_log, check_there, serving, wait_until
+from tests.serving.service import Load, Serving, check_log, check_there, loads_on, serving, wait_until
 from tests.store.archive.archives import open_any
 from tests.support.s3_server import ENV, S3Server
 
@@ -64,9 +64,7 @@ def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path:
         for number in range(ROUNDS):
             with serving(tmp_path, settings=settings) as server:
                 check_there(server.topics(), loads)
-                started = [Load(server.kafka, f"round-{number}-{n}") for n in range(2)]
-                for load in started:
-                    load.start()
+                started = loads_on(server, f"round-{number}", 2)
                 loads += started
                 target = figure(server, "log_archived_offset") + moments.choice((512, 1024))
                 wait_until(lambda: figure(server, "log_archived_offset") >= target)  # noqa: B023
@@ -107,15 +105,12 @@ def test_a_store_that_goes_away_and_comes_back(
     store = S3Server(tmp_path / "s3")
     settings = {**SETTINGS, "log.archive.url": store.url("cluster/one")}
     with serving(tmp_path, settings=settings) as server:
-        load = Load(server.kafka, "load", 300)
-        load.start()
-        load.done()
+        loads_on(server, "load", 1, 300)[0].done()
         wait_until(lambda: figure(server, "log_archive_paused") == 1)
         status, health = server.get("/health/ready")
         assert (status, health["status"]) == (200, "ready")
         assert health["reason"].startswith("archiving is paused: the archive s3://history/cluster/one")
-        load = Load(server.kafka, "more", 60)
-        load.start()
+        (load,) = loads_on(server, "more", 1, 60)
         load.done()
         assert load.answers[0] > 0, "it goes on deciding"
         assert figure(server, "log_start_offset") == 0, "nothing is dropped that is not archived"

@@ -54,7 +54,7 @@ async def served(folder: Path, gateway: Gateway, ports: str = "any") -> AsyncIte
         made.open(gateway, {}, lambda *_: {})  # type: ignore[arg-type]
         yield made, clients.advertised[0]
     finally:
-        await made.stop(0)
+        await made.stop()
         await clients.stop(0)
 
 
@@ -103,7 +103,7 @@ async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp
     made = BrokerListeners(tmp_path, clients._settings.cluster_broker_ports, clients)
     await made.start()
     with socket.create_connection(("127.0.0.1", port or 0)):
-        await made.stop(0)
+        await made.stop()
 
 
 async def test_too_few_ports_end_the_start_with_the_number_that_is_needed(tmp_path: Path) -> None:

@@ -153,31 +153,41 @@ async def until(what: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_what_keeps_the_loop_is_named_and_logged_seldom(heard: Heard, watched: LoopWatch) -> None:
-    blocks = function_of("controller.apis.slow")
-    blocks(0.6)
-    await until(lambda: "controller.apis.slow.blocks" in heard.longest)
-    assert heard.longest["controller.apis.slow.blocks"] > 0.4
-    lines = [fields for event, fields in heard.lines if fields.get("cause") == "controller.apis.slow.blocks"]
-    assert lines[0]["ms"] > 400
-    assert lines[0]["where"].startswith("controller.apis.slow.blocks:2"), "the line, and what called it"
+async def block_as(heard: Heard, cause: str, blocks: Callable[[float], None]) -> None:
+    """Block the loop until the thread has seen why: on a busy machine it may not run in time to see it at once."""
+    deadline = time.monotonic() + 240
+    while heard.longest.get(cause, 0.0) <= 0.4:
+        assert time.monotonic() < deadline, heard.longest
+        asyncio.get_running_loop().call_soon(blocks, 0.6)
+        await asyncio.sleep(0.1)
+
+
+async def test_what_keeps_the_loop_is_named_and_logged_seldom(
+    heard: Heard, watched: LoopWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks, cause = function_of("controller.apis.slow"), "controller.apis.slow.blocks"
+    monkeypatch.setattr("controller.serving.process.LINE_EVERY_S", 0)
+    await block_as(heard, cause, blocks)
+    lines = [fields for event, fields in heard.lines if fields.get("cause") == cause]
+    assert max(line["ms"] for line in lines) > 400
+    assert lines[0]["where"].startswith(f"{cause}:2"), "the line, and what called it"
+    monkeypatch.setattr("controller.serving.process.LINE_EVERY_S", 600)
+    count = len(heard.lines)
     for _ in range(3):
         blocks(0.3)
         await asyncio.sleep(0.1)
-    assert len([event for event, _ in heard.lines if event == "event loop blocked"]) == 1, "one in ten seconds"
-    assert heard.longest["controller.apis.slow.blocks"] > 0.4, "the longest stays"
+    assert len(heard.lines) == count, "one in a while"
 
 
-async def test_what_is_not_ours_is_named_outside(heard: Heard, watched: LoopWatch) -> None:
-    asyncio.get_running_loop().call_soon(function_of("elsewhere"), 0.6)
-    await until(lambda: heard.longest.get(OUTSIDE, 0) > 0.4)
-
-
-async def test_the_innermost_function_of_ours_is_the_cause(heard: Heard, watched: LoopWatch) -> None:
-    names: dict[str, Any] = {"__name__": "projections.queries.deep", "blocks": function_of("elsewhere")}
+@pytest.mark.parametrize(
+    ("module", "cause"), [("elsewhere", OUTSIDE), ("projections.queries.deep", "projections.queries.deep.looks")]
+)
+async def test_the_innermost_function_of_ours_is_the_cause(
+    heard: Heard, watched: LoopWatch, module: str, cause: str
+) -> None:
+    names: dict[str, Any] = {"__name__": module, "blocks": function_of("elsewhere")}
     exec("def looks(seconds): blocks(seconds)\n", names)
-    names["looks"](0.6)
-    await until(lambda: heard.longest.get("projections.queries.deep.looks", 0) > 0.4)
+    await block_as(heard, cause, names["looks"])
 
 
 async def test_no_more_causes_are_kept_than_a_scrape_can_bear(heard: Heard, watched: LoopWatch) -> None:
@@ -204,7 +214,11 @@ async def test_hanging_loop_ends_a_leader_only(heard: Any, leads: bool, monkeypa
     codes: list[int] = []
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms, lambda: leads, codes.append)
     watch.start()
-    function_of("controller.apis.slow")(1.5)
+    for _ in range(20 if leads else 1):  # on a busy machine, what the thread misses counts as suspended
+        function_of("controller.apis.slow")(1.5)
+        await asyncio.sleep(0)
+        if codes:
+            break
     watch.stop()
     assert codes == ([3] if leads else [])
 
@@ -212,9 +226,11 @@ async def test_hanging_loop_ends_a_leader_only(heard: Any, leads: bool, monkeypa
 async def test_a_service_is_watched_while_it_runs() -> None:
     service, stopping = Service(), asyncio.Event()
     running = asyncio.create_task(run_service(service, stopping))
-    await asyncio.sleep(0.2)
-    function_of("controller.http.slow")(0.6)
-    await until(lambda: b'loop_blocked_seconds_max{cause="controller.http.slow.blocks"}' in service.metrics.render())
+    await until(lambda: any(thread.name == "loop-watch" for thread in threading.enumerate()))
+    blocked = b'loop_blocked_seconds_max{cause="controller.http.slow.blocks"}'
+    while blocked not in service.metrics.render():
+        function_of("controller.http.slow")(0.6)
+        await asyncio.sleep(0.1)
     stopping.set()
     assert await running == 0
 

@@ -16,7 +16,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from controller.serving.serve import Service
-from events.catalog import CreateAnswered, TopicCreated
+from events.catalog import TopicCreated
 from tests.serving.service import (
     CREATE,
     Load,
@@ -26,6 +26,7 @@ from tests.serving.service import (
     check_there,
     codes,
     create,
+    loads_on,
     serving,
     wait_until,
 )
@@ -37,9 +38,7 @@ def test_sigterm_and_sigint_end_it_under_load(tmp_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         with serving(tmp_path) as server:
             check_there(server.topics(), loads)
-            started = [Load(server.kafka, f"{number.name}-{n}") for n in range(3)]
-            for load in started:
-                load.start()
+            started = loads_on(server, number.name, 3)
             loads += started
             wait_until(lambda: all(load.there for load in started))  # noqa: B023
             server.process.popen.send_signal(number)
@@ -50,23 +49,6 @@ def test_sigterm_and_sigint_end_it_under_load(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         assert check_there(server.topics(), loads) > 0
     check_log(tmp_path / "data")
-
-
-def test_creates_that_wait_are_cut_off_and_end_at_the_next_start(tmp_path: Path) -> None:
-    with serving(tmp_path) as server:
-        assert server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 3_600_000}, "PUT")[0] == 200
-        talk = Talk(server.kafka)
-        talk.send_request(CREATE, 7, 1, create("waits", timeout_ms=60_000))
-        wait_until(lambda: server.get("/v1/topics/waits")[0] == 200)
-        assert server.process.stop(within_s=240) == 0
-        with pytest.raises(ConnectionClosed):
-            talk.read_response(CREATE, 7)
-        talk.close()
-    with serving(tmp_path) as server:
-        wait_until(lambda: bool(server.get("/v1/topics/waits")[1]["ready_at"]))
-        assert server.process.stop() == 0
-    answers = [r.event.error_code for r in check_log(tmp_path / "data") if isinstance(r.event, CreateAnswered)]
-    assert answers == [0], "complete at once at the next start, and answered once"
 
 
 STUCK_POLICY = """
@@ -181,9 +163,7 @@ def test_every_create_that_was_answered_survives_kills_under_load(tmp_path: Path
         for round_number in range(ROUNDS):
             with serving(tmp_path) as server:
                 check_there(server.topics(), loads)
-                ours = [Load(server.kafka, f"r{round_number}-c{n}", CREATES) for n in range(CLIENTS)]
-                for load in ours:
-                    load.start()
+                ours = loads_on(server, f"r{round_number}", CLIENTS, CREATES)
                 kill_after = rng.randint(2, CLIENTS * CREATES // 2)
                 while sum(load.answers[0] for load in ours) < kill_after:
                     time.sleep(0.005)

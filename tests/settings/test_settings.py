@@ -17,7 +17,6 @@ from controller.settings.load import ServeSettings, SettingsError, load_settings
 from controller.settings.page import settings_page
 from controller.settings.security import Setting
 from controller.settings.server import SETTINGS
-from events.catalog import Endpoint
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -55,6 +54,8 @@ super.users                            | User:a;User:CN=b,O=c ;      | ('User:a'
 super.users                            |                             | ()
 api.versions.max                       | Metadata:3,CreateTopics : 1 | {'Metadata': 3, 'CreateTopics': 1}
 api.versions.max                       |                             | {}
+advertised.listeners                   | ssl://[::1]:2               | (Endpoint(name='SSL', host='::1', port=2),)
+advertised.listeners                   |                             | ()
 max.connections                        | 0                           | 0
 max.connections.per.ip.overrides       | 10.0.0.1:5, [::01]:0        | {'10.0.0.1': 5, '::1': 0}
 topic.rules.file                       | rules.json                  | 'rules.json'
@@ -70,25 +71,20 @@ def test_a_text_becomes_a_value(line: str) -> None:
 
 
 SECRETS = """
-ssl.key.pasword            | unknown setting ssl.key.pasword (
-ssl.keystore.key           | unknown setting ssl.keystore.key (
-listener.name.in.plain.sasl.jaas.config | unknown setting listener.name.in.plain.sasl.jaas.config (
-log.archive.ur             | unknown setting log.archive.ur (--set): did you mean log.archive.url?
+ssl.key.pasword=           | unknown setting ssl.key.pasword (
+ssl.keystore.key=          | unknown setting ssl.keystore.key (
+listener.name.in.plain.sasl.jaas.config= | unknown setting listener.name.in.plain.sasl.jaas.config (
+log.archive.ur=            | unknown setting log.archive.ur (--set): did you mean log.archive.url?
+ssl.key.password PLANTED-  | --set ssl.key.password (hidden): must be KEY=VALUE
 """
 
 
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
 def test_a_possible_secret_is_hidden_in_messages(line: str) -> None:
-    key, expected = (cell.strip() for cell in line.split("|"))
-    message = refusal(f"{key}=PLANTED-SECRET")
+    given, expected = (cell.strip() for cell in line.split("|"))
+    message = refusal(f"{given}PLANTED-SECRET")
     assert message.startswith(expected)
-    assert "PLANTED-SECRET" not in message
-
-
-def test_an_override_without_a_value_does_not_show_a_secret() -> None:
-    message = refusal("ssl.key.password PLANTED-SECRET")
-    assert "must be KEY=VALUE" in message
-    assert "PLANTED-SECRET" not in message
+    assert "PLANTED" not in message
 
 
 def test_a_secret_setting_is_not_given_to_policies() -> None:
@@ -102,19 +98,6 @@ def test_a_setting_can_be_said_for_one_listener() -> None:
     assert settings.of_listener("IN", "ssl_client_auth") == "required"
     assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
     assert "listener.name.NAME. may be followed by" in refusal("listener.name.in.num.partitions=5")
-
-
-ENDPOINTS = [
-    ("PLAINTEXT://kafka.example:9092", (Endpoint("PLAINTEXT", "kafka.example", 9092),)),
-    ("PLAINTEXT://[::1]:9092", (Endpoint("PLAINTEXT", "::1", 9092),)),
-    ("ssl://a:1, Internal://b:2", (Endpoint("SSL", "a", 1), Endpoint("INTERNAL", "b", 2))),
-    ("", ()),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), ENDPOINTS)
-def test_the_advertised_address(text: str, expected: tuple[Endpoint, ...]) -> None:
-    assert load_settings(overrides=[f"advertised.listeners={text}"]).advertised_listeners == expected
 
 
 REFUSED = """
@@ -204,10 +187,6 @@ def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> Non
     assert refusal(f"{key}=5").startswith(f"unknown setting {key} (--set): {hint}")
 
 
-def test_an_endless_settings_file_is_not_read() -> None:
-    assert "/dev/zero cannot be read: is larger than 1048576 bytes" in refusal(file=Path("/dev/zero"))
-
-
 def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
     path = _file(tmp_path, "num.partitons=3\ncreate.topic.policy.class.name=a.B\nreplicas.min=2\nssl.provider=x\n")
     assert refusal("zz=1", file=path) == (
@@ -280,6 +259,7 @@ def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+    assert "/dev/zero cannot be read: is larger than 1048576 bytes" in refusal(file=Path("/dev/zero"))
     path = tmp_path / "server.properties"
     if content is not None:
         path.write_bytes(content)

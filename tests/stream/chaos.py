@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -107,14 +107,16 @@ class Supervised:
 class Plan:
     """How much of what; times in seconds."""
 
-    kills: int = 2
-    rebalances: int = 2
-    zombies: int = 1
-    gateway_kills: int = 0
-    broker_kills: int = 0
-    outages: int = 0
-    rate: float = 150
-    session_s: float = 1.5
+    kills: int = 20
+    rebalances: int = 20
+    zombies: int = 5
+    gateway_kills: int = 5
+    broker_kills: int = 2
+    outages: int = 1
+    """Of all of Kafka, `OUTAGE_S` each."""
+    rate: float = 100.0
+    """Commands a second."""
+    session_s: float = 6.0
     seed: int = 1
 
     @property
@@ -337,28 +339,12 @@ def main() -> int:
     """Run from the command line; 1 if anything was lost, decided twice, or wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.stream.chaos", description=__doc__)
     parser.add_argument("--driver", choices=(*DRIVERS, "both"), default="both")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--rebalances", type=int, default=20)
-    parser.add_argument("--zombies", type=int, default=5)
-    parser.add_argument("--gateway-kills", type=int, default=5)
-    parser.add_argument("--broker-kills", type=int, default=2)
-    parser.add_argument("--outages", type=int, default=1, help=f"of all of Kafka, {OUTAGE_S} s each")
-    parser.add_argument("--rate", type=float, default=100, help="commands a second")
-    parser.add_argument("--session", type=float, default=6, help="seconds")
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 1000)
-    options = parser.parse_args()
+    for each in fields(Plan):
+        parser.add_argument(f"--{each.name.replace('_', '-')}", type=type(each.default), default=each.default)
+    parser.set_defaults(seed=time.time_ns() % 1000)
+    options = vars(parser.parse_args())
+    driver, plan = options.pop("driver"), Plan(**options)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that it ends what it has started
-    plan = Plan(
-        kills=options.kills,
-        rebalances=options.rebalances,
-        zombies=options.zombies,
-        gateway_kills=options.gateway_kills,
-        broker_kills=options.broker_kills,
-        outages=options.outages,
-        rate=options.rate,
-        session_s=options.session,
-        seed=options.seed,
-    )
     print(f"seed {plan.seed}", flush=True)
     with TemporaryDirectory(prefix="topicwright-chaos-") as held:
         folder = Path(held)
@@ -368,7 +354,7 @@ def main() -> int:
             offsets_topic_replication_factor="3",
             offsets_topic_num_partitions="3",
         ) as kafka:
-            drivers = DRIVERS if options.driver == "both" else (options.driver,)
+            drivers = DRIVERS if driver == "both" else (driver,)
             chaos = Chaos(folder, kafka, plan, drivers)
             outcome = chaos.run()
             chaos.replay(outcome)

@@ -18,7 +18,7 @@ from controller.machine.state import DictTopics, State
 from controller.stream.log.codec import CommandError, CommandFromNewerVersion, decode_answers, decode_command
 from events.catalog import CreateAnswered, Recorded
 from events.codec import decode_event
-from events.logs.events_topic import Fence, PartitionReader, decode_record
+from events.logs.events_topic import CountedRecord, Fence, PartitionReader, decode_record
 from events.logs.rocksdb_log import RocksDbLog
 from tests.machine.audit.auditor import audit
 
@@ -43,31 +43,34 @@ def check_topics(
     return found
 
 
-def next_source(written: Sequence[bytes | None]) -> int:
-    """How many commands a partition of the events topic has decided."""
-    reader = PartitionReader(0)
+def fold(partition: int, written: Sequence[bytes | None]) -> tuple[PartitionReader, list[CountedRecord]]:
+    """What counts of a partition of the events topic, and its reader then."""
+    reader = PartitionReader(partition)
+    counted: list[CountedRecord] = []
     for offset, value in enumerate(written):
         assert value is not None
-        reader.read(offset, value)
-    return reader.next_source
+        taken = reader.read(offset, value) if value else None  # else an offset without a record
+        if taken is not None:
+            counted.append(taken)
+    return reader, counted
+
+
+def next_source(written: Sequence[bytes | None]) -> int:
+    """How many commands a partition of the events topic has decided."""
+    return fold(0, written)[0].next_source
 
 
 def _check_partition(
     found: Found, partition: int, sent: Sequence[bytes | None], written: Sequence[bytes | None]
 ) -> list[Recorded]:
-    reader, state = PartitionReader(partition), State(DictTopics())
+    reader, counted = fold(partition, written)
+    state = State(DictTopics())
     records: list[Recorded] = []
     sources: list[int] = []
     faulty: set[int] = set()
     answered: Counter[tuple[str, str]] = Counter()
-    for offset, value in enumerate(written):
-        assert value is not None
-        if not value:
-            continue  # an offset without a record
-        found.counts["fences"] += isinstance(decode_record(value), Fence)
-        taken = reader.read(offset, value)
-        if taken is None:
-            continue
+    found.counts["fences"] += sum(isinstance(decode_record(value), Fence) for value in written if value)
+    for taken in counted:
         for number, event in enumerate(taken.events, taken.first_event):
             records.append(decode_event(number, event))
             apply(state, records[-1])

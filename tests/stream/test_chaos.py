@@ -12,7 +12,8 @@ from tests.support.reference_kafka import ReferenceKafka
 
 
 def test_no_request_is_lost_and_none_is_decided_twice(kafka44: ReferenceKafka, tmp_path: Path) -> None:
-    chaos = Chaos(tmp_path, kafka44, Plan(kills=2, rebalances=1, zombies=2, gateway_kills=1, rate=25))
+    plan = Plan(2, rebalances=1, zombies=2, gateway_kills=1, broker_kills=0, outages=0, rate=25, session_s=1.5)
+    chaos = Chaos(tmp_path, kafka44, plan)
     outcome = chaos.run()
     chaos.replay(outcome)
     print(outcome.summary())

@@ -12,10 +12,9 @@ back.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -25,8 +24,6 @@ from controller.stream.log.partition import RECORD_BYTES_MAX
 RECORDS_PER_BATCH, BATCH_BYTES = 500, 128 * 1024
 """Limits of a batch, which the loop processes in some ten milliseconds. A record of a reconciliation has a thousand
 events, and as many bytes as hundreds of creates."""
-BATCHES_AHEAD = 4
-"""Batches that may wait for the event loop before reading pauses."""
 POLL_S = 0.2
 
 Place = tuple[str, int]
@@ -53,89 +50,55 @@ class FollowingFailed(Exception):
     """Reading cannot go on. The message says why and what to do."""
 
 
-class Follower:
-    """Reads partitions from given offsets.
+async def follow(
+    properties: Mapping[str, str | int | float | bool],
+    topic: str,
+    offsets: Sequence[int],
+    newest_of: str,
+    take: Callable[[FollowedEvents], None],
+) -> None:
+    """Read every partition of `topic` from its offset, and new records of partition 0 of `newest_of`, until cancelled.
 
-    Calls `take` on the event loop with every batch, and `fail` with a permanent error. Waits for temporary ones, such
-    as unreachable brokers.
+    Calls `take` with every batch. Waits for temporary errors, such as unreachable brokers. Raises FollowingFailed.
     """
-
-    def __init__(
-        self,
-        properties: Mapping[str, str | int | float | bool],
-        *,
-        take: Callable[[FollowedEvents], None],
-        fail: Callable[[Exception], None],
-    ) -> None:
-        self._properties = dict(properties)
-        self._take = take
-        self._fail = fail
-        self._stopped = threading.Event()
-        self._room = threading.Semaphore(BATCHES_AHEAD)
-        self._thread: threading.Thread | None = None
-
-    def start(self, topic: str, offsets: Sequence[int], newest_of: str) -> None:
-        """Read every partition of `topic` from its offset, and new records of partition 0 of `newest_of`."""
-        self._loop = asyncio.get_running_loop()
-        places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
-        places.append(TopicPartition(newest_of, 0, OFFSET_END))
-        self._thread = threading.Thread(target=self._run, args=(places,), name="follow", daemon=True)
-        self._thread.start()
-
-    async def stop(self) -> None:
-        self._stopped.set()
-        self._room.release()
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)
-
-    def _run(self, places: list[TopicPartition]) -> None:
-        consumer = Consumer(
-            {
-                **self._properties,
-                "group.id": "topicwright-gateway",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "fetch.error.backoff.ms": 50,
-            }
-        )
-        try:
-            consumer.assign(places)
-            while not self._stopped.is_set():
-                self._read(consumer)
-        except Exception as error:
-            self._on_loop(partial(self._fail, error))
-        finally:
-            consumer.close()
-
-    def _read(self, consumer: Consumer) -> None:
-        first = consumer.poll(POLL_S)
-        if first is None:
-            return
-        batch = _batch([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
-        *early, last = _parts(batch.records)
-        for part in early:
-            self._enqueue(FollowedEvents(part, frozenset()))
-        if last or batch.ended:
-            self._enqueue(FollowedEvents(last, batch.ended))
-
-    def _enqueue(self, batch: FollowedEvents) -> None:
-        self._room.acquire()
-        self._on_loop(partial(self._deliver, batch))
-
-    def _deliver(self, batch: FollowedEvents) -> None:
-        self._room.release()
-        if not self._stopped.is_set():
-            self._take(batch)
-
-    def _on_loop(self, work: Callable[[], None]) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(work)
+    consumer = Consumer(
+        {
+            **properties,
+            "group.id": "topicwright-gateway",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "fetch.error.backoff.ms": 50,
+        }
+    )
+    places = [TopicPartition(topic, partition, offset) for partition, offset in enumerate(offsets)]
+    consumer.assign([*places, TopicPartition(newest_of, 0, OFFSET_END)])
+    thread, loop = ThreadPoolExecutor(1, thread_name_prefix="follow"), asyncio.get_running_loop()
+    try:
+        while True:
+            for batch in await loop.run_in_executor(thread, read_batches, consumer):
+                take(batch)
+                await asyncio.sleep(0)
+    finally:
+        thread.submit(consumer.close)
+        thread.shutdown(wait=False)
 
 
-def _batch(messages: Sequence[Message]) -> FollowedEvents:
+def read_batches(consumer: Consumer) -> list[FollowedEvents]:
+    """Wait for records for a short time, and return them in batches. Raises FollowingFailed."""
+    first = consumer.poll(POLL_S)
+    if first is None:
+        return []
+    records, ended = _read([first, *consumer.consume(RECORDS_PER_BATCH - 1, 0)])
+    *early, last = _parts(records)
+    batches = [FollowedEvents(part, frozenset()) for part in early]
+    return [*batches, FollowedEvents(last, ended)] if last or ended else batches
+
+
+def _read(messages: Sequence[Message]) -> tuple[list[Record], frozenset[Place]]:
+    """The records, and the partitions that were read up to their end."""
     records: list[Record] = []
     ended: set[tuple[str, int]] = set()
     for message in messages:
@@ -148,7 +111,7 @@ def _batch(messages: Sequence[Message]) -> FollowedEvents:
             ended.add((topic, partition))
         else:
             _raise_if_final(error, topic, partition)
-    return FollowedEvents(tuple(records), frozenset(ended))
+    return records, frozenset(ended)
 
 
 def _parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
@@ -216,21 +179,13 @@ class CommandProducer:
             }
         )
         self._reports: deque[tuple[Done, int, KafkaError | None]] = deque()
-        self._woken = False
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="produce", daemon=True)
-
-    def start(self) -> None:
-        """Start to report deliveries."""
-        self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="produce")
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None:
         """Send a record; `done` is called on the event loop. Raises NotProduced."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._reports.append((done, message.offset() or 0, error))
-            self._wake()
 
         try:
             self._producer.produce(topic, value, key, partition, on_delivery=delivered)
@@ -241,23 +196,19 @@ class CommandProducer:
             too_large = cause.code() == KafkaError.MSG_SIZE_TOO_LARGE
             raise NotProduced(cause.str(), too_large=too_large) from error
 
+    async def run(self) -> None:
+        """Report deliveries until cancelled."""
+        while True:
+            await self._in_thread(self._producer.poll, POLL_S)
+
     async def stop(self) -> None:
         """Flush for a short time, then stop."""
-        await asyncio.to_thread(self._producer.flush, FLUSH_S)
-        self._stopped.set()
-        await asyncio.to_thread(self._thread.join)
+        await self._in_thread(self._producer.flush, FLUSH_S)
+        self._thread.shutdown()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._producer.poll(POLL_S)
-
-    def _wake(self) -> None:
-        if not self._woken and not self._loop.is_closed():
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._report)
-
-    def _report(self) -> None:
-        self._woken = False
+    async def _in_thread(self, serve: Callable[[float], object], wait_s: float) -> None:
+        """Call what serves deliveries, then report these."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, serve, wait_s)
         while self._reports:
             done, offset, error = self._reports.popleft()
             done(offset, error)

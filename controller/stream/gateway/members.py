@@ -139,13 +139,12 @@ class Members:
 
     def _check_kafka(self) -> None:
         silent_s = self.silent_s()
-        if silent_s <= self._session_s:
-            if self.error is not None:
-                self._log.info("kafka is back")
-            self.error = None
-        elif self.error is None:
+        if silent_s > self._session_s and self.error is None:
             self.error = "this gateway does not receive its own heartbeats from Kafka"
             self._log.warning("kafka is lost", silent_s=round(silent_s, 1))
+        elif silent_s <= self._session_s and self.error is not None:
+            self.error = None
+            self._log.info("kafka is back")
 
 
 def node_of(gateway: Announcement, listener: str | None) -> Node:
@@ -167,7 +166,7 @@ class StreamGateway(ControllerApi):
         brokers = [broker for _, broker in sorted(self.cluster.brokers.items()) if include_fenced or not broker.fenced]
         if any(broker.endpoints and broker.endpoints[0].port > 0 for broker in brokers):
             gateways = [node_of(one, self._listener) for one in self.members.live()]
-            return [*map(self._broker_node, brokers), *gateways]
+            return [*self._brokers_at(self._endpoint_or_none, include_fenced), *gateways]
         return _represented(brokers, self.members.live(), self._listener)
 
     def controller_id(self) -> int:
@@ -178,9 +177,8 @@ class StreamGateway(ControllerApi):
                 return node.node_id
         return self.node_id
 
-    def _broker_node(self, broker: Broker) -> Node:
-        endpoint = self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
-        return Node(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
+    def _endpoint_or_none(self, broker: Broker) -> Endpoint:
+        return self._endpoint(broker) if broker.endpoints else Endpoint("PLAINTEXT", "", -1)
 
 
 def _represented(brokers: Sequence[Broker], gateways: Sequence[Announcement], listener: str | None) -> list[Node]:

@@ -27,7 +27,7 @@ from controller.serving.listeners import reachable
 from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
 from controller.settings.load import ServeSettings
 from controller.stream.gateway.brokers import GatewayBrokers, GatewayCluster
-from controller.stream.gateway.kafka import CommandProducer, Follower
+from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.folder import lock_folder
@@ -38,7 +38,6 @@ from controller.stream.log.topics import (
     TopicWatch,
     offset_ranges,
     offsets_consumer,
-    prepare_gateways_topic,
     prepare_topics,
 )
 
@@ -186,15 +185,15 @@ class GatewayService:
         )
 
     def _follow(self) -> None:
-        self._producer.start()
-        self._follower = Follower(self.options.properties, take=self.node.take, fail=self.node.fail)
-        self._follower.start(self._topics.events, self.node.offsets, self.options.settings.stream_gateways_topic)
         self._is_following = True
         self._background = Background(self.node.fail)
-        self._background.begin(self._announce())
+        node, settings, events = self.node, self.options.settings, self._topics.events
+        following = follow(self.options.properties, events, node.offsets, settings.stream_gateways_topic, node.take)
+        for work in (following, self._producer.run(), self._announce()):
+            self._background.begin(work)
         for each, archive in zip(self._partitions, self._archives, strict=True):
             if archive is not None:
-                self._background.begin(Archiving(each.log, self.options.settings, wall_ms, archive).run())
+                self._background.begin(Archiving(each.log, settings, wall_ms, archive).run())
         self._background.begin(self._topic_watch.watch(self.node.fail))
 
     async def _announce(self) -> None:
@@ -250,7 +249,6 @@ class GatewayService:
             self.node.refusals.stop()
             self._members.announce(leaving=True)
             await self._producer.stop()
-            await self._follower.stop()
         if self._cluster is not None:
             self._cluster.close()
         for snapshots in self._snapshots:
@@ -284,7 +282,5 @@ async def run_gateway(options: GatewayOptions) -> int:
 def _topics(options: GatewayOptions) -> tuple[Topics, list[tuple[int, int]]]:
     """The topics of the log, and the record offsets of the events topic; creates missing topics, including the
     gateways'. Blocks. Raises KafkaUnavailable, TopicsMismatch."""
-    settings = options.settings
-    topics = prepare_topics(options.properties, settings, options.data)
-    prepare_gateways_topic(options.properties, settings)
+    topics = prepare_topics(options.properties, options.settings, options.data, for_gateway=True)
     return topics, offset_ranges(offsets_consumer(options.properties), topics.events, topics.partitions)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ DEFAULT_REPLICAS_MAX = 3
 """Limit of the replicas of a new topic with stream.replication.factor=-1."""
 COMMANDS_RETENTION_MS = 7 * 24 * 3600 * 1000
 """How long all workers may be down before an undecided command is lost."""
+GATEWAYS_RETENTION_MS = 3_600_000
 _NOT_COMPACTED = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 _RETAINED_FOREVER = {**_NOT_COMPACTED, "retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -60,9 +61,11 @@ class TopicsMismatch(SettingsError):
     """An existing topic does not match the settings. The message names it, its value and the required one."""
 
 
-def prepare_topics(properties: Mapping[str, Any], settings: ServeSettings, data: Path) -> Topics:
+def prepare_topics(
+    properties: Mapping[str, Any], settings: ServeSettings, data: Path, *, for_gateway: bool = False
+) -> Topics:
     """Create missing topics, check both, and return their descriptions. If the folder `data` has events, a missing
-    topic is an error, because Kafka has lost it.
+    topic is an error, because Kafka has lost it. `for_gateway` also creates the topic of the gateways' heartbeats.
 
     `properties` are librdkafka's, with `bootstrap.servers`. Raises KafkaUnavailable, TopicsMismatch; LogError for an
     unreadable folder.
@@ -71,17 +74,23 @@ def prepare_topics(properties: Mapping[str, Any], settings: ServeSettings, data:
     names = settings.stream_commands_topic, settings.stream_events_topic
     try:
         cluster_id, brokers = _cluster(admin)
-        _make_missing(admin, settings, brokers, data)
+        there = admin.list_topics(timeout=TIMEOUT_S).topics
+        factor = _factor(settings.stream_replication_factor, brokers)
+        _make_missing(admin, settings, factor, data, there)
         found = _described(admin, names)
         configs = _configs(admin, names)
     except KafkaException as error:
         raise _classified(error.args[0]) from error
     for name, description, required in zip(names, found, (_NOT_COMPACTED, _RETAINED_FOREVER), strict=True):
         _check_partitions(name, len(description.partitions), settings.stream_partitions)
-        factor = min(len(partition.replicas) for partition in description.partitions)
-        _check_factor(name, factor, settings.stream_replication_factor)
-        _check_min_insync(name, configs[name], factor)
+        replicas = min(len(partition.replicas) for partition in description.partitions)
+        _check_factor(name, replicas, settings.stream_replication_factor)
+        _check_min_insync(name, configs[name], replicas)
         _check_configs(name, configs[name], required)
+    if for_gateway and settings.stream_gateways_topic not in there:
+        short = dict.fromkeys(("retention.ms", "segment.ms"), str(GATEWAYS_RETENTION_MS))
+        topic = NewTopic(settings.stream_gateways_topic, 1, factor, config={"cleanup.policy": "delete", **short})
+        _create(admin, [topic])
     return Topics(*names, settings.stream_partitions, cluster_id, str(found[1].topic_id))
 
 
@@ -90,9 +99,7 @@ def _cluster(admin: AdminClient) -> tuple[str, int]:
     return str(described.cluster_id), len(described.nodes)
 
 
-def _make_missing(admin: AdminClient, settings: ServeSettings, brokers: int, data: Path) -> None:
-    there = admin.list_topics(timeout=TIMEOUT_S).topics
-    factor = _factor(settings.stream_replication_factor, brokers)
+def _make_missing(admin: AdminClient, settings: ServeSettings, factor: int, data: Path, there: Container[str]) -> None:
     common = {
         "min.insync.replicas": str(_min_insync(factor)),
         "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
@@ -215,24 +222,6 @@ def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple
         return [consumer.get_watermark_offsets(TopicPartition(topic, each), TIMEOUT_S) for each in range(partitions)]
     except KafkaException as error:
         raise _classified(error.args[0]) from error
-
-
-GATEWAYS_RETENTION_MS = 3_600_000
-
-
-def prepare_gateways_topic(properties: Mapping[str, Any], settings: ServeSettings) -> None:
-    """Create the topic of the gateways' addresses if it is missing. Raises KafkaUnavailable, TopicsMismatch."""
-    name = settings.stream_gateways_topic
-    admin = AdminClient(dict(properties), logger=_silent())
-    try:
-        there = admin.list_topics(timeout=TIMEOUT_S)
-    except KafkaException as error:
-        raise _classified(error.args[0]) from error
-    if name not in there.topics:
-        retention = {"retention.ms": str(GATEWAYS_RETENTION_MS), "segment.ms": str(GATEWAYS_RETENTION_MS)}
-        factor = _factor(settings.stream_replication_factor, len(there.brokers))
-        configs = {"cleanup.policy": "delete", **retention}
-        _create(admin, [NewTopic(name, num_partitions=1, replication_factor=factor, config=configs)])
 
 
 POLL_INTERVAL_S = 5.0

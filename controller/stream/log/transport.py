@@ -7,7 +7,8 @@ idempotent and waits for all in-sync replicas. An uncertain outcome is an error,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -61,6 +62,15 @@ async def close_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
             structlog.get_logger("topicwright").debug("a Kafka client did not close", why=_text(error))
 
 
+@contextmanager
+def _kafka_errors() -> Iterator[None]:
+    """Raise aiokafka's errors as KafkaUnavailable."""
+    try:
+        yield
+    except _ERRORS as error:
+        raise KafkaUnavailable(_text(error)) from error
+
+
 class Transport:
     """The engine's connection to Kafka, usable until its first error; the engine then makes another. Everything raises
     KafkaUnavailable."""
@@ -85,7 +95,7 @@ class Transport:
     async def _append(self, partition: int, values: Sequence[bytes]) -> int:
         """Append batch after batch, each after the previous acknowledgement, so that none overtakes an expired one."""
         first = expected = -1
-        try:
+        with _kafka_errors():
             producer = await self._opened_producer()
             begun = 0
             while begun < len(values):
@@ -100,22 +110,18 @@ class Transport:
                 if placed.offset != expected:
                     first = -1
                 begun, expected = begun + count, expected + count
-        except _ERRORS as error:
-            raise KafkaUnavailable(_text(error)) from error
         return first
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:
         """The records of the events topic in [start, end), in batches."""
         async with self._reading:
-            try:
+            with _kafka_errors():
                 reader = await self._opened_reader()
                 there = TopicPartition(self._topics.events, partition)
                 reader.assign([there])
                 reader.seek(there, start)
                 async for portion in _portions(reader, there, start, end):
                     yield portion
-            except _ERRORS as error:
-                raise KafkaUnavailable(_text(error)) from error
 
     async def events_range(self, partition: int) -> tuple[int, int]:
         """The offsets of the first and the next record of the events partition."""
@@ -127,11 +133,9 @@ class Transport:
 
     async def put(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
         """Append a command; the future gets its offset."""
-        try:
+        with _kafka_errors():
             producer = await self._opened_producer()
             sent = await producer.send(self._topics.commands, value, key or None, partition=partition)
-        except _ERRORS as error:
-            raise KafkaUnavailable(_text(error)) from error
         return asyncio.ensure_future(_offset_of(sent))
 
     async def close(self) -> None:
@@ -142,11 +146,9 @@ class Transport:
 
     async def _range(self, topic: str, partition: int) -> tuple[int, int]:
         there = TopicPartition(topic, partition)
-        try:
+        with _kafka_errors():
             reader = await self._opened_reader()
             begin, end = await asyncio.gather(reader.beginning_offsets([there]), reader.end_offsets([there]))
-        except _ERRORS as error:
-            raise KafkaUnavailable(_text(error)) from error
         return begin[there], end[there]
 
     async def _opened_producer(self) -> AIOKafkaProducer:
@@ -201,10 +203,8 @@ async def _portions(reader: AIOKafkaConsumer, there: TopicPartition, start: int,
 
 
 async def _offset_of(sent: asyncio.Future[Any]) -> int:
-    try:
+    with _kafka_errors():
         return int((await sent).offset)
-    except _ERRORS as error:
-        raise KafkaUnavailable(_text(error)) from error
 
 
 def _text(error: BaseException) -> str:

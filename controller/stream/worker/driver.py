@@ -49,17 +49,14 @@ class DriverEnded(Exception):
 
 
 class Driver(Protocol):
-    """Runs an engine. An exception of `run` must end the process: going on could lose a command."""
+    """Runs an engine, and is its `claim_again`. An exception of `run` must end the process: going on could lose a
+    command."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
         """Join the group, and feed the engine until `stopping` is set; then leave the group.
 
         `on_claimed` is called each time when all assigned partitions are claimed.
         """
-        ...
-
-    def claim_again(self) -> None:
-        """Claim the partitions again, because Kafka rejected the worker's own commands."""
         ...
 
 
@@ -76,6 +73,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     def __init__(self, engine: Engine, group: Group) -> None:
         self._engine = engine
+        engine.claim_again = self._claim_again
         self._group = group
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_assigned = asyncio.Event()
@@ -112,7 +110,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                     else:
                         await self._feed()
                 except PartitionsLost:
-                    self.claim_again()
+                    self._claim_again()
                     with suppress(TimeoutError):
                         await asyncio.wait_for(stopping.wait(), RETRY_S)
         finally:
@@ -121,7 +119,7 @@ class PlainDriver(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 await self._commit
             await close_client(consumer)
 
-    def claim_again(self) -> None:
+    def _claim_again(self) -> None:
         self._claimed = -1
 
     # --- called by the group

@@ -41,6 +41,7 @@ class FaustDriver:
         self._revocations = 0
         self._lost = asyncio.Event()
         """Set while assigned partitions must be claimed again."""
+        engine.claim_again = self._lost.set
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:
         self._on_claimed = on_claimed
@@ -59,9 +60,6 @@ class FaustDriver:
             await asyncio.gather(*ended, *working, return_exceptions=True)
         await app.stop()
 
-    def claim_again(self) -> None:
-        self._lost.set()
-
     def _make_app(self) -> Any:
         group = self._group
         app: Any = faust.App(
@@ -69,7 +67,7 @@ class FaustDriver:
             broker=[f"kafka://{each.strip()}" for each in group.bootstrap.split(",")],
             broker_credentials=_credentials(group.security),
             store="memory://",
-            datadir=str(self._engine.data / "faust").replace("{", "{{").replace("}", "}}"),  # Faust formats it
+            datadir=str(self._engine.context.data / "faust").replace("{", "{{").replace("}", "}}"),  # Faust formats it
             autodiscover=False,
             web_enabled=False,
             topic_partitions=group.partitions,

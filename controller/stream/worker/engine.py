@@ -33,12 +33,13 @@ from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import MEMORY, Memory, PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
-from controller.stream.worker.owner_tasks import PartitionLeader
+from controller.stream.worker.owner_tasks import MakeBrokers, PartitionHistory, PartitionLeader
 from controller.stream.worker.partition_decider import Fault, PartitionBatch, PartitionDecider, RequestCommand, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
 from events.logs.events_topic import Fence, decode_record, encode_record
 from events.logs.log import LogCorrupted
+from events.logs.tree_heads import HeadSigner
 from events.names import RequestId
 
 DELIVERIES_MAX = 3
@@ -56,14 +57,6 @@ class CommandsMissing(LogCorrupted):
     """Undecided commands were deleted."""
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """The writer, unique to the process, its release, and the settings that decisions depend on."""
-
-    writer: str
-    release: str
-    settings: Configs
-
-
 class Watcher(Protocol):
     """Receives the engine's reports, for log lines and metrics."""
 
@@ -74,40 +67,48 @@ class Watcher(Protocol):
     def lost(self, why: str) -> None: ...
 
 
+class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The dependencies of a worker's engine, and of the leaders of its partitions."""
+
+    data: Path
+    topics: Topics
+    writer: str
+    """Unique to the process."""
+    release: str
+    settings: Configs
+    """The settings that decisions depend on."""
+    connect: Callable[[], Transport]
+    clock: Callable[[], float]
+    clock_ms: Callable[[], int]
+    new_request_id: Callable[[str], RequestId]
+    """A unique request id; the text names its origin."""
+    watcher: Watcher
+    on_failure: Callable[[BaseException], None]
+    """A bug: the process must end."""
+    make_brokers: MakeBrokers
+    lead: Callable[[Engine, PartitionState], PartitionLeader] = PartitionLeader
+    """Starts the owner's other tasks for a claimed partition."""
+    judge: PolicyJudge | None = None
+    memory: Memory = MEMORY
+    archive: ArchiveOf = lambda _: None
+    history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None
+    """Archives a partition; None without an archive."""
+    signer: HeadSigner | None = None
+    """Signs tree heads; None without a key."""
+    signing_interval_s: float = 600.0
+    rules: str | None = None
+    """The text of the rules file; None without one."""
+
+
 class Engine:
-    """Owns the claimed partitions: decides and commits their commands.
+    """Owns the claimed partitions: decides and commits their commands."""
 
-    `lead` starts the owner's other tasks for a claimed partition (`worker.owner_tasks`).
-    """
-
-    def __init__(
-        self,
-        data: Path,
-        topics: Topics,
-        identity: Identity,
-        *,
-        connect: Callable[[], Transport],
-        lead: Callable[[PartitionState], PartitionLeader],
-        watcher: Watcher,
-        clock: Callable[[], float],
-        clock_ms: Callable[[], int],
-        judge: PolicyJudge | None = None,
-        archive: ArchiveOf = lambda _: None,
-        memory: Memory = MEMORY,
-    ) -> None:
+    def __init__(self, context: WorkerContext) -> None:
+        self.context = context
         self.leaders: dict[int, PartitionLeader] = {}
         """The claimed partitions whose commands are accepted."""
-        self.data = data
-        self._topics = topics
-        self._identity = identity
-        self._memory = memory
-        self._connect = connect
-        self._lead = lead
-        self._watcher = watcher
-        self._clock = clock
-        self._clock_ms = clock_ms
-        self._judge = judge
-        self._archive = archive
+        self.claim_again: Callable[[], None] = lambda: None
+        """Makes the driver claim the partitions again."""
         self._transport: Transport | None = None
         self._states: dict[int, PartitionState] = {}
         self._claims = 0
@@ -119,8 +120,13 @@ class Engine:
     def transport(self) -> Transport:
         """The connection to Kafka, until its next error."""
         if self._transport is None:
-            self._transport = self._connect()
+            self._transport = self.context.connect()
         return self._transport
+
+    def rejected(self, why: str) -> None:
+        """Kafka rejected commands of a leader: the partitions must be claimed again."""
+        self.context.watcher.lost(why)
+        self.claim_again()
 
     def next_source(self, partition: int) -> int:
         """The offset of the next command of a claimed partition."""
@@ -147,7 +153,7 @@ class Engine:
             if not is_current():
                 return False
             for partition in sorted(partitions):
-                self.leaders[partition] = self._lead(self._states[partition])
+                self.leaders[partition] = self.context.lead(self, self._states[partition])
             return True
 
     async def revoke(self) -> None:
@@ -174,11 +180,11 @@ class Engine:
         if transport is not None:
             await transport.close()
         if why is not None:
-            self._watcher.lost(why)
+            self.context.watcher.lost(why)
 
     async def _claim_partition(self, partition: int, is_current: IsCurrent) -> bool:
         """Fence the partition and read up to the fence; False if `is_current` becomes false."""
-        started = self._clock()
+        started = self.context.clock()
         first, end = await self.transport.events_range(partition)
         state = self._states.get(partition)
         if state is not None and state.reader.kafka_offset < first:
@@ -197,19 +203,20 @@ class Engine:
             if state.reader.writer == fence.writer:
                 break
         await self._check_commands(state)
-        self._watcher.claimed(partition, state.reader.epoch, end - start, self._clock() - started)
+        self.context.watcher.claimed(partition, state.reader.epoch, end - start, self.context.clock() - started)
         return True
 
     async def _open(self, partition: int, first_record: int) -> PartitionState:
-        archive = self._archive(partition)
+        context = self.context
+        archive = context.archive(partition)
         opening = partial(
             PartitionState.open,
-            self.data,
+            context.data,
             partition,
-            cluster_id=self._topics.cluster_id,
-            topic_id=self._topics.events_id,
+            cluster_id=context.topics.cluster_id,
+            topic_id=context.topics.events_id,
             archive=archive,
-            memory=self._memory,
+            memory=context.memory,
             first_record=first_record,
         )
         state = opening() if archive is None else await asyncio.to_thread(opening)  # it may download a base
@@ -217,17 +224,17 @@ class Engine:
         return state
 
     def _fence(self, state: PartitionState) -> Fence:
-        identity, cluster = self._identity, state.state.cluster
+        context, cluster = self.context, state.state.cluster
         self._claims += 1
-        writer = f"{identity.writer}-{self._claims}"
+        writer = f"{context.writer}-{self._claims}"
         events: tuple[bytes, ...] = ()
-        if (cluster.settings_pairs, cluster.release) != (identity.settings, identity.release):
-            at_ms = max(self._clock_ms(), state.last_ms)
+        if (cluster.settings_pairs, cluster.release) != (context.settings, context.release):
+            at_ms = max(self.context.clock_ms(), state.last_ms)
             before = cluster.settings_pairs if cluster.release else None
-            changed = SettingsChanged(identity.settings, identity.release, before)
+            changed = SettingsChanged(context.settings, context.release, before)
             events = (encode_event(at_ms, Cause("ChangeSettings", RequestId(f"settings-{writer}")), changed),)
         reader = state.reader
-        return Fence(reader.epoch + 1, writer, identity.release, EVENT_VERSION, events, reader.next_source)
+        return Fence(reader.epoch + 1, writer, context.release, EVENT_VERSION, events, reader.next_source)
 
     async def _read(self, state: PartitionState, end: int, is_current: IsCurrent) -> bool:
         """Read the events partition up to `end`; False if `is_current` becomes false."""
@@ -269,7 +276,7 @@ class Engine:
         """
         async with self._lock:
             batches: list[tuple[PartitionState, PartitionLeader, int, PartitionBatch, asyncio.Future[int]]] = []
-            started = self._clock()
+            started = self.context.clock()
             try:
                 for partition, group in _by_partition(commands).items():
                     leader = self.leaders.get(partition)
@@ -290,10 +297,10 @@ class Engine:
             for state, leader, _, batch, _ in batches:
                 state.commit()
                 for fault in batch.faults:
-                    self._watcher.skipped(fault)
+                    self.context.watcher.skipped(fault)
                 for sourced, command in batch.copies:
-                    self._watcher.duplicate(sourced, command)
-                self._watcher.committed(len(batch.values), batch.records, self._clock() - started)
+                    self.context.watcher.duplicate(sourced, command)
+                self.context.watcher.committed(len(batch.values), batch.records, self.context.clock() - started)
                 leader.decided_further(batch.records)
 
     async def _decided(self, state: PartitionState, leader: PartitionLeader, commands: list[Sourced]) -> PartitionBatch:
@@ -304,8 +311,8 @@ class Engine:
                 fresh.append(sourced)
             elif sourced.offset > following + len(fresh):
                 await self._undelivered_command(state.partition, following + len(fresh), sourced.offset)
-        immediate_commands = leader.brokers.immediate_commands
-        decider = PartitionDecider(state, self._topics.partitions, self._judge, leader.cluster, immediate_commands)
+        context, immediate_commands = self.context, leader.brokers.immediate_commands
+        decider = PartitionDecider(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
         return await decider.decide_all(fresh)
 
     async def _undelivered_command(self, partition: int, expected: int, came: int) -> None:

@@ -25,8 +25,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
+from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 from structlog.typing import FilteringBoundLogger
@@ -34,7 +34,7 @@ from structlog.typing import FilteringBoundLogger
 from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster, WatchTimes
-from controller.brokers.port import Brokers, CommandSink, EventTypes, publish, stamp
+from controller.brokers.port import Brokers, EventTypes, publish, stamp
 from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers, rack_of
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
@@ -50,14 +50,15 @@ from controller.store.store import TopicStore
 from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
-from controller.stream.log.transport import Transport
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
 from events.logs.archive.manifest import Base, ManifestWriter
 from events.logs.events_topic import partition_of
 from events.logs.log import read_one, shard_offsets
-from events.logs.tree_heads import HeadSigner
-from events.names import CLUSTER_SHARD, BrokerId, Offset, RequestId, TopicName, shard_key
+from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
+
+if TYPE_CHECKING:
+    from controller.stream.worker.engine import Engine
 
 
 class PartitionHistory(Archiving):
@@ -111,34 +112,14 @@ MakeBrokers = Callable[[PartitionState], Brokers]
 """The brokers of one partition, as its owner sees them."""
 
 
-class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The dependencies that all partitions of a worker share."""
-
-    transport: Callable[[], Transport]
-    clock_ms: Callable[[], int]
-    new_request_id: Callable[[str], RequestId]
-    """A unique request id; the text names its origin."""
-    make_brokers: MakeBrokers
-    on_rejected: Callable[[str], None]
-    """Kafka rejected commands: the partitions must be claimed again."""
-    on_failure: Callable[[BaseException], None]
-    """A bug: the process must end."""
-    history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None
-    """Archives a partition; None without an archive."""
-    signer: HeadSigner | None = None
-    """Signs tree heads; None without a key."""
-    signing_interval_s: float = 600.0
-    rules: str | None = None
-    """The text of the rules file; None without one."""
-
-
 class PartitionLeader:
     """The tasks of one owned partition: a `CommandSink` whose commands go to its commands topic."""
 
-    def __init__(self, context: WorkerContext, partition: PartitionState) -> None:
+    def __init__(self, engine: Engine, partition: PartitionState) -> None:
+        context = engine.context
         self.store: TopicStore = partition.store
         self.new_request_id = context.new_request_id
-        self._context, self._partition = context, partition
+        self._engine, self._partition = engine, partition
         self._decided = partition.reader.next_source
         self._outbox: list[AnyCommand] = []
         self._submitted = self._acknowledged = 0
@@ -232,13 +213,13 @@ class PartitionLeader:
             try:
                 await self._submit(outbox)
             except KafkaUnavailable as error:
-                self._context.on_rejected(f"Kafka rejected commands: {error}")
+                self._engine.rejected(f"Kafka rejected commands: {error}")
                 return
             self._acknowledged += len(outbox)
             self._poke()
 
     async def _submit(self, outbox: Sequence[AnyCommand]) -> None:
-        transport, partition = self._context.transport(), self._partition.partition
+        transport, partition = self._engine.transport, self._partition.partition
         appending = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
         self._last_offset = max([self._last_offset, *await asyncio.gather(*appending)])
 
@@ -256,12 +237,6 @@ class PartitionBrokers(SimulatedBrokers):
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
-
-    def start(self, controller: CommandSink) -> None:
-        """Register the missing brokers, and report for the others again."""
-        self._controller = controller
-        self._loop = asyncio.get_running_loop()
-        self.resume()
 
     def resume(self) -> None:
         """Register missing brokers, finish interrupted registrations, and report again for all topics."""

@@ -31,8 +31,6 @@ from controller.stream.log.partition import PartitionState
 from events.catalog import Recorded
 
 NOT_DECIDED = "The controller cannot decide this request. Its log has the cause."
-_OF_CLIENTS = (TopicCommand, ClusterCommand)
-
 RequestCommand = TopicCommand | ClusterCommand
 ImmediateCommands = Callable[[Sequence[Recorded]], Sequence[AnyCommand]]
 
@@ -103,7 +101,7 @@ class PartitionDecider:
             if isinstance(command, str):
                 fault = command
                 self._skipped(fault)
-            elif isinstance(command, _OF_CLIENTS) and partition.is_duplicate(command):
+            elif isinstance(command, RequestCommand) and partition.is_duplicate(command):
                 batch.copies.append((sourced, command))
             else:
                 answers, fault = await self._decide(approved.get(id(command), command))
@@ -116,7 +114,7 @@ class PartitionDecider:
             command = decode_command(sourced.value)
         except CommandError as error:
             return str(error)
-        if isinstance(command, _OF_CLIENTS):
+        if isinstance(command, RequestCommand):
             home = partition_of_command(command, self._partitions)
             if home != sourced.partition:
                 kind, topic = type(command).__name__, command.topic[:NAME_CHARS_MAX]

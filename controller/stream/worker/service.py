@@ -51,13 +51,12 @@ from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
-from controller.stream.worker.engine import Engine, Identity, PartitionsLost
+from controller.stream.worker.engine import Engine, PartitionsLost, WorkerContext
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionBrokers,
     PartitionHistory,
     PartitionLeader,
-    WorkerContext,
     partition_clusters,
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
@@ -94,7 +93,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus:
-    """The log lines, metrics and readiness of a worker. Implements `engine.Watcher`.
+    """The log lines, metrics and readiness of a worker. Implements `Watcher`.
 
     `doing` says why nothing is decided, as far as the worker knows; None while its partitions are claimed. `poll` asks
     Kafka regularly for the ends of the commands partitions, which also shows whether Kafka answers.
@@ -306,10 +305,6 @@ class Worker:
     def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
         options, settings, writer = self.options, self.options.settings, os.urandom(5).hex()
 
-        def on_rejected_commands(why: str) -> None:
-            self._status.lost(why)
-            driver.claim_again()
-
         def history(partition: PartitionState) -> PartitionHistory | None:
             store = archive_store(settings, partition.partition)
             if store is None:
@@ -318,30 +313,27 @@ class Worker:
             return PartitionHistory(partition, ManifestWriter(store, own, self._signer), settings, wall_ms)
 
         context = WorkerContext(
-            transport=lambda: engine.transport,
+            data=options.data,
+            topics=topics,
+            writer=writer,
+            release=RELEASE,
+            settings=decision_settings(settings, self._cluster is not None),
+            connect=lambda: Transport(options.bootstrap, topics, options.security),
+            clock=time.perf_counter,
             clock_ms=wall_ms,
             new_request_id=Stamps(os.urandom(16).hex(), wall_ms).new_request_id,
-            make_brokers=make_brokers,
-            on_rejected=on_rejected_commands,
+            watcher=self._status,
             on_failure=self.fail,
+            make_brokers=make_brokers,
+            judge=self._policies,
+            memory=Memory.share(settings.store_cache_bytes, topics.partitions),
+            archive=partial(archive_store, settings),
             history=history,
             signer=self._signer,
             signing_interval_s=settings.log_signing_interval_ms / 1000,
             rules=self._rules,
         )
-        engine = self._engine = Engine(
-            options.data,
-            topics,
-            Identity(writer, RELEASE, decision_settings(settings, self._cluster is not None)),
-            connect=lambda: Transport(options.bootstrap, topics, options.security),
-            lead=partial(PartitionLeader, context),
-            watcher=self._status,
-            clock=time.perf_counter,
-            clock_ms=wall_ms,
-            judge=self._policies,
-            archive=partial(archive_store, settings),
-            memory=Memory.share(settings.store_cache_bytes, topics.partitions),
-        )
+        engine = self._engine = Engine(context)
         self._status.show(engine)
         topic_watch = self._topic_watch = TopicWatch(
             options.properties, topics, is_archived=archive_store(settings) is not None
@@ -357,8 +349,7 @@ class Worker:
             settings.stream_session_timeout_ms,
             options.security,
         )
-        driver = _driver_of(options.driver)(engine, group)
-        return driver
+        return _driver_of(options.driver)(engine, group)
 
     def _claimed(self) -> None:
         self._status.doing = None

@@ -38,12 +38,12 @@ def _nothing(*_: object, **__: object) -> None:
 
 async def _without_a_fence(engine: Engine, partition: int, still: IsCurrent) -> bool:
     """As is proper where nobody ever was; else what is there is read, and deciding goes on in the epoch of before."""
-    (_, end), topics = await engine.transport.events_range(partition), engine._topics
+    (_, end), topics = await engine.transport.events_range(partition), engine.context.topics
     if not end:
         return await _claim_partition(engine, partition, still)
     if partition not in engine._states:
         engine._states[partition] = PartitionState.open(
-            engine.data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
+            engine.context.data, partition, cluster_id=topics.cluster_id, topic_id=topics.events_id
         )
     return await engine._read(engine._states[partition], end, still)
 

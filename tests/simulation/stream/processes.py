@@ -18,8 +18,7 @@ from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.worker.driver import Driver, Group, PlainDriver
 from controller.stream.worker.driver_faust import FaustDriver
-from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import PartitionLeader, WorkerContext
+from controller.stream.worker.engine import Engine, WorkerContext
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Endpoint, Recorded
 from events.logs.log import LogClosed
@@ -66,26 +65,23 @@ class WorkerProcess:
         self.stopping, self.ended = asyncio.Event(), asyncio.Event()
         writer = f"w{number}"
         context = WorkerContext(
-            transport=lambda: self.engine.transport,
+            data=data,
+            topics=world.kafka.topics,
+            writer=writer,
+            release=RELEASE,
+            settings=world.settings(),
+            connect=lambda: SimulatedTransport(self.link, self.events_link),
+            clock=virtual_loop().time,
             clock_ms=world.clock_ms,
             new_request_id=Stamps(writer, world.clock_ms).new_request_id,
-            make_brokers=lambda partition: world.brokers_of(world.brokers, partition),
-            on_rejected=self._troubled,
+            watcher=self,
             on_failure=world.failures.append,
+            make_brokers=partial(world.brokers_of, world.brokers),
+            judge=SlowPolicies(world.rng, world.policy_s),
             signer=_Signer(world),
             signing_interval_s=SIGNED_EVERY_S,
         )
-        self.engine = Engine(
-            data,
-            world.kafka.topics,
-            Identity(writer, RELEASE, world.settings()),
-            connect=lambda: SimulatedTransport(self.link, self.events_link),
-            lead=partial(PartitionLeader, context),
-            watcher=self,
-            clock=virtual_loop().time,
-            clock_ms=world.clock_ms,
-            judge=SlowPolicies(world.rng, world.policy_s),
-        )
+        self.engine = Engine(context)
         topics = world.kafka.topics
         group = Group(str(number), "group", topics.commands, topics.partitions, int(SESSION_S * 1000))
         self.driver: Driver = (FaustDriver if world.is_faust else PlainDriver)(self.engine, group)
@@ -103,9 +99,6 @@ class WorkerProcess:
         virtual_loop().kill(self.number)
         for state in self.engine._states.values():
             state.close()
-
-    def _troubled(self, why: str) -> None:
-        self.driver.claim_again()
 
     # --- reported by the engine
 

@@ -24,7 +24,7 @@ from tests.simulation.stream.faults import Faults
 from tests.simulation.stream.kafka import COPIED_S, NO_RECORD
 from tests.simulation.stream.world import StreamWorld, kafka_of
 from tests.simulation.world import chance_from
-from tests.stream.checking import check_topics
+from tests.stream.checking import check_topics, fold
 from tests.support.later_brokers import LaterBrokers
 
 LIFE_S = 8.0
@@ -150,11 +150,8 @@ def _check(world: StreamWorld) -> None:
 
 def _folded(number: int, written: list[bytes]) -> tuple[PartitionReader, list[bytes]]:
     """A partition of the events topic by the rule that everybody uses, and the events that count."""
-    reader, events = PartitionReader(number), list[bytes]()
-    for offset, value in enumerate(written):
-        taken = reader.read(offset, value) if value != NO_RECORD else None
-        events += taken.events if taken is not None else ()
-    return reader, events
+    reader, counted = fold(number, written)
+    return reader, [event for taken in counted for event in taken.events]
 
 
 def _end(written: list[bytes]) -> int:

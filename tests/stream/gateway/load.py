@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from events.catalog import Event, PartitionsAdded, TopicCreated, TopicDeleted
 from events.codec import decode_event
-from events.logs.events_topic import PartitionReader
+from tests.stream.checking import fold
 from tests.support.churn import QUIET
 
 WITHIN_S = 240
@@ -215,11 +215,8 @@ def decided_otherwise(reports: Iterable[ClientReport], events: Sequence[Sequence
     happened: dict[str, Counter[type[Event]]] = {}
     kinds = (TopicCreated, PartitionsAdded, TopicDeleted)
     for partition, written in enumerate(events):
-        reader = PartitionReader(partition)
-        for offset, value in enumerate(written):
-            assert value is not None
-            taken = reader.read(offset, value)
-            for number, event in enumerate(taken.events, taken.first_event) if taken is not None else ():
+        for taken in fold(partition, written)[1]:
+            for number, event in enumerate(taken.events, taken.first_event):
                 fact = decode_event(number, event).event
                 if isinstance(fact, kinds):
                     happened.setdefault(fact.topic, Counter())[type(fact)] += 1

@@ -106,37 +106,6 @@ async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_al
     assert READS in new_rig.gateway.cluster.acls
 
 
-@on_virtual_time
-async def test_cluster_requests_without_kafka(rig: Rig) -> None:
-    rig.full = True
-    (answer,) = await rig.request(creates(READS))
-    assert (answer.code, answer.details) == (ErrorCode.NOT_CONTROLLER, ())
-    rig.full = False
-    untaken = rig.request(creates(READS, request="c2"))
-    rig.put.pop()[4](-1, KafkaError(KafkaError._MSG_TIMED_OUT))
-    (answer,) = await untaken
-    assert answer.code == ErrorCode.NOT_CONTROLLER
-    assert "it may still be decided" in answer.message
-    rig.clock.now_s += SESSION_S + 1
-    rig.members.announce()
-    rig.put.clear()
-    assert codes(await rig.request(creates(READS, request="c3"))) == {"": ErrorCode.NOT_CONTROLLER}
-    assert rig.put == []
-    assert len(rig.node.replies) == 0
-
-
-@pytest.mark.parametrize("is_taken", [True, False])
-@on_virtual_time
-async def test_cluster_requests_time_out(rig: Rig, is_taken: bool) -> None:
-    pending = rig.request(creates(READS), timeout_ms=20_000)
-    if is_taken:
-        rig.acknowledge([(rig.put[-1][4], rig.workers[CLUSTER_PARTITION].partition.reader.next_source)])
-    (answer,) = await pending
-    assert answer.code == (ErrorCode.REQUEST_TIMED_OUT if is_taken else ErrorCode.NOT_CONTROLLER)
-    rig.work()
-    assert READS in rig.gateway.cluster.acls, "decided all the same, and in force"
-
-
 # --- quotas
 
 
@@ -153,16 +122,6 @@ async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metere
     assert put_last(metered).throttle_ms == 0
     metered.work()
     assert codes(await pending) == {in_partition(1): 0}
-
-
-@on_virtual_time
-async def test_older_versions_are_carried_out_and_their_clients_are_throttled(metered: Rig) -> None:
-    throttles_ms = []
-    for number in range(3):
-        reply = await metered.answers(create_by_alice(number, validate_only=True, api_version=5))
-        assert codes(reply) == {in_partition(1): 0}
-        throttles_ms.append(reply.throttle_time_ms)
-    assert throttles_ms == [0, 1000, 2000]
 
 
 @on_virtual_time
@@ -248,19 +207,6 @@ async def test_refusals_by_rules_are_put_until_they_are_too_many(rig: Rig, monke
         rig.work()
         assert codes(await pending) == {in_partition(1): ErrorCode.INVALID_PARTITIONS}
     assert put == [1, 1, 0, 0]
-
-
-@on_virtual_time
-async def test_refusals_by_quotas_are_put_until_they_are_too_many(
-    metered: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(refusals, "RECORDED_MAX", 1)
-    put = []
-    for number in range(5):
-        metered.put.clear()
-        metered.request(create_by_alice(number))
-        put.append(len(metered.put))
-    assert put == [1, 1, 1, 0, 0]
 
 
 @on_virtual_time

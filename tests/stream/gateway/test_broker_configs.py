@@ -78,19 +78,6 @@ async def test_rules_are_answered_when_every_partition_decides_by_them(rig: Rig)
 
 
 @on_virtual_time
-async def test_broker_configs_apply_in_every_partition(rig: Rig) -> None:
-    lags = (change("9", key="log.cleaner.max.compaction.lag.ms"), [("min.compaction.lag.ms", "10")])
-    waiting = rig.request(lags[0])
-    rig.work()
-    await asyncio.sleep(0.01)
-    rig.work()
-    await waiting
-    for number in range(PARTITIONS):
-        (answer,) = await rig.answers(create(in_partition(number), configs=tuple(lags[1])))
-        assert (answer.code, answer.rule) == (40, "validation:configs")
-
-
-@on_virtual_time
 async def test_rejected_or_dry_run_change_is_not_copied(rig: Rig) -> None:
     for command, code in ((change("true", denied=31), 31), (change("true", validate_only=True), 0)):
         (answer,) = await rig.answers(command)

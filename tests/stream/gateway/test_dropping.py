@@ -92,12 +92,3 @@ async def test_another_archive_replaces_the_recorded_segments(based: Partitions)
         await drop(gateway, new)
         assert (archive_status(gateway.log).url, list(segments_of(gateway.log))) == (new.url, [])
         assert gateway.log.start_offset == 0, "nothing goes that is not there"
-
-
-async def test_unarchived_events_stay(partitions: Partitions) -> None:
-    worker = await partitions.worker("a")
-    await partitions.create(worker, 5)
-    await worker.close()
-    with closing(partitions.gateway("gateway", 0, archive=False)) as gateway:
-        at_work = await drop(gateway, partitions.archive(0))
-        assert (gateway.log.start_offset, at_work.error) == (0, None)

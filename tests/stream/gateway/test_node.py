@@ -39,16 +39,6 @@ async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_know
 
 
 @on_virtual_time
-async def test_it_is_caught_up_with_its_start_though_others_write_on(new_rig: Rig) -> None:
-    new_rig.on_heartbeat(new_rig.members.own)
-    for worker in new_rig.workers:
-        assert not new_rig.node.caught_up
-        worker.fence()
-        new_rig.read()
-    assert new_rig.node.caught_up, "each partition ended after one record"
-
-
-@on_virtual_time
 async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
     seen: list[list[str]] = []
     pending = rig.request(*both())
@@ -61,15 +51,6 @@ async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answere
     await asyncio.sleep(0)
     assert seen == [sorted([in_partition(0), in_partition(1)])]
     assert all(answer.topic is not None and answer.topic.partitions for answer in answers)
-
-
-@on_virtual_time
-async def test_answers_of_dry_runs_and_refusals_come_too(rig: Rig) -> None:
-    (first, _) = await rig.answers(*both(validate_only=True))
-    assert first.topic is not None
-    assert (first.code, len(first.topic.partitions)) == (0, 2)
-    (refused,) = await rig.answers(create("bad*", timeout_ms=0))
-    assert refused.code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @on_virtual_time
@@ -145,17 +126,6 @@ async def test_stopping_gateway_rejects_requests_and_answers_waiting_ones(rig: R
     assert waiting.cancelled()
 
 
-@on_virtual_time
-async def test_ids_and_times_are_its_own(new_rig: Rig) -> None:
-    assert new_rig.node.new_request_id("auto").startswith("auto-boot-1-")
-    assert new_rig.node.now_ms() == BORN_MS
-    new_rig.begin()
-    assert new_rig.node.status().events_durable == sum(
-        len(list(worker.partition.log.read())) for worker in new_rig.workers
-    )
-    assert new_rig.gateway.cluster_id == "cluster-1"
-
-
 # --- who else is there
 
 
@@ -196,13 +166,6 @@ async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) ->
         rig.on_heartbeat(other("b-gateway", endpoints=(Endpoint("X", host, port),)))
     rig.members.on_heartbeat(encode_announcement(other("a-gateway", process="an earlier one")))
     assert rig.members.live() == [rig.members.own]
-
-
-@on_virtual_time
-async def test_without_live_brokers_the_gateways_are_the_nodes(new_rig: Rig) -> None:
-    new_rig.begin(brokers=0)
-    assert [node.node_id for node in new_rig.gateway.nodes()] == [node_id_of("a-gateway")]
-    assert new_rig.gateway.controller_id() == node_id_of("a-gateway")
 
 
 @on_virtual_time

@@ -51,31 +51,6 @@ def nodes(address: str) -> set[str]:
     return {f"{each['host']}:{each['port']}" for each in body["brokers"]}
 
 
-def test_answered_topic_is_visible_at_once(running: Stream) -> None:
-    one, other = running.gateways[:2]
-    for number in range(20):
-        name = f"own-write-{number}"
-        assert create(one.kafka, name) == {name: 0}
-        assert described(one.kafka, name) == 0, "at the gateway that answered: at once"
-        until("the other gateway shows it", lambda shown=name: described(other.kafka, shown) == 0)  # type: ignore[misc]
-        assert create(other.kafka, name) == {name: 36}
-
-
-def test_one_request_may_name_topics_of_all_partitions(running: Stream) -> None:
-    names = [f"many.{number}" for number in range(40)]
-    assert create(running.gateways[1].kafka, *names) == dict.fromkeys(names, 0)
-    with Wire(running.gateways[1].kafka) as wire:
-        listed = [each["name"] for each in wire.call("Metadata", 12, topics=None)["topics"]]
-    mine = [name for name in listed if name.startswith("many.")]
-    assert mine == sorted(names), "the partitions' topics come in one order"
-
-
-def test_all_live_gateways_are_listed_and_each_names_itself(running: Stream) -> None:
-    addresses = {gateway.kafka for gateway in running.gateways[:2]}
-    for gateway in running.gateways[:2]:
-        assert nodes(gateway.kafka) == addresses
-
-
 def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = None) -> Read:
     """A page as a browser is shown it, or (with `fields`) where a form that it sends leads to."""
     body = None if fields is None else urlencode(fields).encode()

@@ -12,10 +12,8 @@ from controller.machine.commands.commands import (
     ReconcileTopics,
 )
 from controller.stream.log.codec import (
-    COMMAND_VERSION,
     TIME_END_MS,
     CommandError,
-    CommandFromNewerVersion,
     decode_command,
     encode_command,
     key_of,
@@ -54,9 +52,3 @@ def test_command_key_is_the_shard_key() -> None:
 def test_invalid_commands_are_rejected(value: bytes | None) -> None:
     with pytest.raises(CommandError, match="not a command"):
         decode_command(value)
-
-
-def test_command_of_a_newer_version() -> None:
-    newer = bytes((COMMAND_VERSION + 1,)) + encode_command(COMMANDS[0])[1:]
-    with pytest.raises(CommandFromNewerVersion, match="upgrade workers before gateways"):
-        decode_command(newer)

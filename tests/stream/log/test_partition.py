@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -13,18 +12,14 @@ import pytest
 from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
-from controller.serving.archiving import LogSnapshots
-from controller.store.snapshotting import StateRebuild, state_keys
-from controller.store.tree import HEAD, head_of
+from controller.store.tree import HEAD
 from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import ASIDE, POSITION_EVERY_RECORDS, CacheAhead, Memory, PartitionState
-from events.catalog import EVENT_VERSION, Cause, Fact, SettingsChanged, TopicReady
-from events.codec import EventDecodeError, decode_event, encode_event
+from events.catalog import EVENT_VERSION, Cause, Fact, TopicReady
+from events.codec import EventDecodeError, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
-from events.logs.log import Commit, LogLocked, read_one
-from events.logs.snapshots import open_snapshot, snapshot_offsets
+from events.logs.log import Commit, LogLocked
 from events.names import RequestId, TopicName
-from projections.queries.query import Query
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 
 CLUSTER, TOPIC = "cluster-1", "topic-1"
@@ -93,12 +88,6 @@ def test_answers_show_what_the_decision_showed(writing: Writing, open_in: OpenIn
     assert [each.topic.name if each.topic else None for each in answers] == ["a", None, "dry", "a"]
     assert answers[0].topic is not None
     assert answers[0].topic.created_offset >= 0, "the topic as the reader has it, with its place in the log"
-
-
-def test_without_answers_none_are_decoded(writing: Writing, open_in: OpenIn) -> None:
-    writing.decide(create("a", timeout_ms=0))
-    reader = open_in("reader")
-    assert set(read_all(reader, writing.topic)) == {()}
 
 
 def test_a_fault_counts_as_decided(writing: Writing, open_in: OpenIn) -> None:
@@ -224,16 +213,6 @@ def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path, open_in: O
     assert again.log.next_offset == 0
 
 
-def test_all_who_read_a_partition_have_the_same_tree(writing: Writing, open_in: OpenIn) -> None:
-    writing.decide(*(create(f"t{number}") for number in range(200)))
-    writing.partition.commit()
-    gateway = open_in("gateway")
-    read_all(gateway, writing.topic, commit_every=7)
-    assert head_of(gateway.log) == head_of(writing.partition.log)
-    assert list(gateway.log.scan(HEAD)) == list(writing.partition.log.scan(HEAD))
-    assert head_of(gateway.log)[0] > 300
-
-
 def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, open_in: OpenIn) -> None:
     gateway = open_in("gateway")
     read_all(gateway, writing.topic)
@@ -254,26 +233,22 @@ class _FromTheFuture(Fact, frozen=True, tag="TopicPainted"):
     topic: str
 
 
-def test_an_unknown_event_stops_the_reader(writing: Writing) -> None:
+@pytest.mark.parametrize(
+    ("event", "error", "says"),
+    [
+        (_FromTheFuture("a"), EventDecodeError, "unknown event type 'TopicPainted'"),
+        (TopicReady(TopicName("nowhere")), CannotApply, "nowhere"),
+    ],
+)
+def test_an_event_that_cannot_be_applied_stops_the_reader(
+    writing: Writing, event: Any, error: type[Exception], says: str
+) -> None:
     reader = writing.partition.reader
-    value = encode_event(BORN_MS, Cause("c", RequestId("r")), _FromTheFuture("a"))  # type: ignore[arg-type]
-    record = encode_record(Decided(reader.epoch, reader.next_source, (value,)))
-    with pytest.raises(EventDecodeError, match="unknown event type 'TopicPainted'"):
-        writing.partition.accept(reader.kafka_offset, record)
-
-
-def test_an_event_that_does_not_fit_stops_the_reader(writing: Writing) -> None:
-    reader = writing.partition.reader
-    value = encode_event(BORN_MS, Cause("c", RequestId("r")), TopicReady(TopicName("nowhere")))
-    with pytest.raises(CannotApply, match="nowhere"):
+    value = encode_event(BORN_MS, Cause("c", RequestId("r")), event)
+    with pytest.raises(error, match=says):
         writing.partition.accept(
             reader.kafka_offset, encode_record(Decided(reader.epoch, reader.next_source, (value,)))
         )
-
-
-def test_the_first_event_is_that_of_the_settings(writing: Writing) -> None:
-    assert isinstance(decode_event(0, read_one(writing.partition.log, 0)).event, SettingsChanged)
-    assert writing.partition.last_ms == BORN_MS
 
 
 def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
@@ -291,52 +266,3 @@ def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, open_in: Ope
     assert len(gateway.store.durable_slice(None, 100)) == 20
     cache = gateway.store._cache
     assert sum(len(one.partitions) for kept in (cache._young, cache._old) for one in kept.values()) <= 2 * 8
-
-
-INTERVAL, WITHIN_S = 20, 240
-
-
-def taken(state: PartitionState, snapshots: LogSnapshots) -> int:
-    """Commit, and wait for the snapshot at the end."""
-    deadline = time.monotonic() + WITHIN_S
-    state.commit()
-    end = state.log.next_offset
-    while end not in snapshot_offsets(state.log):
-        assert time.monotonic() < deadline, "no snapshot was taken"
-        snapshots.reached()
-        time.sleep(0.01)
-    return end
-
-
-def test_snapshots_are_taken_and_the_past_begins_there(tmp_path: Path) -> None:
-    state = PartitionState.open(tmp_path, 0, cluster_id="cluster-1", topic_id="topic-1")
-    worker = Writing(state)
-    worker.fence()
-    worker.decide(*joined(1), *joined(2), *(create(f"t{number}") for number in range(12)))
-    first = state.snapshots(INTERVAL)
-    offsets = [taken(state, first)]
-    first.close()
-    worker.decide(*(create(f"u{number}") for number in range(12)))
-    again = state.snapshots(INTERVAL)
-    offsets.append(taken(state, again))
-    again.close()
-    assert snapshot_offsets(state.log) == offsets
-    refold = StateRebuild(state.log, lambda: None)
-    for at in offsets:
-        refold.go_to(at)
-        with open_snapshot(state.log, at) as snapshot:
-            assert dict(state_keys(snapshot)) == dict(refold.pairs())
-    query = Query(state.log, lambda: state.store)
-    assert len(query.topics_at(offsets[0], "", 100).rows) == 12
-    state.close()
-
-
-def test_interval_0_takes_no_snapshots(tmp_path: Path) -> None:
-    state = PartitionState.open(tmp_path, 0, cluster_id="cluster-1", topic_id="topic-1")
-    Writing(state).fence()
-    state.commit()
-    snapshots = state.snapshots(0)
-    snapshots.reached()
-    snapshots.close()
-    assert snapshot_offsets(state.log) == []
-    state.close()

@@ -1,4 +1,4 @@
-"""The two topics in memory, with everything that can go wrong in Kafka's answers; for tests of the engine."""
+"""The two topics in memory; for tests of the engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.stream.log.codec import encode_command
-from controller.stream.log.topics import KafkaUnavailable, Topics
+from controller.stream.log.topics import Topics
 from controller.stream.log.transport import Transport, Values
 from controller.stream.worker.partition_decider import Sourced
 from events.logs.events_topic import partition_of
@@ -42,34 +42,21 @@ class MemoryKafka:
 
 
 class MemoryTransport(Transport):
-    """The connection to it. What `failing` says happens to the next appends: "before" nothing arrives, "after" all
-    arrives, "half" the first records do; in each case no answer comes."""
+    """The connection to it, which never fails: the stream simulator has one that does."""
 
-    def __init__(self, kafka: MemoryKafka, failing: list[str] | None = None) -> None:
+    def __init__(self, kafka: MemoryKafka) -> None:
         self.kafka = kafka
-        self.failing = failing if failing is not None else []
         self.closed = False
         self.appends: list[int] = []
         """The partition of each append, in order."""
-        self.before_append: list[bytes] = []
-        """What another worker writes just before our next append."""
 
     async def append(self, partition: int, values: Sequence[bytes]) -> asyncio.Future[int]:
         assert not self.closed, "a closed transport is not used"
         self.appends.append(partition)
         outcome: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        log = self.kafka.events[partition]
-        log += self.before_append
-        self.before_append = []
-        failing = self.failing.pop(0) if self.failing else ""
-        arriving = {"before": 0, "half": len(values) // 2}.get(failing, len(values))
-        first = len(log)
-        log += values[:arriving]
+        outcome.set_result(len(self.kafka.events[partition]))
+        self.kafka.events[partition] += values
         await asyncio.sleep(0)
-        if failing:
-            outcome.set_exception(KafkaUnavailable(f"no answer ({failing})"))
-        else:
-            outcome.set_result(first)
         return outcome
 
     async def read(self, partition: int, start: int, end: int) -> AsyncGenerator[Values, None]:

@@ -14,14 +14,8 @@ from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
 from controller.stream.log.folder import ArchiveOf
 from controller.stream.log.partition import PartitionState
-from controller.stream.worker.engine import Engine, Identity
-from controller.stream.worker.owner_tasks import (
-    MakeBrokers,
-    PartitionBrokers,
-    PartitionHistory,
-    PartitionLeader,
-    WorkerContext,
-)
+from controller.stream.worker.engine import Engine, WorkerContext
+from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionHistory, PartitionLeader
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.codec import decode_event
@@ -37,7 +31,7 @@ ALL = tuple(range(TOPICS.partitions))
 class Nothing:
     """A leader that only decides; also its own brokers."""
 
-    def __init__(self, cluster: DryRunner | None, partition: PartitionState) -> None:
+    def __init__(self, cluster: DryRunner | None, engine: Engine, partition: PartitionState) -> None:
         self.brokers, self.cluster, self.history = self, cluster, None
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
@@ -69,7 +63,6 @@ class Stage:
         history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None,
     ) -> None:
         self.kafka = kafka
-        self.failing: list[str] = []
         self.faults: list[Fault] = []
         self.copies: list[tuple[Sourced, RequestCommand]] = []
         self.losses: list[str] = []
@@ -79,37 +72,29 @@ class Stage:
         self.failures: list[BaseException] = []
         none: Any = partial(Nothing, cluster)
         self.engine = Engine(
-            data / name,
-            TOPICS,
-            Identity(name, release, settings),
-            connect=self._connect,
-            lead=self._lead(name, partial(brokers_of, brokers), history) if brokers else none,
-            watcher=self,
-            clock=lambda: 0.0,
-            clock_ms=lambda: self.now_ms,
-            judge=judge,
-            archive=archive,
+            WorkerContext(
+                data=data / name,
+                topics=TOPICS,
+                writer=name,
+                release=release,
+                settings=settings,
+                connect=self._connect,
+                clock=lambda: 0.0,
+                clock_ms=lambda: self.now_ms,
+                new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
+                watcher=self,
+                on_failure=self.failures.append,
+                make_brokers=partial(brokers_of, brokers),
+                lead=PartitionLeader if brokers else none,
+                judge=judge,
+                archive=archive,
+                history=history,
+            )
         )
 
     def _connect(self) -> MemoryTransport:
-        self.transports.append(MemoryTransport(self.kafka, self.failing))
+        self.transports.append(MemoryTransport(self.kafka))
         return self.transports[-1]
-
-    def _lead(
-        self, name: str, make_brokers: MakeBrokers, history: Callable[[PartitionState], PartitionHistory | None]
-    ) -> Callable[[PartitionState], PartitionLeader]:
-        return partial(
-            PartitionLeader,
-            WorkerContext(
-                transport=lambda: self.engine.transport,
-                clock_ms=lambda: self.now_ms,
-                new_request_id=Stamps(name, lambda: self.now_ms).new_request_id,
-                make_brokers=make_brokers,
-                on_rejected=self.losses.append,
-                on_failure=self.failures.append,
-                history=history,
-            ),
-        )
 
     # --- as a driver does
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from controller.machine.commands.commands import AnyCommand
 from controller.stream.log.codec import COMMAND_VERSION, CommandFromNewerVersion, encode_command
 from controller.stream.log.partition import CacheAhead
 from controller.stream.worker.engine import CommandsMissing, PartitionsLost
 from events.catalog import EVENT_VERSION, SettingsChanged
-from events.logs.events_topic import Decided, Fence, RecordFromNewerVersion, encode_record
+from events.logs.events_topic import Fence, RecordFromNewerVersion, encode_record
 from events.names import RequestId
 from tests.stream.log.records import create
 from tests.stream.worker.memory_kafka import MemoryKafka
@@ -35,13 +32,6 @@ async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, worker: Sta
     found = check_all_decided(kafka)
     assert found.counts["requests"] == 21
     assert worker.state(home("t7")).store.durable_named("t7") is not None
-
-
-async def test_redelivered_commands_are_dropped(kafka: MemoryKafka, worker: Stage) -> None:
-    await worker.decide(create("a", timeout_ms=0))
-    await worker.engine.handle(kafka.fetch(home("a"), 0))
-    await worker.engine.handle(kafka.fetch(1 - home("a"), 2))
-    assert check_all_decided(kafka).counts["ignored"] == 0, "not even written"
 
 
 async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, worker: Stage) -> None:
@@ -125,71 +115,7 @@ async def test_fenced_worker_notices(kafka: MemoryKafka, claimed: Claimed) -> No
     assert check_all_decided(kafka).counts["ignored"] == 1, "what the zombie wrote"
 
 
-async def test_zombie_writes_do_not_stop_the_owner(kafka: MemoryKafka, claimed: Claimed) -> None:
-    zombie = await claimed(name="zombie")
-    await zombie.work()
-    heir = await claimed(name="heir")
-    kafka.put(create("a", timeout_ms=0))
-    with pytest.raises(PartitionsLost):
-        await zombie.work()
-    epoch = heir.state(0).reader.epoch
-    stale = [encode_record(Decided(epoch - 1, 4, ())), encode_record(Fence(epoch, "late", "1.0", EVENT_VERSION))]
-    heir.engine.transport.before_append = stale  # type: ignore[attr-defined]
-    await heir.work()
-    await heir.decide(create("b", timeout_ms=0), create("c", timeout_ms=0))
-    assert heir.losses == []
-    check_all_decided(kafka)
-    for partition in (0, 1):
-        assert heir.state(partition).reader.kafka_offset == len(kafka.events[partition])
-
-
-async def test_of_two_that_claim_at_once_both_end_up_with_one_owner(kafka: MemoryKafka, tmp_path: Path) -> None:
-    """The fence of the other comes first: ours does not count, so we claim again, with the next epoch."""
-    worker = Stage(kafka, tmp_path)
-    other = encode_record(Fence(1, "other", "1.0", EVENT_VERSION))
-    worker.engine.transport.before_append = [other]  # type: ignore[attr-defined]
-    await worker.claim(0)
-    assert worker.state(0).reader.epoch == 2
-    assert len(kafka.events[0]) == 3
-    await worker.close()
-
-
-@pytest.mark.parametrize("failing", ["before", "half", "after"])
-async def test_when_kafka_does_not_answer_the_log_shows_what_happened(
-    kafka: MemoryKafka, worker: Stage, failing: str
-) -> None:
-    kafka.put(*(create(f"t{n}", timeout_ms=0) for n in range(10)))
-    worker.failing.append(failing)
-    with pytest.raises(PartitionsLost, match="no answer"):
-        await worker.work()
-    assert worker.transports[0].closed
-    await worker.claim()
-    await worker.work()
-    check_all_decided(kafka)
-
-
-async def test_a_claim_that_kafka_does_not_answer_can_be_made_again(kafka: MemoryKafka, tmp_path: Path) -> None:
-    worker = Stage(kafka, tmp_path)
-    worker.failing += ["before", "after"]
-    for _ in range(2):
-        with pytest.raises(PartitionsLost):
-            await worker.claim()
-    await worker.claim()
-    await worker.work()
-    check_all_decided(kafka)
-    await worker.close()
-
-
 # Restarts, releases, settings.
-
-
-async def test_it_goes_on_from_its_cache_or_from_nothing(kafka: MemoryKafka, tmp_path: Path) -> None:
-    for number in range(4):
-        worker = Stage(kafka, tmp_path, "a" if number % 2 else f"empty{number}")
-        await worker.claim()
-        await worker.decide(create(f"t{number}", timeout_ms=0))
-        await worker.close()
-    check_all_decided(kafka)
 
 
 async def test_settings_are_the_first_event_and_come_again_only_when_they_change(
@@ -247,48 +173,3 @@ async def test_recreated_topics_are_detected(kafka: MemoryKafka, claimed: Claime
     kafka.events[1].clear()
     with pytest.raises(CacheAhead, match=r"goes up to record 5, and Kafka has only those before 0"):
         await worker.claim(1)
-
-
-# Everything together.
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_nothing_is_lost_or_decided_twice(
-    kafka: MemoryKafka, tmp_path: Path, claimed: Claimed, seed: int
-) -> None:
-    """Three workers of two releases; claims, zombies, failures, restarts and copies of commands, as the seed draws."""
-    chance = random.Random(seed)
-    workers = [Stage(kafka, tmp_path, name, release=f"1.{number % 2}") for number, name in enumerate("abc")]
-    commands: list[AnyCommand] = []
-    for number in range(120):
-        worker = chance.choice(workers)
-        match chance.randrange(10):
-            case 0 | 1:
-                worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.3 else []
-                await _try(worker.claim(*chance.choice([(0,), (1,), (0, 1)])))
-            case 2:
-                await worker.close()
-            case 3 | 4 | 5:
-                names = [f"t{chance.randrange(40)}" for _ in range(chance.randrange(1, 6))]
-                timeout_ms = chance.choice([0, 1000])
-                for at, name in enumerate(names):
-                    request_id = RequestId(f"{number}-{at}")
-                    commands.append(replace(create(name, timeout_ms=timeout_ms), request_id=request_id))
-                    kafka.put(commands[-1], *chance.sample(commands, chance.choice([0, 0, 0, 1])))
-            case _:
-                worker.failing[:] = [chance.choice(["before", "half", "after"])] if chance.random() < 0.1 else []
-                await _try(worker.work(count=chance.randrange(1, 8)))
-    last = await claimed(name="last")
-    await last.work()
-    found = check_all_decided(kafka)
-    assert found.counts["commands"] > 20, f"seed {seed}"
-    assert found.counts["copies"] > 0, f"seed {seed}"
-    for worker in (*workers, last):
-        await worker.close()
-
-
-async def _try(doing: Any) -> None:
-    try:
-        await doing
-    except PartitionsLost:
-        return

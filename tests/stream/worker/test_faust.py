@@ -103,7 +103,7 @@ def _record(offset: int) -> Any:
 @asynccontextmanager
 async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 1) -> AsyncIterator[Feeding]:
     """Faust's loop under way, without Kafka."""
-    engine: Any = SimpleNamespace(leaders={0}, data=Path())
+    engine: Any = SimpleNamespace(leaders={0}, context=SimpleNamespace(data=Path()))
     driver = FaustDriver(cast(Engine, engine), Group("127.0.0.1:1", "workers", HERE.topic, 1, 6000))
     app = driver._app = driver._make_app()
     consumer: FaustConsumer = app.consumer
@@ -132,30 +132,6 @@ async def until(what: Callable[[], bool], running: Feeding) -> None:
         running.poll()
         await asyncio.sleep(0)
     pytest.fail(f"it stands still at {running.decided}: {running.seen[-5:]}")
-
-
-async def test_messages_after_a_seek_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust itself drops what lies before the last message that it has handed on, even if that did not arrive."""
-    async with feeding(monkeypatch) as one:
-        await until(lambda: one.decided > 20, one)
-        one.blocked.clear()
-        await asyncio.sleep(0.01)
-        one.consumer.hold()
-        await asyncio.sleep(0.01)
-        one.decided = 5
-        await one.consumer.perform_seek()
-        one.blocked.set()
-        one.consumer.resume_flowing()
-        await until(lambda: one.decided == one.size, one)
-
-
-async def test_messages_fetched_before_a_seek_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where messages flow all the while, as they do when one rebalance follows another."""
-    async with feeding(monkeypatch) as one:
-        await until(lambda: one.decided > 20, one)
-        one.decided = 5
-        await one.consumer.perform_seek()
-        await until(lambda: one.decided == one.size, one)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -318,7 +294,7 @@ def test_private_method_of_faust_is_unchanged(part: Part) -> None:
 
 
 async def test_attributes_are_there(tmp_path: Path) -> None:
-    driver = FaustDriver(cast(Engine, SimpleNamespace(data=tmp_path)), GROUP)
+    driver = FaustDriver(cast(Engine, SimpleNamespace(context=SimpleNamespace(data=tmp_path))), GROUP)
     app: Any = driver._make_app()
     kafka = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
     for part in set(PARTS) - set(METHODS):
@@ -332,7 +308,7 @@ async def test_attributes_are_there(tmp_path: Path) -> None:
 
 async def test_faust_uses_the_folder_of_the_worker(tmp_path: Path) -> None:
     data = tmp_path / "{a}"
-    app: Any = FaustDriver(cast(Engine, SimpleNamespace(data=data)), GROUP)._make_app()
+    app: Any = FaustDriver(cast(Engine, SimpleNamespace(context=SimpleNamespace(data=data))), GROUP)._make_app()
     assert app.conf.datadir == data / "faust"
     app.consumer._thread.thread_loop.close()
 

@@ -165,16 +165,6 @@ async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(
     check_all_decided(kafka)
 
 
-async def test_deadlines_pass_while_a_partition_is_owned(kafka: MemoryKafka, claimed: Claimed) -> None:
-    worker = await started(claimed, brokers_of=LaterBrokers)
-    await _without_confirmations(worker, kafka, create("slow", timeout_ms=50))
-    worker.now_ms += 50
-    await asyncio.sleep(0.1)
-    await worker.settle()
-    assert sum(answers(worker).values()) == 1
-    check_all_decided(kafka)
-
-
 async def test_rejected_commands_are_reported(
     kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +176,8 @@ async def test_rejected_commands_are_reported(
     monkeypatch.setattr(MemoryTransport, "put", refuse)
     kafka.put(create("a"))
     await worker.work()
-    await asyncio.sleep(0.01)
+    for _ in range(100):  # the loop comes to the task that puts them
+        await asyncio.sleep(0)
     assert worker.losses == ["Kafka rejected commands: no room"]
     monkeypatch.undo()
     await worker.claim()

@@ -26,7 +26,7 @@ from controller.policy.interface import Request
 from controller.stream.log import codec, partition
 from controller.stream.log.codec import encode_command
 from events.access import Acl, AclsCreated, AclsDeleted
-from events.catalog import CreateAnswered, Event, Recorded, TopicCreated, Verdict
+from events.catalog import Event, Recorded, TopicCreated, Verdict
 from events.names import RequestId, TopicName
 from tests.stream.log.records import BORN_MS, SETTINGS, create
 from tests.stream.worker.memory_kafka import MemoryKafka
@@ -34,7 +34,6 @@ from tests.stream.worker.stage import (
     Claimed,
     Stage,
     check,
-    check_all_decided,
     events_of,
     home,
     topic_of,
@@ -86,16 +85,6 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     await worker.decide(replace(create("bug", timeout_ms=0), request_id=RequestId("again")))
     assert topic_of(worker, "bug") is not None
     check(kafka)
-
-
-async def test_a_decision_that_no_record_holds_is_a_fault(
-    kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partition, "RECORD_BYTES_MAX", partition.ROOM_BYTES + 500)
-    await worker.decide(create("large", num_partitions=100), create("small", num_partitions=1, timeout_ms=0))
-    assert [fault.why.split(",")[1] for fault in worker.faults] == [" more than a record may"]
-    assert topic_of(worker, "small") is not None
-    check_all_decided(kafka)
 
 
 async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record(
@@ -252,35 +241,6 @@ async def test_failing_dry_run_is_a_fault(claimed: Claimed) -> None:
 
 
 # Copies.
-
-
-async def test_duplicate_of_a_waiting_create_is_skipped(kafka: MemoryKafka, claimed: Claimed) -> None:
-    """In the same batch, in a later one, and by a worker that has taken over, with a cache or without one."""
-    first, command = await claimed(name="first"), create("a")
-    await first.decide(command, command)
-    await first.decide(command)
-    heir = await claimed(name="heir")
-    await heir.decide(command)
-    await first.close()
-    again = await claimed(name="first")
-    await again.decide(command)
-    assert [[sourced.offset for sourced, _ in worker.copies] for worker in (first, heir, again)] == [[5, 6], [7], [8]]
-    assert topic_of(again, "a").pending_create is not None, "no answer has said that the topic exists"
-    found = check_all_decided(kafka)
-    assert (found.counts["copies"], found.counts["faults"]) == (4, 0)
-
-
-async def test_duplicate_request_keeps_its_answer(kafka: MemoryKafka, claimed: Claimed) -> None:
-    worker = await claimed(brokers=2)
-    await worker.settle()
-    command = create("a")
-    kafka.put(command, command)
-    await worker.settle()
-    await worker.decide(command)
-    answers = [event for record in worker.records if isinstance(event := record.event, CreateAnswered)]
-    assert [(answer.request_id, answer.error_code) for answer in answers] == [("r-a", 0)]
-    assert len(worker.copies) == 2
-    check_all_decided(kafka)
 
 
 async def test_duplicate_deletion_spares_a_recreated_topic(worker: Stage) -> None:

@@ -163,16 +163,6 @@ def test_it_stops_where_a_newer_release_has_written(group: Group) -> None:
     assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "and writes nothing there"
 
 
-def test_topics_that_are_not_what_they_must_be_stop_the_start(group: Group) -> None:
-    """What else may be wrong with them is in `test_topics`."""
-    group.make(group.commands, 3)
-    group.make(group.events, 3, retention_ms="-1")
-    worker = group.start()
-    assert worker.wait(100) == USAGE, worker.output[-3000:]
-    worker.stop()
-    assert f"{group.commands} has 3 partitions, and stream.partitions=4: set stream.partitions=3" in worker.output
-
-
 def test_it_keeps_signed_heads_of_its_partitions(group: Group, tmp_path: Path) -> None:
     private, public = key_files(tmp_path)
     worker, _ = group.ready(settings={"log.signing.key.location": str(private), "log.signing.interval.ms": "100"})
