@@ -42,8 +42,7 @@ class QuorumNode:
     """A voter or an observer. `ended` is done when it cannot continue, because of an I/O error of its disk (a full
     disk is retried), CommittedLost, or a bug.
 
-    The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. `on_log` reports that the log
-    was truncated or replaced, so that records read beyond the high watermark are void. On the leader, `on_fetched`
+    The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. On the leader, `on_fetched`
     reports that a replica fetches.
     """
 
@@ -58,7 +57,6 @@ class QuorumNode:
         self.quorum = Consensus(log, options, chance)
         self.on_fetched: Callable[[int], None] = lambda replica: None
         self.on_role: Callable[[out.RoleChanged], None] = lambda role: None
-        self.on_log: Callable[[out.Truncated | out.SnapshotInstalled], None] = lambda change: None
         self._log, self._now_ms = log, now_ms
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
@@ -205,8 +203,6 @@ class QuorumNode:
                 self._notify()
                 if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
                     self._connect_to_voters()
-            case out.Truncated() | out.SnapshotInstalled():
-                self.on_log(effect)
             case out.Warned(message):
                 logger.warning("quorum warning", why=message)
 

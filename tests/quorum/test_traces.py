@@ -23,7 +23,8 @@ import pytest
 
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import decode_batches
-from controller.quorum.raft.effects import NotLeader, RoleChanged, SnapshotInstalled, Truncated
+from controller.quorum.raft.effects import NotLeader, RoleChanged
+from controller.quorum.raft.log import SnapshotId
 from tests.quorum.worlds import (
     answer,
     begin_request,
@@ -33,6 +34,7 @@ from tests.quorum.worlds import (
     quorum_of,
     vote_request,
 )
+from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.world import Replica, World
 from tests.support.metadata_files import fetch_of
 
@@ -54,10 +56,6 @@ class Trace:
                 case RoleChanged(role, epoch, leader_id):
                     leader = f", leader {leader_id}" if leader_id not in (-1, replica.id) else ""
                     self._record(replica.world, f"{replica.id} {role.value}, epoch {epoch}{leader}")
-                case Truncated(was, end) if was != end:
-                    self._record(replica.world, f"{replica.id} truncated from {was} to {end}")
-                case SnapshotInstalled(snapshot):
-                    self._record(replica.world, f"{replica.id} snapshot {snapshot.end_offset}")
             carry_out(replica, quorum, effect)
 
         def answered(world: World, token: Any, response: Any) -> None:
@@ -65,7 +63,16 @@ class Trace:
                 self._record(world, ErrorCode(response.error_code).name)
             answer_admin(world, token, response)
 
+        def truncated(world: World, disk: Disk, was: int, end: int) -> None:
+            if was != end:
+                self._record(world, f"{world.replica_on(disk).id} truncated from {was} to {end}")
+
+        def installed(world: World, disk: Disk, snapshot: SnapshotId) -> None:
+            self._record(world, f"{world.replica_on(disk).id} snapshot {snapshot.end_offset}")
+
         monkeypatch.setattr(Replica, "_carry_out", carried_out)
+        monkeypatch.setattr(World, "truncated", truncated)
+        monkeypatch.setattr(World, "installed", installed)
         monkeypatch.setattr(World, "answer", answered)
 
     def _record(self, world: World, text: str) -> None:
