@@ -22,14 +22,6 @@ def fetched(world: World, offset: int = 0, last_epoch: int = 0) -> quorum_messag
     return partition_of(answer(leader, fetch_of(offset, quorum_of(leader).epoch, last_epoch, replica=-1)))
 
 
-def test_a_fetch_response_has_records_high_watermark_and_leader() -> None:
-    world = settled()
-    part = fetched(world)
-    assert part.records == leader_of(world).disk.read(0, 1 << 20)
-    assert part.high_watermark == leader_of(world).watermark
-    assert part.current_leader.leader_id == leader_of(world).id
-
-
 def test_an_observer_gets_committed_records_and_a_voter_all() -> None:
     world = settled()
     leader, voter = leader_of(world), others(world)[0]

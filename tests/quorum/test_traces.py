@@ -11,21 +11,29 @@
     vote NODE candidate NODE epoch E log END@EPOCH [pre-vote]
     fetch NODE epoch E offset N last E        by a replica that does not vote
     begin NODE leader NODE epoch E | end NODE leader NODE epoch E successors NODE...
-    add NODE | remove NODE                    at the leader, until it responds
+    add NODE... [FIELD=VALUE...] | remove NODE... [FIELD=VALUE...]   at the leader, or at=NODE, until it responds;
+                                              changed fields of the request have a value of VALUES
+    raise-kraft-version NODE | describe NODE
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.quorum import DescribeQuorumRequest
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import decode_batches
-from controller.quorum.raft.effects import NotLeader, RoleChanged
+from controller.quorum.raft.effects import NotLeader, Refused, RoleChanged
 from controller.quorum.raft.log import SnapshotId
 from tests.quorum.worlds import (
+    OTHER_DISK,
     answer,
     begin_request,
     booted,
@@ -38,6 +46,16 @@ from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.world import Replica, World
 from tests.support.metadata_files import fetch_of
 
+OTHER_LISTENER = Listener(name="OTHER", host="elsewhere", port=1)
+VALUES: dict[str, Any] = {
+    "-1": -1,
+    "77": 77,
+    "none": (),
+    "elsewhere": (OTHER_LISTENER,),
+    "both": (OTHER_LISTENER, Listener(name="CONTROLLER", host="node", port=2)),
+    "zeros": ZERO_UUID,
+    "other": OTHER_DISK,
+}
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
 
 
@@ -60,7 +78,8 @@ class Trace:
 
         def answered(world: World, token: Any, response: Any) -> None:
             if token[0] == "admin":
-                self._record(world, ErrorCode(response.error_code).name)
+                message = getattr(response, "error_message", None)
+                self._record(world, ErrorCode(response.error_code).name + (f": {message}" if message else ""))
             answer_admin(world, token, response)
 
         def truncated(world: World, disk: Disk, was: int, end: int) -> None:
@@ -182,15 +201,39 @@ class Trace:
     def _code(self, node_id: str, request: Any) -> str:
         return ErrorCode(answer(self._replica(node_id), request).topics[0].partitions[0].error_code).name
 
-    def _add(self, node_id: str) -> None:
-        self._change(self._replica(node_id).add_request())
+    def _add(self, *words: str) -> None:
+        self._change(Replica.add_request, words)
 
-    def _remove(self, node_id: str) -> None:
-        self._change(self._replica(node_id).remove_request())
+    def _remove(self, *words: str) -> None:
+        self._change(Replica.remove_request, words)
 
-    def _change(self, request: Any) -> None:
-        leader_of(self._world).administer(request)
+    def _change(self, request_of: Callable[[Replica], Any], words: Sequence[str]) -> None:
+        given = dict(each.split("=") for each in words if "=" in each)
+        at = self._replica(given.pop("at")) if "at" in given else leader_of(self._world)
+        fields = {name: VALUES[value] for name, value in given.items()}
+        for node_id in (each for each in words if "=" not in each):
+            at.administer(msgspec.structs.replace(request_of(self._replica(node_id)), **fields))
         self._run("3")
+
+    def _raise_kraft_version(self, node_id: str) -> str | None:
+        replica = self._replica(node_id)
+        try:
+            replica.does(lambda quorum: quorum.raise_kraft_version(replica.now()))
+        except Refused as refused:
+            return f"refused: {refused}"
+        return None
+
+    def _describe(self, node_id: str) -> str:
+        quorum = quorum_of(self._replica(node_id))
+        part = answer(self._replica(node_id), DescribeQuorumRequest()).topics[0].partitions[0]
+        if part.error_code:
+            return f"{ErrorCode(part.error_code).name}, leader {part.leader_id}, kraft.version {quorum.kraft_version}"
+        voters, observers = (
+            " ".join(f"{each.replica_id} to {each.log_end_offset}" for each in states) or "none"
+            for states in (part.current_voters, part.observers)
+        )
+        head = f"leader {part.leader_id}, kraft.version {quorum.kraft_version}, watermark {part.high_watermark}"
+        return f"{head}, voters {voters}, observers {observers}"
 
 
 def replayed(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
