@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.kraft import projector
+from controller.brokers.kraft.projector import MetadataProjector
+from controller.machine.state import State
 from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record
@@ -20,7 +22,7 @@ from controller.quorum.log.metadata_records import (
 )
 from events.catalog import Recorded
 from events.codec import decode_event, encode_event
-from events.names import Offset
+from events.names import Offset, ShardKey
 from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history, snapshot_bytes
 from tests.events.golden import history
 
@@ -144,6 +146,27 @@ def test_a_snapshot_equals_its_batches(at: int) -> None:
     image.fold(log.decoded()[known:])
     assert differences(image, log.state) == []
     assert snapshot_bytes(image, 1) == snapshot_bytes(log.image(), 1)
+
+
+def test_a_failed_command_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last event of each command fails after its projection. Then the command is decided again."""
+    log, whole, real = LogRig(), log_of(HISTORY, 2), MetadataProjector._apply
+    for at in range(0, len(HISTORY), 2):
+        command = HISTORY[at : at + 2]
+
+        def failing(of: MetadataProjector, state: State, record: Recorded, last: Recorded = command[-1]) -> ShardKey:
+            key = real(of, state, record)
+            assert record is not last, "planted"
+            return key
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MetadataProjector, "_apply", failing)
+            with pytest.raises(AssertionError, match="planted"):
+                log.projector.apply(log.state, command)
+        log.commit(command)
+    assert log.data() == whole.data()
+    assert (log.state.cluster, log.state.waiting) == (whole.state.cluster, whole.state.waiting)
+    assert differences(log.image(), log.state) == []
 
 
 # --- large commits
