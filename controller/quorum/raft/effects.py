@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -71,7 +70,7 @@ class Send(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """The response to the request that had this token."""
 
-    token: Hashable
+    token: Any
     response: Message
 
 
