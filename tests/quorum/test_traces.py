@@ -6,10 +6,11 @@
                                               settled: 10 seconds later
     run SECONDS                               roles that change, with epoch and leader; truncated logs, snapshots
     logs                                      each replica's log end and high watermark
-    append NODE | hand-over NODE SECONDS | cannot-lead NODE | can-lead NODE | full NODE | room NODE
+    append NODE [BYTES] [without-metadata] | shows NODE version V [priority P]   the versions and priority of a peer
+    elect NODE | hand-over NODE SECONDS | cannot-lead NODE | can-lead NODE | full NODE | room NODE
     kill NODE | boot NODE | pause NODE | resume NODE | cut NODE NODE | heal
     vote NODE candidate NODE epoch E log END@EPOCH [pre-vote]
-    fetch NODE epoch E offset N last E        by a replica that does not vote
+    fetch NODE epoch E offset N last E [as NODE [another-disk]]   by default by a replica that does not vote
     begin NODE leader NODE epoch E | end NODE leader NODE epoch E successors NODE...
     add NODE... [FIELD=VALUE...] | remove NODE... [FIELD=VALUE...]   at the leader, or at=NODE, until it responds;
                                               changed fields of the request have a value of VALUES
@@ -32,6 +33,7 @@ from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import decode_batches
 from controller.quorum.raft.effects import NotLeader, Refused, RoleChanged
 from controller.quorum.raft.log import SnapshotId
+from controller.quorum.raft.role import start_election
 from tests.quorum.worlds import (
     OTHER_DISK,
     answer,
@@ -124,13 +126,24 @@ class Trace:
         rows = [each for each in self._world.replicas.values() if each.quorum is not None]
         return [f"{each.id} log {each.disk.start} to {each.disk.end}, watermark {each.watermark}" for each in rows]
 
-    def _append(self, node_id: str) -> str | None:
-        replica = self._replica(node_id)
+    def _append(self, node_id: str, size: str = "1", *words: str) -> str | None:
+        replica, records, for_observers = self._replica(node_id), [(None, b"x" * int(size))], not words
         try:
-            replica.does(lambda quorum: quorum.append(replica.now(), 0, [(None, b"x")]))
+            replica.does(lambda quorum: quorum.append(replica.now(), 0, records, for_observers=for_observers))
         except NotLeader:
             return "not leader"
         return None
+
+    def _shows(self, node_id: str, _: str, version: str, *words: str) -> None:
+        """Its connection to all others shows them."""
+        peer = self._replica(node_id)
+        peer.vote_version, peer.shown_priority = int(version), int(words[1]) if words else None
+        for each in self._world.replicas.values():
+            self._world.shows(each, peer)
+
+    def _elect(self, node_id: str) -> None:
+        replica = self._replica(node_id)
+        replica.does(lambda quorum: quorum._run(replica.now(), start_election(quorum)))
 
     def _hand_over(self, node_id: str, seconds: str) -> None:
         self._replica(node_id).does(lambda quorum: quorum.hand_over(self._world.now, float(seconds)))
@@ -178,8 +191,13 @@ class Trace:
         return f"{'granted' if part.vote_granted else 'refused'}, epoch {part.leader_epoch}, leader {part.leader_id}"
 
     def _fetch(self, node_id: str, *words: str) -> str:
-        _, epoch, _, offset, _, last = words
-        response = answer(self._replica(node_id), fetch_of(int(offset), int(epoch), int(last), replica=-1))
+        _, epoch, _, offset, _, last, *by = words
+        replica, disk = -1, OTHER_DISK
+        if by:
+            replica, disk = int(by[1]), OTHER_DISK if by[2:] else self._replica(by[1]).disk.directory
+        place = {"replica_directory_id": disk}
+        request = fetch_of(int(offset), int(epoch), int(last), replica=replica, partition=place)
+        response = answer(self._replica(node_id), request)
         found = response.responses[0].partitions[0] if response.responses else response
         if found.error_code:
             return ErrorCode(found.error_code).name
