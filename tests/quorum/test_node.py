@@ -50,39 +50,6 @@ async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_pa
         assert len(logs) == 1, "byte for byte"
 
 
-async def test_a_leader_that_handed_over_rejects_appends(tmp_path: Path) -> None:
-    async with quorum(tmp_path) as seats:
-        leader = await led(seats)
-        offset = leader.append([(None, b"taken")])
-        await leader.hand_over(PATIENCE_S)
-        assert leader.quorum.leader_id not in (-1, leader.quorum.me.id)
-        assert leader.quorum.high_watermark > offset
-        with pytest.raises(NotLeader):
-            leader.append([(None, b"late")])
-
-
-async def test_a_leader_without_followers_commits_nothing(tmp_path: Path) -> None:
-    async with quorum(tmp_path) as seats:
-        leader = await led(seats)
-        for seat in seats:
-            if seat.node is not leader:
-                await seat.stop()
-        offset = leader.append([(None, b"alone")])
-        with pytest.raises(NotLeader):
-            await asyncio.wait_for(leader.committed(offset), PATIENCE_S)
-        assert leader.quorum.high_watermark <= offset
-
-
-async def test_kraft_version_is_raised(tmp_path: Path) -> None:
-    async with quorum(tmp_path) as seats:
-        leader = await led(seats)
-        changes = leader.quorum.leading
-        assert changes is not None
-        await until(lambda: len(changes.changes._reported) == 2)
-        leader.raise_kraft_version()
-        await until(lambda: all(each.running.quorum.kraft_version == 1 for each in seats))
-
-
 async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         node = seat.running
