@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -53,11 +54,7 @@ async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_pa
 async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         node = seat.running
-
-        def failing() -> int:
-            raise OSError("the disk is gone")
-
-        monkeypatch.setattr(seat.log, "flush", failing)
+        monkeypatch.setattr(seat.log, "flush", Mock(side_effect=OSError("the disk is gone")))
         offset = node.append([(None, b"x")])
         with pytest.raises(NotLeader):
             await asyncio.wait_for(node.committed(offset), PATIENCE_S)

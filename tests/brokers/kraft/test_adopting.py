@@ -44,7 +44,7 @@ from controller.serving.quorum_member import Member
 from controller.settings.load import SettingsError, load_settings
 from controller.store.store import TopicStore
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
-from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
+from events.catalog import Endpoint, MetadataAdopted
 from events.codec import decode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
@@ -344,7 +344,7 @@ def test_a_handback_does_not_set_the_logs_time_back(
     hour_ago_ns = time.time_ns() - 3_600 * 10**9
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago_ns)
     run("handback", "--to", tmp_path / "back")
-    with closing(_log_in(tmp_path / "data")) as log:
+    with closing(RocksDbLog.open(tmp_path / "data", cluster_id=None)) as log:
         times = [decode_event(offset, value).at_ms for offset, value in log.read()]
     assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
 
@@ -364,13 +364,9 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
         await member.stop()
 
 
-def _log_in(data: Path) -> RocksDbLog:
-    return RocksDbLog.open(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
-
-
 def _handed_back_to(data: Path) -> str:
     """The folder that it was handed back to; such a folder must not be served."""
-    with closing(_log_in(data)) as log:
+    with closing(RocksDbLog.open(data, cluster_id=None)) as log:
         quorum = TopicStore(log).durable_cluster.quorum
         assert quorum is not None, "it was adopted"
         refused = (

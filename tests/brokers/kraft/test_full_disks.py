@@ -24,10 +24,9 @@ from controller.machine.state import Cluster
 from controller.quorum.log.batches import RecordBatch
 from controller.quorum.segment import Segment
 from events.logs.log import LogDiskFull, LogWriteError
-from tests.brokers.kraft.desks import Desk, alone, steps, three
+from tests.brokers.kraft.desks import Desk, alone, leader_of, steps, three
 from tests.brokers.kraft.logs import access_history
 from tests.kafka.server.listener import until
-from tests.quorum.seats import led
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)
@@ -36,7 +35,6 @@ COMMANDS = steps(HISTORY)
 def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[bytes]:
     """The disk accepts this many batches until the log is as before; returns the refused ones."""
     refused: list[bytes] = []
-    assert desk.seat.log is not None
     append = desk.seat.log.append
 
     def full(data: bytes) -> Sequence[RecordBatch]:
@@ -84,7 +82,6 @@ async def test_a_failed_flush_leaves_no_partial_commit(tmp_path: Path, monkeypat
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
         known, epoch = desk.events(), desk.node.quorum.epoch
-        assert desk.seat.log is not None
 
         def full(_: Segment) -> None:
             patch.undo()
@@ -113,9 +110,7 @@ async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
             with pytest.raises(LeadLost):
                 await leader.commit(COMMANDS[5:])
             assert leader.lost == 1
-            node = await led([each.seat for each in followers])
-            (chosen,) = (each for each in followers if each.seat.node is node)
-            await chosen.follow()
+            chosen = await leader_of(followers)
             await chosen.commit(COMMANDS[5:])
             assert len(chosen.events()) == len(HISTORY)
             await until(lambda: len(refused) > 1)
@@ -131,17 +126,11 @@ async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
 async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
-
-        def failing(commit: object) -> int:
-            raise LogWriteError("planted")
-
         with monkeypatch.context() as patch:
-            patch.setattr(leader.log, "write", failing)
+            patch.setattr(leader.log, "write", Mock(side_effect=LogWriteError("planted")))
             with pytest.raises(LogWriteError):
                 await leader.commit(COMMANDS[5:])
-            node = await led([each.seat for each in followers])
-            (chosen,) = (each for each in followers if each.seat.node is node)
-            await chosen.follow()
+            chosen = await leader_of(followers)
             assert chosen.events() == HISTORY, "it was committed"
         assert not leader.node.quorum.can_lead
         leader.load()

@@ -6,14 +6,13 @@ from __future__ import annotations
 import shutil
 import signal
 from contextlib import ExitStack
-from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
+from tests.brokers.kraft.guarded import call_over
 from tests.support.churn import QUIET, Churn, Reading
 from tests.support.real_brokers import RealCluster, format_directory, until
 from tests.support.wire import Wire
@@ -121,22 +120,16 @@ def test_a_create_is_answered_when_every_broker_knows_the_topic_and_every_leader
             name = f"ready-{number}"
             topic = CreatableTopic(name=name, num_partitions=3, replication_factor=3)
             create = CreateTopicsRequest(topics=(topic,), timeout_ms=20_000)
-            created: Any = _call(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
+            created = call_over(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
             assert created.topics[0].error_code == 0, created
             for wire in wires.values():
                 metadata = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-                known: Any = _call(wire, ApiKey.METADATA, 12, metadata)
+                known = call_over(wire, ApiKey.METADATA, 12, metadata)
                 assert [each.error_code for each in known.topics[0].partitions] == [0, 0, 0], (number, known)
             for each in known.topics[0].partitions:
                 partition = ListOffsetsPartition(partition_index=each.partition_index, timestamp=-1)
                 offsets = ListOffsetsRequest(
                     replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(partition,)),)
                 )
-                answer: Any = _call(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
+                answer = call_over(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
                 assert answer.topics[0].partitions[0].error_code == 0, (number, answer)
-
-
-def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
-    frame = codec.encode_request(key, version, 1, "test", message)
-    wire.send_bytes(frame)
-    return codec.decode_response(key, version, wire.receive_frame())[1]
