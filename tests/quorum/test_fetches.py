@@ -9,20 +9,10 @@ from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import METADATA_TOPIC_ID
 from controller.quorum.raft.effects import CommittedLost
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.raft.progress import REPLICAS_MAX, Progress
+from controller.quorum.raft.progress import REPLICAS_MAX
 from tests.quorum.worlds import answer, following, leader_of, others, quorum_of, sent, settled
 from tests.simulation.quorum.world import FETCH_TIMEOUT_S
 from tests.support.metadata_files import fetch_of
-
-
-def test_the_number_of_observers_is_bounded() -> None:
-    progress = Progress(quorum_of(leader_of(settled())))
-    for number in range(3 * REPLICAS_MAX):
-        progress.fetched(float(number) / 1000, number, b"d" * 16, 5)
-        progress.fetched(float(number) / 1000, -7, b"e" * 16, 3)
-    assert len(progress._seen) == REPLICAS_MAX
-    assert progress.end_of(-7) == 3, "a replica that fetches stays"
-    assert progress.end_of(0) == 0, "the one whose last fetch is oldest is dropped"
 
 
 def test_many_observers_do_not_displace_voters() -> None:

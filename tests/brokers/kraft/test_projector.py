@@ -105,35 +105,6 @@ def test_a_restart_at_any_event_changes_no_byte() -> None:
         assert second.projector.mark == whole.projector.mark
 
 
-def test_records_that_are_not_durable_may_be_reverted() -> None:
-    log, whole = log_of(HISTORY[:12], 1), log_of(HISTORY[:12], 1)
-    before = log.projector.mark
-    log.take(HISTORY[12:16])
-    assert log.projector.mark == before
-    log.projector.reload()
-    assert log.projector.mark == before
-    log.state = log_of(HISTORY[:12], 1).state
-    for each in (log, whole):
-        each.commit(HISTORY[12:16])
-    assert log.data() == whole.data()
-    assert differences(log.image(), log.state) == []
-
-
-def test_offsets_have_no_gaps_and_broker_epochs_are_registration_offsets() -> None:
-    log = log_of(HISTORY, 3)
-    at, offsets = 0, dict[int, int]()
-    for batch in log.decoded():
-        assert batch.base_offset == at
-        for offset, (_, value) in enumerate(batch.records, at):
-            record = None if batch.is_control else decode_record(value)
-            if isinstance(record, RegisterBrokerRecord):
-                offsets[record.broker_id] = offset
-                assert record.broker_epoch == offset
-        at = batch.last_offset + 1
-    assert offsets == dict(log.projector.mark.broker_epochs)
-    assert [log.projector.broker_epoch(broker) for broker in (1, 2, 3, 9)] == [*(offsets[n] for n in (1, 2, 3)), -1]
-
-
 @pytest.mark.parametrize("at", [8, 14, 20, REAL + 1, REAL + 4, len(HISTORY) - 1])
 def test_a_snapshot_equals_its_batches(at: int) -> None:
     log = log_of(HISTORY[:at], 1)
