@@ -254,9 +254,8 @@ class QuorumClient:
         rest = [each for each in quorum.current_voters if each != leaver]
         if not rest:
             raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
-        fetched = (each.last_fetch_timestamp for each in (*quorum.current_voters, *quorum.observers))
-        silent_since = max(fetched) - SILENT_MS  # that of the leader is its current time
-        missing = [each.replica_id for each in rest if each.last_fetch_timestamp < silent_since]
+        running = running_nodes(quorum)
+        missing = [each.replica_id for each in rest if each.replica_id not in running]
         if len(rest) - len(missing) <= len(rest) // 2:
             gone = ", ".join(map(str, missing))
             raise QuorumError(
@@ -349,7 +348,7 @@ def _error_text(code: int, message: str | None) -> str:
 def running_nodes(quorum: quorum_messages.DescribeQuorumPartitionResult) -> frozenset[int]:
     """The nodes that fetch the leader's log."""
     states = (*quorum.current_voters, *quorum.observers)
-    now = max(each.last_fetch_timestamp for each in quorum.current_voters)
+    now = max(each.last_fetch_timestamp for each in states)  # that of the leader is its current time
     return frozenset(each.replica_id for each in states if each.last_fetch_timestamp >= now - SILENT_MS)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -42,8 +42,7 @@ class QuorumNode:
     """A voter or an observer. `ended` is done when it cannot continue, because of an I/O error of its disk (a full
     disk is retried), CommittedLost, or a bug.
 
-    The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. `on_log` reports that the log
-    was truncated or replaced, so that records read beyond the high watermark are void. On the leader, `on_fetched`
+    The callbacks run on the loop, in order. `on_role` reports the role, epoch and leader. On the leader, `on_fetched`
     reports that a replica fetches.
     """
 
@@ -58,14 +57,12 @@ class QuorumNode:
         self.quorum = Consensus(log, options, chance)
         self.on_fetched: Callable[[int], None] = lambda replica: None
         self.on_role: Callable[[out.RoleChanged], None] = lambda role: None
-        self.on_log: Callable[[out.Truncated | out.SnapshotInstalled], None] = lambda change: None
         self._log, self._now_ms = log, now_ms
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._peers = Peers(security, self._peer_reported, _log_failure)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._replies: dict[Hashable, asyncio.Future[Message]] = {}
-        self._tokens = 0
+        self._replies: set[asyncio.Future[Message]] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._ticked_at = self._loop.time()
         self._changed = asyncio.Event()
@@ -84,21 +81,19 @@ class QuorumNode:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._peers.close()
-        for future in self._replies.values():
+        for future in self._replies:
             future.cancel()
         self._fail_commits()
 
     async def request(self, request: Message) -> Message:
         """Respond to a request of a controller, a broker or a tool. A fetch may wait."""
-        self._tokens += 1
-        token = self._tokens
         future: asyncio.Future[Message] = self._loop.create_future()
-        self._replies[token] = future
+        self._replies.add(future)
         try:
-            self._call(lambda now: self.quorum.request(now, token, request))
+            self._call(lambda now: self.quorum.request(now, future, request))
             return await future
         finally:
-            self._replies.pop(token, None)
+            self._replies.discard(future)
 
     async def until(self, condition: Callable[[Consensus], bool]) -> None:
         """Wait for a condition. It is checked whenever role, leader or high watermark change."""
@@ -188,9 +183,8 @@ class QuorumNode:
         match effect:
             case out.Send():
                 self._start_task(self._send(effect))
-            case out.Reply(token, response):
-                future = self._replies.get(token)
-                if future is not None and not future.done():
+            case out.Reply(future, response):
+                if not future.done():
                     future.set_result(response)
             case out.StartFlush():
                 self._start_task(self._flush())
@@ -205,8 +199,6 @@ class QuorumNode:
                 self._notify()
                 if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
                     self._connect_to_voters()
-            case out.Truncated() | out.SnapshotInstalled():
-                self.on_log(effect)
             case out.Warned(message):
                 logger.warning("quorum warning", why=message)
 

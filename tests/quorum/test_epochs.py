@@ -1,56 +1,29 @@
-"""Epochs and leaders in requests and responses that a voter rejects: none may exhaust the epochs."""
+"""Epochs and leaders in responses, and on disk, that a voter rejects: none may exhaust the epochs. Requests are in
+`traces/epochs.txt`."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from controller.kafka.messages import quorum as quorum_messages
-from controller.machine.errors import ErrorCode
+from controller.kafka.messages import quorum
+from controller.quorum.files import LogCorrupted
 from controller.quorum.folder import PARTITION, QUORUM_STATE, FolderError, write_quorum_state
+from controller.quorum.log.batches import KRAFT_VOTERS, encode_batch
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.log import EPOCH_MAX, QuorumState
 from controller.quorum.raft.replica import LeaderAndEpoch
 from controller.quorum.raft.role import ToUnattached, discovered, topics_of
+from controller.serving.quorum_member import Member
+from controller.settings.load import load_settings
+from events.catalog import Endpoint
+from events.logs.memory_log import InMemoryLog
 from tests.quorum.logs import opened, some
-from tests.quorum.worlds import answer, begin_request, end_request, leader_of, others, quorum_of, settled
+from tests.quorum.worlds import leader_of, others, quorum_of, settled
 
 STRANGER = 66
-REQUESTS = ("vote", "pre-vote", "begin", "end")
-
-
-def request_of(kind: str, sender_id: int, epoch: int) -> Any:
-    """A request of a kind, in an epoch, of a candidate or a leader."""
-    if kind == "begin":
-        return begin_request(sender_id, epoch)
-    if kind == "end":
-        return end_request(sender_id, epoch)
-    part = quorum_messages.VotePartition(
-        replica_epoch=epoch,
-        replica_id=sender_id,
-        last_offset_epoch=epoch - 1,
-        last_offset=1 << 40,
-        pre_vote=kind == "pre-vote",
-    )
-    return quorum_messages.VoteRequest(topics=topics_of(part))
-
-
-def code_of(response: Any) -> int:
-    return int(response.topics[0].partitions[0].error_code)
-
-
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("kind", REQUESTS)
-@pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX, EPOCH_MAX - 1, (1 << 30) + 2000])
-def test_no_request_exhausts_the_epochs(count: int, kind: str, epoch: int) -> None:
-    world = settled(count)
-    leader = leader_of(world)
-    before = quorum_of(leader).epoch
-    assert code_of(answer(leader, request_of(kind, 2, epoch))) == ErrorCode.INVALID_REQUEST
-    assert (quorum_of(leader).epoch, leader.disk.state.epoch) == (before, before)
-    assert leader_of(world) is leader
 
 
 @pytest.mark.parametrize("epoch", [(1 << 31) - 1, EPOCH_MAX])
@@ -95,17 +68,6 @@ def test_voters_elect_leaders_up_to_the_last_epoch() -> None:
     assert {quorum_of(each).epoch for each in world.replicas.values()} == {EPOCH_MAX}
 
 
-@pytest.mark.parametrize("kind", ["begin", "end"])
-def test_an_alone_voter_follows_no_other_leader(kind: str) -> None:
-    """Nobody is elected without its vote."""
-    world = settled(1)
-    leader = leader_of(world)
-    before = quorum_of(leader).epoch
-    response = answer(leader, request_of(kind, STRANGER, before + 90))
-    assert code_of(response) == ErrorCode.INCONSISTENT_VOTER_SET
-    assert (leader_of(world), quorum_of(leader).epoch) == (leader, before)
-
-
 def test_an_invalid_quorum_state_is_not_written(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.remember(QuorumState(3))
@@ -134,3 +96,34 @@ def test_a_log_in_the_last_epoch_is_rejected_with_advice(tmp_path: Path) -> None
     log.close()
     with pytest.raises(FolderError, match=f"records of epoch {EPOCH_MAX}.*restore the folder"):
         opened(tmp_path)
+
+
+def opened_member(data: Path) -> Member:
+    """The only voter of its quorum. Without a leader it starts an election after ten minutes."""
+    given = ["node.id=1", "controller.quorum.election.timeout.ms=600000"]
+    member = Member(data, load_settings(overrides=given), None, "PLAINTEXT")
+
+    async def flush() -> None:
+        pass
+
+    member.open(InMemoryLog("cluster"), Endpoint("CONTROLLER", "127.0.0.1", 9093), flush)
+    return member
+
+
+async def test_a_voter_whose_leadership_a_vote_of_a_higher_epoch_ended_is_not_ready(tmp_path: Path) -> None:
+    member = opened_member(tmp_path)
+    member.start(asyncio.ensure_future)
+    assert member.error is None
+    part = quorum.VotePartition(replica_epoch=100, replica_id=STRANGER, last_offset_epoch=99, last_offset=1 << 40)
+    await member.node.request(quorum.VoteRequest(topics=topics_of(part)))
+    assert member.error == "no leader of the controllers is known"
+    await member.stop()
+
+
+async def test_a_malformed_control_record_is_reported_with_advice(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    batch = encode_batch(0, 1, 0, [(KRAFT_VOTERS.to_bytes(4, "big"), b"\0\0")], is_control=True)
+    (tmp_path / PARTITION / f"{0:020d}.log").write_bytes(batch)
+    why = r"0\.log, byte 0: invalid control record at offset 0: VotersV0.* Restore the folder from a copy"
+    with pytest.raises(LogCorrupted, match=why):
+        opened_member(tmp_path)

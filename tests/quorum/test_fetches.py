@@ -6,86 +6,13 @@ import pytest
 
 from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
-from controller.quorum.log.batches import METADATA_TOPIC_ID, decode_batches
+from controller.quorum.log.batches import METADATA_TOPIC_ID
 from controller.quorum.raft.effects import CommittedLost
-from controller.quorum.raft.leader import OBSERVER_DELAY_S
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.raft.progress import REPLICAS_MAX, Progress
+from controller.quorum.raft.progress import REPLICAS_MAX
 from tests.quorum.worlds import answer, following, leader_of, others, quorum_of, sent, settled
-from tests.simulation.quorum.world import FETCH_TIMEOUT_S, World
-from tests.support.metadata_files import fetch_of, partition_of
-
-
-def fetched(world: World, offset: int = 0, last_epoch: int = 0) -> quorum_messages.FetchPartitionData:
-    """The leader's response to a fetch without a replica id that does not wait."""
-    leader = leader_of(world)
-    return partition_of(answer(leader, fetch_of(offset, quorum_of(leader).epoch, last_epoch, replica=-1)))
-
-
-def test_a_fetch_response_has_records_high_watermark_and_leader() -> None:
-    world = settled()
-    part = fetched(world)
-    assert part.records == leader_of(world).disk.read(0, 1 << 20)
-    assert part.high_watermark == leader_of(world).watermark
-    assert part.current_leader.leader_id == leader_of(world).id
-
-
-def test_an_observer_gets_committed_records_and_a_voter_all() -> None:
-    world = settled()
-    leader, voter = leader_of(world), others(world)[0]
-    committed = leader.watermark
-    leader.does(lambda quorum: quorum.append(leader.now(), 0, [(None, b"in flight")]))
-    end = leader.disk.end
-    assert committed < end, "nobody has fetched since"
-    last_epoch = leader.disk.last_epoch
-
-    def ends(replica_id: int, directory: bytes, offset: int = 0) -> tuple[int, int]:
-        place = {"replica_directory_id": directory}
-        epoch, newest = quorum_of(leader).epoch, last_epoch if offset else 0
-        shown = partition_of(answer(leader, fetch_of(offset, epoch, newest, replica=replica_id, partition=place)))
-        *_, last = [None, *decode_batches(shown.records or b"")]
-        return (offset if last is None else last.last_offset + 1), shown.high_watermark
-
-    for stranger in ((99, b"x" * 16), (-1, b"x" * 16), (voter.id, b"x" * 16)):
-        assert ends(*stranger) == (committed, committed), stranger
-        assert ends(*stranger, committed) == (committed, committed), stranger
-    assert ends(voter.id, voter.disk.directory) == (end, committed)
-
-
-def test_observers_get_batches_without_metadata_with_the_next_batch_or_after_a_delay() -> None:
-    world = settled()
-    leader = leader_of(world)
-    core, began = quorum_of(leader), leader.watermark
-    last_epoch = leader.disk.last_epoch
-
-    def append(for_observers: bool) -> None:
-        leader.does(lambda quorum: quorum.append(leader.now(), 0, [(None, b"x")], for_observers=for_observers))
-        world.run_until(world.now + 0.1)
-        assert core.high_watermark == core.log.end, "no voter waits for it"
-
-    def seen() -> int:
-        part = fetched(world, began, last_epoch)
-        return began + len(list(decode_batches(part.records or b"")))
-
-    append(for_observers=False)
-    assert seen() == began
-    append(for_observers=True)
-    assert seen() == began + 2
-    append(for_observers=False)
-    append(for_observers=False)
-    assert seen() == began + 2
-    world.run_until(world.now + OBSERVER_DELAY_S)
-    assert seen() == began + 4, "the delay is over"
-
-
-def test_the_number_of_observers_is_bounded() -> None:
-    progress = Progress(quorum_of(leader_of(settled())))
-    for number in range(3 * REPLICAS_MAX):
-        progress.fetched(float(number) / 1000, number, b"d" * 16, 5)
-        progress.fetched(float(number) / 1000, -7, b"e" * 16, 3)
-    assert len(progress._seen) == REPLICAS_MAX
-    assert progress.end_of(-7) == 3, "a replica that fetches stays"
-    assert progress.end_of(0) == 0, "the one whose last fetch is oldest is dropped"
+from tests.simulation.quorum.world import FETCH_TIMEOUT_S
+from tests.support.metadata_files import fetch_of
 
 
 def test_many_observers_do_not_displace_voters() -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -245,12 +246,8 @@ def test_after_a_failed_flush_the_log_continues_from_the_durable_end(
     log.append(some(0))
     log.flush()
     log.append(some(1))
-
-    def fail(_: int) -> None:
-        raise OSError(errno.EIO, "the disk is gone")
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", fail)
+        patched.setattr(os, "fdatasync", Mock(side_effect=OSError(errno.EIO, "the disk is gone")))
         with pytest.raises(OSError, match="the disk is gone"):
             log.flush()
         with pytest.raises(OSError, match="the disk is gone"):

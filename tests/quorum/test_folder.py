@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -130,12 +131,8 @@ def test_the_quorum_state_is_read_again_and_written_as_kafka_does(
 def test_a_vote_that_cannot_be_written_leaves_the_previous_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     log.remember(QuorumState(1, 2))
-
-    def fail(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", fail)
+        patched.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space"):
             log.remember(QuorumState(2, -1, 5))
     assert log.state == read_quorum_state(tmp_path / PARTITION / QUORUM_STATE) == QuorumState(1, 2)

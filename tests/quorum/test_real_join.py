@@ -12,8 +12,6 @@ import pytest
 
 from controller.quorum.folder import PARTITION
 from controller.quorum.log import metadata_records as kinds
-from controller.quorum.registered import LEVEL_MAX
-from tests.quorum.test_real_leaving import left, ranges, upgrade
 from tests.support import tools
 from tests.support.kafka_quorum import Controller, KafkaQuorum, kafka_quorum
 from tests.support.kafka_tools import kafka_tools
@@ -54,9 +52,8 @@ def alike(one: Path, other: Path) -> bool:
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, "3.9.1"])
 def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
-    release = "4.3" if version == tools.KAFKA_SERVER else None
     with (
-        kafka_quorum(tmp_path, version=version, release=release) as quorum,
+        kafka_quorum(tmp_path, version=version) as quorum,
         voter(quorum, tmp_path / "voter") as ours,
     ):
         if version == tools.KAFKA_SERVER:
@@ -64,7 +61,6 @@ def test_a_voter_joins_votes_and_leaves(tmp_path: Path, version: str) -> None:
         ours.start()
         ours.votes()
         if version == tools.KAFKA_SERVER:
-            _leaves_and_blocks_no_upgrade(quorum, ours)
             _registers_again(quorum)
             _survives_a_pause_and_a_kill_with_a_torn_tail(quorum, ours)
             _leaves_no_quorum_whose_other_voters_are_silent(quorum)
@@ -88,28 +84,6 @@ def _another_folder_and_another_cluster_are_rejected(quorum: KafkaQuorum, ours: 
     assert process.wait(120) == 2
     assert "is of cluster another, and the controllers are of" in process.output
     foreign.unlink()
-
-
-def _levels(quorum: KafkaQuorum) -> dict[str, int]:
-    """The levels that our voter registered with; empty before."""
-    return ranges(quorum).get(VOTER, {})
-
-
-def _leaves_and_blocks_no_upgrade(quorum: KafkaQuorum, ours: Voter) -> None:
-    """From level 4.3 to 4.4 (KIP-919); then it joins again."""
-    until(lambda: _levels(quorum).get("metadata.version", LEVEL_MAX) < LEVEL_MAX, 120, "a voter registers")
-    gone = command("leave", "--bootstrap-controller", quorum.bootstrap, "--data", ours.folder)
-    assert (gone.returncode, gone.stderr) == (0, "")
-    assert gone.stdout.splitlines() == [
-        f"node {VOTER} is no longer a voter; the voters are 3001, 3002",
-        f"the registration of node {VOTER} no longer blocks upgrades",
-    ]
-    assert left(quorum) == []
-    until(lambda: set(_levels(quorum).values()) == {LEVEL_MAX}, 60, "Kafka's voters have it")
-    assert "was upgraded to 33" in upgrade(quorum)
-    ours.start()
-    ours.votes()
-    until(lambda: _levels(quorum).get("metadata.version", LEVEL_MAX) < LEVEL_MAX, 120, "it registers again")
 
 
 def _registers_again(quorum: KafkaQuorum) -> None:

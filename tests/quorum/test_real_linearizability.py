@@ -24,11 +24,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.errors import ErrorCode
+from tests.brokers.kraft.guarded import call_over
 from tests.support.linearizability import ABSENT, PRESENT, Operation, unexplained
 from tests.support.ports import free_ports
 from tests.support.processes import Node, Process
@@ -159,7 +159,7 @@ class Quorum:
     def broker(self, leader: Voter, wire: Wire) -> bool:
         """A heartbeat of a broker that has always applied everything; it registers where it is unknown."""
         beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=self._broker_epoch, current_metadata_offset=1 << 40)
-        response = _call(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
+        response = call_over(wire, ApiKey.BROKER_HEARTBEAT, 1, beat)
         if response.error_code not in (ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.STALE_BROKER_EPOCH):
             return not response.error_code
         request = BrokerRegistrationRequest(
@@ -170,16 +170,11 @@ class Quorum:
             features=(Feature(name="metadata.version", min_supported_version=1, max_supported_version=19),),
             log_dirs=(b"d" * 16,),
         )
-        response = _call(wire, ApiKey.BROKER_REGISTRATION, 4, request)
+        response = call_over(wire, ApiKey.BROKER_REGISTRATION, 4, request)
         self._broker_epoch = response.broker_epoch
         return not response.error_code
 
     _broker_epoch = 0
-
-
-def _call(wire: Wire, key: ApiKey, version: int, request: Message) -> Any:
-    wire.send_frame(codec.encode_request(key, version, 1, None, request)[4:])
-    return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
 def history_of(folder: Path, kills: int) -> list[Operation]:

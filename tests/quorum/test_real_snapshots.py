@@ -85,8 +85,8 @@ def test_snapshots_of_topicwright_and_kafka_are_equal_and_an_empty_voter_begins_
             each.kill()
 
     folders = [read_folder(each, cut_torn_tail=True) for each in (mine, late.folder / PARTITION, *partitions)]
-    ends = [folder.checkpoint.end_offset for folder in folders if folder.checkpoint is not None]
-    assert len(ends) == 4
+    ends = [folder.checkpoint.end_offset for folder in folders]
+    assert min(ends) > 0
     end = max(ends)
     first, *rest = [said(image_at(folder, end)) for folder in folders]
     assert len(image_at(folders[0], end).all(ClientQuotaRecord)) > 10

@@ -116,28 +116,18 @@ async def test_a_snapshot_has_only_applied_records(rig: Rig) -> None:
     assert rig.log.snapshot.end_offset == rig.log.end
 
 
-async def test_two_snapshots_are_retained_and_the_log_is_cleaned(tmp_path: Path) -> None:
+async def test_a_snapshot_is_due_after_enough_bytes(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=600)
-    ends: list[int] = []
-    while len(ends) < 4:
+    while not rig.snapshots.is_due:
         rig.commit_records(NO_OP)
-        if rig.snapshots.is_due:
-            assert await rig.snapshots.take()
-            assert not rig.snapshots.is_due
-            ends.append(rig.log.end)
-    for again in (False, True):
-        if again:
-            rig.log.close()
-            rig = Rig(tmp_path, every_bytes=600)
-        assert (rig.log.start, rig.log.end) == (ends[2], ends[3])
-        assert rig.names() == [f"{end:020d}-0000000001.checkpoint" for end in ends[2:]]
-        assert rig.log.mismatch(ends[1], 1) == SnapshotId(ends[3], 1)
-        assert rig.log.mismatch(ends[2], 1) is None
-        assert sum(each.stat().st_size for each in (tmp_path / PARTITION).glob("*.log")) < 3 * 600
-    assert rig.quorum.high_watermark == ends[3]
-    rig.commit_records(NO_OP)
-    assert await rig.snapshots.take(), "a restarted voter goes on from its own snapshot"
+    assert 600 <= (tmp_path / PARTITION / f"{0:020d}.log").stat().st_size < 700
+    assert await rig.snapshots.take()
+    assert not rig.snapshots.is_due
     rig.log.close()
+    again = Rig(tmp_path)
+    again.commit_records(NO_OP)
+    assert await again.snapshots.take(), "a restarted voter goes on from its own snapshot"
+    again.log.close()
 
 
 async def test_a_snapshot_is_due_after_a_time_if_anything_was_committed(tmp_path: Path) -> None:

@@ -6,25 +6,36 @@
                                               settled: 10 seconds later
     run SECONDS                               roles that change, with epoch and leader; truncated logs, snapshots
     logs                                      each replica's log end and high watermark
-    append NODE | hand-over NODE SECONDS | cannot-lead NODE | can-lead NODE | full NODE | room NODE
+    append NODE [BYTES] [without-metadata] | shows NODE version V [priority P]   the versions and priority of a peer
+    elect NODE | hand-over NODE SECONDS | cannot-lead NODE | can-lead NODE | full NODE | room NODE
     kill NODE | boot NODE | pause NODE | resume NODE | cut NODE NODE | heal
     vote NODE candidate NODE epoch E log END@EPOCH [pre-vote]
-    fetch NODE epoch E offset N last E        by a replica that does not vote
+    fetch NODE epoch E offset N last E [as NODE [another-disk]]   by default by a replica that does not vote
     begin NODE leader NODE epoch E | end NODE leader NODE epoch E successors NODE...
-    add NODE | remove NODE                    at the leader, until it responds
+    add NODE... [FIELD=VALUE...] | remove NODE... [FIELD=VALUE...]   at the leader, or at=NODE, until it responds;
+                                              changed fields of the request have a value of VALUES
+    raise-kraft-version NODE | describe NODE
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from controller.kafka.messages import ZERO_UUID
+from controller.kafka.messages.message import Listener
+from controller.kafka.messages.quorum import DescribeQuorumRequest
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import decode_batches
-from controller.quorum.raft.effects import NotLeader, RoleChanged, SnapshotInstalled, Truncated
+from controller.quorum.raft.effects import NotLeader, Refused, RoleChanged
+from controller.quorum.raft.log import SnapshotId
+from controller.quorum.raft.role import start_election
 from tests.quorum.worlds import (
+    OTHER_DISK,
     answer,
     begin_request,
     booted,
@@ -33,9 +44,20 @@ from tests.quorum.worlds import (
     quorum_of,
     vote_request,
 )
+from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.world import Replica, World
 from tests.support.metadata_files import fetch_of
 
+OTHER_LISTENER = Listener(name="OTHER", host="elsewhere", port=1)
+VALUES: dict[str, Any] = {
+    "-1": -1,
+    "77": 77,
+    "none": (),
+    "elsewhere": (OTHER_LISTENER,),
+    "both": (OTHER_LISTENER, Listener(name="CONTROLLER", host="node", port=2)),
+    "zeros": ZERO_UUID,
+    "other": OTHER_DISK,
+}
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.txt"))
 
 
@@ -54,18 +76,24 @@ class Trace:
                 case RoleChanged(role, epoch, leader_id):
                     leader = f", leader {leader_id}" if leader_id not in (-1, replica.id) else ""
                     self._record(replica.world, f"{replica.id} {role.value}, epoch {epoch}{leader}")
-                case Truncated(was, end) if was != end:
-                    self._record(replica.world, f"{replica.id} truncated from {was} to {end}")
-                case SnapshotInstalled(snapshot):
-                    self._record(replica.world, f"{replica.id} snapshot {snapshot.end_offset}")
             carry_out(replica, quorum, effect)
 
         def answered(world: World, token: Any, response: Any) -> None:
             if token[0] == "admin":
-                self._record(world, ErrorCode(response.error_code).name)
+                message = getattr(response, "error_message", None)
+                self._record(world, ErrorCode(response.error_code).name + (f": {message}" if message else ""))
             answer_admin(world, token, response)
 
+        def truncated(world: World, disk: Disk, was: int, end: int) -> None:
+            if was != end:
+                self._record(world, f"{world.replica_on(disk).id} truncated from {was} to {end}")
+
+        def installed(world: World, disk: Disk, snapshot: SnapshotId) -> None:
+            self._record(world, f"{world.replica_on(disk).id} snapshot {snapshot.end_offset}")
+
         monkeypatch.setattr(Replica, "_carry_out", carried_out)
+        monkeypatch.setattr(World, "truncated", truncated)
+        monkeypatch.setattr(World, "installed", installed)
         monkeypatch.setattr(World, "answer", answered)
 
     def _record(self, world: World, text: str) -> None:
@@ -98,13 +126,24 @@ class Trace:
         rows = [each for each in self._world.replicas.values() if each.quorum is not None]
         return [f"{each.id} log {each.disk.start} to {each.disk.end}, watermark {each.watermark}" for each in rows]
 
-    def _append(self, node_id: str) -> str | None:
-        replica = self._replica(node_id)
+    def _append(self, node_id: str, size: str = "1", *words: str) -> str | None:
+        replica, records, for_observers = self._replica(node_id), [(None, b"x" * int(size))], not words
         try:
-            replica.does(lambda quorum: quorum.append(replica.now(), 0, [(None, b"x")]))
+            replica.does(lambda quorum: quorum.append(replica.now(), 0, records, for_observers=for_observers))
         except NotLeader:
             return "not leader"
         return None
+
+    def _shows(self, node_id: str, _: str, version: str, *words: str) -> None:
+        """Its connection to all others shows them."""
+        peer = self._replica(node_id)
+        peer.vote_version, peer.shown_priority = int(version), int(words[1]) if words else None
+        for each in self._world.replicas.values():
+            self._world.shows(each, peer)
+
+    def _elect(self, node_id: str) -> None:
+        replica = self._replica(node_id)
+        replica.does(lambda quorum: quorum._run(replica.now(), start_election(quorum)))
 
     def _hand_over(self, node_id: str, seconds: str) -> None:
         self._replica(node_id).does(lambda quorum: quorum.hand_over(self._world.now, float(seconds)))
@@ -152,8 +191,13 @@ class Trace:
         return f"{'granted' if part.vote_granted else 'refused'}, epoch {part.leader_epoch}, leader {part.leader_id}"
 
     def _fetch(self, node_id: str, *words: str) -> str:
-        _, epoch, _, offset, _, last = words
-        response = answer(self._replica(node_id), fetch_of(int(offset), int(epoch), int(last), replica=-1))
+        _, epoch, _, offset, _, last, *by = words
+        replica, disk = -1, OTHER_DISK
+        if by:
+            replica, disk = int(by[1]), OTHER_DISK if by[2:] else self._replica(by[1]).disk.directory
+        place = {"replica_directory_id": disk}
+        request = fetch_of(int(offset), int(epoch), int(last), replica=replica, partition=place)
+        response = answer(self._replica(node_id), request)
         found = response.responses[0].partitions[0] if response.responses else response
         if found.error_code:
             return ErrorCode(found.error_code).name
@@ -175,15 +219,39 @@ class Trace:
     def _code(self, node_id: str, request: Any) -> str:
         return ErrorCode(answer(self._replica(node_id), request).topics[0].partitions[0].error_code).name
 
-    def _add(self, node_id: str) -> None:
-        self._change(self._replica(node_id).add_request())
+    def _add(self, *words: str) -> None:
+        self._change(Replica.add_request, words)
 
-    def _remove(self, node_id: str) -> None:
-        self._change(self._replica(node_id).remove_request())
+    def _remove(self, *words: str) -> None:
+        self._change(Replica.remove_request, words)
 
-    def _change(self, request: Any) -> None:
-        leader_of(self._world).administer(request)
+    def _change(self, request_of: Callable[[Replica], Any], words: Sequence[str]) -> None:
+        given = dict(each.split("=") for each in words if "=" in each)
+        at = self._replica(given.pop("at")) if "at" in given else leader_of(self._world)
+        fields = {name: VALUES[value] for name, value in given.items()}
+        for node_id in (each for each in words if "=" not in each):
+            at.administer(msgspec.structs.replace(request_of(self._replica(node_id)), **fields))
         self._run("3")
+
+    def _raise_kraft_version(self, node_id: str) -> str | None:
+        replica = self._replica(node_id)
+        try:
+            replica.does(lambda quorum: quorum.raise_kraft_version(replica.now()))
+        except Refused as refused:
+            return f"refused: {refused}"
+        return None
+
+    def _describe(self, node_id: str) -> str:
+        quorum = quorum_of(self._replica(node_id))
+        part = answer(self._replica(node_id), DescribeQuorumRequest()).topics[0].partitions[0]
+        if part.error_code:
+            return f"{ErrorCode(part.error_code).name}, leader {part.leader_id}, kraft.version {quorum.kraft_version}"
+        voters, observers = (
+            " ".join(f"{each.replica_id} to {each.log_end_offset}" for each in states) or "none"
+            for states in (part.current_voters, part.observers)
+        )
+        head = f"leader {part.leader_id}, kraft.version {quorum.kraft_version}, watermark {part.high_watermark}"
+        return f"{head}, voters {voters}, observers {observers}"
 
 
 def replayed(text: str, monkeypatch: pytest.MonkeyPatch) -> str:

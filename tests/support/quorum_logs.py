@@ -34,8 +34,7 @@ def records_at(partition: Path) -> Iterator[MetadataRecord]:
 def image_at(folder: KafkaFolder, end: int) -> MetadataImage:
     """What a copy says of all below an offset."""
     image = MetadataImage()
-    if folder.checkpoint is not None:
-        image.fold(folder.checkpoint.batches)
+    image.fold(folder.checkpoint_batches)
     image.fold(each for each in folder.batches if each.last_offset < end)
     return image
 

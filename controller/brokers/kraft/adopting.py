@@ -64,7 +64,7 @@ def read_image(folder: KafkaFolder) -> MetadataImage:
     """The image of the log in a folder. Raises FolderError."""
     image = MetadataImage()
     try:
-        image.fold(folder.checkpoint.batches)
+        image.fold(folder.checkpoint_batches)
         image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
     except (RecordMismatch, MalformedRecord) as error:
         raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error

@@ -148,7 +148,7 @@ class BatchApplier:
             )
         if embedded.root and embedded.first == here:
             self.tree_heads.compare(self._leader_of(None, batch.leader_epoch), here, embedded.root)
-        self._projector.begin_at(batch.base_offset)
+        self._projector.begin(batch.base_offset)
         try:
             records = [decode_event(offset, value) for offset, value in enumerate(embedded.values, here)]
             recorder.record_encoded(records, embedded.values)
@@ -156,7 +156,7 @@ class BatchApplier:
             why = f"the events in the batch at offset {batch.base_offset} do not apply: {error}"[:REASON_CHARACTERS_MAX]
             logger.error("events of another voter do not apply: importing its records instead", why=why)
             self._projector.mark_unsupported(why)
-            self._projector.end_import()
+            self._projector.begin()
             return None
         if self._projector.values != [value for _, value in batch.records[1:]]:
             records_there = [record for _, record in numbered(batch)]
@@ -233,7 +233,7 @@ class BatchApplier:
     def _commit_import(self, recorder: Recorder, recorded: Sequence[Recorded]) -> None:
         if recorded:
             self.write(recorder.take_commit())
-        self._projector.end_import()
+        self._projector.begin()
 
     def _leader_of(self, quorum: QuorumLeader | None, epoch: int) -> int:
         """The leader of an epoch: from the events, which all voters share, or from the LeaderChange record; 0 if that
@@ -284,7 +284,7 @@ class BatchApplier:
             self._projector.begin_import(snapshot.end_offset, None)
             self._log.write(Commit(own=self._projector.changes()))
             self._projector.became_durable()
-            self._projector.end_import()
+            self._projector.begin()
         self.applied = self._from = snapshot.end_offset
         self._read.clear()
         return recorded

@@ -33,7 +33,6 @@ from controller.quorum.log.record_kinds import (
     Author,
     Kind,
     by_name,
-    key_records,
 )
 from events import catalog
 from events.access import Acl, AclsCreated, AclsDeleted
@@ -126,7 +125,8 @@ class ClusterImport:
     def __init__(self, before: Cluster, ids: ProtocolIds, collector: EventCollector) -> None:
         self._before, self._ids, self._collector, self._image = before, ids, collector, collector.image
         self._kinds = [FEATURES, CONFIGS, CREDENTIALS, QUOTAS, ACLS]
-        self._touched: dict[type[MetadataRecord], dict[Any, None]] = {each.record: {} for each in self._kinds}
+        self._values: dict[Kind, dict[Any, dict[str, Any]]] = {each: {} for each in self._kinds}
+        """The values by key and name, for the keys that the import touches."""
         self._brokers: set[int] = set()
         self._last_epoch = before.last_broker_epoch
         self._epochs = {each.broker_id: each.broker_epoch for each in before.brokers.values() if is_kraft_broker(each)}
@@ -179,15 +179,14 @@ class ClusterImport:
         if not self._has_known_mechanism(record):
             return
         kind = KIND_OF[type(record)]
-        key, _, value = kind.decode(record)
-        touched = self._touched[kind.record]
-        if key not in touched:
-            touched[key] = None
-            for each in key_records(kind, key, None, self._held(kind).get(key)):
-                self._image.apply(each)
-        if kind is ACLS and value is None and self._image.find(kinds.AccessControlEntryRecord(id=key)) is None:
+        key, name, value = kind.decode(record)
+        touched = self._values[kind]
+        values = touched[key] if key in touched else touched.setdefault(key, dict(by_name(self._held(kind).get(key))))
+        if kind is ACLS and value is None and not values:
             self._collector.add_unsupported(f"removal of the unknown ACL {key.hex()}")
-        self._image.apply(record)
+        values.pop(name, None)
+        if value is not None:
+            values[name] = value
 
     def _has_known_mechanism(self, record: Any) -> bool:
         """False for a SCRAM credential of an unknown mechanism, which is unsupported."""
@@ -197,16 +196,17 @@ class ClusterImport:
         return False
 
     def _compare(self, kind: Kind) -> Iterator[None]:
-        held, after = self._held(kind), dict[Any, dict[str, Any]]()
-        for record in self._image.all(kind.record):
-            is_topics = isinstance(record, kinds.ConfigRecord) and record.resource_type == TOPICS
-            if not is_topics and self._has_known_mechanism(record):
-                key, name, value = kind.decode(record)
-                after.setdefault(key, {})[name] = value
-            yield
-        keys = {**dict.fromkeys(held), **after} if self._collector.is_snapshot else self._touched[kind.record]
-        for key in keys:
-            old, new = by_name(held.get(key)), after.get(key, {})
+        held, after = self._held(kind), self._values[kind]
+        if self._collector.is_snapshot:
+            after |= {key: {} for key in held}
+            for record in self._image.all(kind.record):
+                is_topics = isinstance(record, kinds.ConfigRecord) and record.resource_type == TOPICS
+                if not is_topics and self._has_known_mechanism(record):
+                    key, name, value = kind.decode(record)
+                    after.setdefault(key, {})[name] = value
+                yield
+        for key, new in after.items():
+            old = by_name(held.get(key))
             if old != new and kind.event is not None:
                 self._collector.add(kind.event(self._collector.author, key, old, new))
             elif old != new:

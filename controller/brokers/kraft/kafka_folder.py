@@ -13,7 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -46,19 +46,11 @@ from controller.quorum.log.batches import (
     whole_batches,
 )
 from controller.quorum.log.metadata_codec import encode_record
-from controller.quorum.raft.log import QuorumState
+from controller.quorum.raft.log import QuorumState, SnapshotId
 from controller.quorum.registered import limits, read_registered, without_limits
 from controller.quorum.snapshot_files import CHECKPOINT
 from events.catalog import QuorumEpochBegun
 from events.files import sync_folder
-
-
-class Checkpoint(msgspec.Struct, frozen=True):
-    """A snapshot of everything below `end_offset`; empty if the log begins at 0."""
-
-    end_offset: int = 0
-    epoch: int = 0
-    batches: tuple[RecordBatch, ...] = ()
 
 
 class KafkaFolder(msgspec.Struct, frozen=True):
@@ -70,7 +62,9 @@ class KafkaFolder(msgspec.Struct, frozen=True):
     directory_id: bytes
     """Sixteen bytes; zeros if the folder has none."""
     quorum_state: QuorumState
-    checkpoint: Checkpoint
+    checkpoint: SnapshotId
+    """Zeros if the log begins at 0."""
+    checkpoint_batches: tuple[RecordBatch, ...]
     batches: tuple[RecordBatch, ...]
     cut: int
     """Bytes of an incomplete batch at the end."""
@@ -91,7 +85,7 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
     partition = _partition_folder(path)
     try:
         properties = read_properties(partition.parent / META_PROPERTIES)
-        checkpoint = _newest_checkpoint(partition)
+        checkpoint, checkpoint_batches = _newest_checkpoint(partition)
         batches, cut = _log(partition, checkpoint.end_offset, cut_torn_tail)
         state = read_quorum_state(partition / QUORUM_STATE)
     except OSError as error:
@@ -107,6 +101,7 @@ def read_folder(path: Path, *, cut_torn_tail: bool = False) -> KafkaFolder:
         directory_id=uuid_of(properties.get("directory.id", "")),
         quorum_state=state,
         checkpoint=checkpoint,
+        checkpoint_batches=checkpoint_batches,
         batches=batches,
         cut=cut,
     )
@@ -135,17 +130,15 @@ def _partition_folder(path: Path) -> Path:
     )
 
 
-def _newest_checkpoint(partition: Path) -> Checkpoint:
-    names = sorted(each.name for each in partition.iterdir() if CHECKPOINT.fullmatch(each.name))
-    if not names:
-        return Checkpoint()
-    end, epoch = (int(part) for part in names[-1].removesuffix(".checkpoint").split("-"))
-    path = partition / names[-1]
+def _newest_checkpoint(partition: Path) -> tuple[SnapshotId, tuple[RecordBatch, ...]]:
+    path = max((each for each in partition.iterdir() if CHECKPOINT.fullmatch(each.name)), default=None)
+    if path is None:
+        return SnapshotId(0, 0), ()
     batches = tuple(decode_batches(path.read_bytes(), str(path)))
     last = batches[-1] if batches else None
     if last is None or not last.is_control or control_type(last.records[-1][0]) != SNAPSHOT_FOOTER:
         raise FolderError(f"{path} is an incomplete checkpoint: restore the folder from a backup")
-    return Checkpoint(end, epoch, batches)
+    return SnapshotId(*map(int, path.stem.split("-"))), batches
 
 
 def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[RecordBatch, ...], int]:
@@ -158,21 +151,18 @@ def _log(partition: Path, covered: int, cut_torn_tail: bool) -> tuple[tuple[Reco
         if segment is segments[-1] and cut_torn_tail:
             whole = whole_batches(data)
             cut, data = len(data) - len(whole), whole
-        batches += _in_order(segment, data, batches[-1].last_offset + 1 if batches else int(segment.stem))
+        expected = batches[-1].last_offset + 1 if batches else int(segment.stem)
+        for batch in decode_batches(data, str(segment)):
+            if batch.base_offset != expected:
+                raise FolderError(f"{segment}: expected a batch at offset {expected}, found offset {batch.base_offset}")
+            batches.append(batch)
+            expected = batch.last_offset + 1
     first = batches[0].base_offset if batches else 0
     if first > covered:
         raise FolderError(f"{partition} begins at offset {first} and has no checkpoint of the records before it")
     if batches and batches[-1].last_offset + 1 < covered:
         return (), cut  # the checkpoint was fetched later and has it all
     return tuple(batches), cut
-
-
-def _in_order(segment: Path, data: bytes, expected: int) -> Iterator[RecordBatch]:
-    for batch in decode_batches(data, str(segment)):
-        if batch.base_offset != expected:
-            raise FolderError(f"{segment}: expected a batch at offset {expected}, found offset {batch.base_offset}")
-        yield batch
-        expected = batch.last_offset + 1
 
 
 HAND_BACK: Final = "HandMetadataBack"

@@ -130,17 +130,13 @@ class MetadataProjector:
         self._import_end: int | None = None
         """During an import: with its events the event log covers everything below this offset."""
         self._base = -1
-        self._begin(-1)
+        self.begin()
         self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
-
-    def begin_at(self, offset: int) -> None:
-        """The next events are those embedded in the batch at this offset, which another Topicwright voter appended."""
-        self._begin(offset)
 
     def begin_import(self, end: int, unsupported: str | None) -> None:
         """The next events are imported from another controller's records. With them the event log covers everything
         below `end`."""
-        self._begin(end)
+        self.begin(end)
         self._import_end = end
         if unsupported is not None:
             self.mark_unsupported(unsupported)
@@ -156,7 +152,7 @@ class MetadataProjector:
 
     @property
     def values(self) -> Sequence[bytes]:
-        """The projected records since `begin_at`, encoded."""
+        """The projected records since `begin`, encoded."""
         return [value for _, value in self._records]
 
     def import_ids(self, ids: ProtocolIdChanges) -> None:
@@ -179,8 +175,8 @@ class MetadataProjector:
         """The ids as of the last event."""
         return ProtocolIds(self._epochs, {acl_id: acl for acl, acl_id in _items(self._acl_ids)})
 
-    def _begin(self, base: int) -> None:
-        """Begin a batch at `base`; -1 if the commit has no event yet."""
+    def begin(self, base: int = -1) -> None:
+        """Begin a batch at `base`, of the next events; -1 if the commit has no event yet."""
         self._base, self._event_count = base, 0
         self._import_end = None
         self._records: list[Pair] = []
@@ -202,7 +198,7 @@ class MetadataProjector:
         if self._import_end is not None:
             return apply(state, record)
         if self._base < 0:
-            self._begin(self.log_end())
+            self.begin(self.log_end())
         self._event_count += 1
         event: Any = record.event
         if concerns_topic(event):
@@ -288,7 +284,7 @@ class MetadataProjector:
         between commands, so a full batch ends here."""
         if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
             self._closed.append((self._event_count, self._records))
-            self._begin(self._next_offset)
+            self.begin(self._next_offset)
         base, closed, size, epochs = self._base, self._event_count, self._bytes, self._epochs
         records, known, ids = self._records, len(self._records), self._acl_ids
 
@@ -306,7 +302,7 @@ class MetadataProjector:
         closed, self._closed = self._closed, []
         if self._event_count:
             closed.append((self._event_count, self._records))
-        self._begin(-1)
+        self.begin()
         made, at = [], 0
         size, root = stored_head(self._log)
         for count, records in closed:
@@ -314,10 +310,6 @@ class MetadataProjector:
             made.append([(None, embed_events(first + at, values[at : at + count], known)), *records])
             at += count
         return made
-
-    def end_import(self) -> None:
-        """Discard the current batch: a commit of imported events has no batch of its own."""
-        self._begin(-1)
 
     def record_applied(self, end: int) -> bytes:
         """Returns the encoded mark with `end` as applied; no record since the last commit caused an event."""

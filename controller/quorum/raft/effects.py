@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from controller.kafka.messages import Message
-from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.voters import Address, Voter
 
 FETCH: Final = "fetch"
@@ -72,7 +70,7 @@ class Send(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """The response to the request that had this token."""
 
-    token: Hashable
+    token: Any
     response: Message
 
 
@@ -100,26 +98,13 @@ class RoleChanged(msgspec.Struct, frozen=True):
     leader_id: int
 
 
-class Truncated(msgspec.Struct, frozen=True):
-    """The log lost uncommitted records: it ended at `was`, and now ends at `end`."""
-
-    was: int
-    end: int
-
-
-class SnapshotInstalled(msgspec.Struct, frozen=True):
-    """The log was replaced by the leader's snapshot."""
-
-    snapshot: SnapshotId
-
-
 class Warned(msgspec.Struct, frozen=True):
     """A warning for the operator; the replica tries again."""
 
     message: str
 
 
-Effect = Send | Reply | StartFlush | HighWatermark | Fetched | RoleChanged | Truncated | SnapshotInstalled | Warned
+Effect = Send | Reply | StartFlush | HighWatermark | Fetched | RoleChanged | Warned
 
 
 class NotLeader(Exception):

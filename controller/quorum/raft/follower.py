@@ -17,7 +17,6 @@ from controller.quorum.raft.effects import (
     UPDATE,
     CommittedLost,
     Role,
-    SnapshotInstalled,
     Warned,
 )
 from controller.quorum.raft.log import SnapshotId
@@ -275,7 +274,6 @@ class Follower(RoleState):
         self._snapshot = None
         replica.log.finish_snapshot()
         replica.history.read_again()
-        replica.emit(SnapshotInstalled(snapshot))
         replica.commit(snapshot.end_offset)
         return True
 

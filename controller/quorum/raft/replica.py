@@ -158,7 +158,7 @@ class Replica:
     def respond(self, token: Hashable, response: Message) -> None:
         self._effects.append(out.Reply(token, response))
 
-    def emit(self, effect: out.Truncated | out.SnapshotInstalled | out.Warned | out.Fetched) -> None:
+    def emit(self, effect: out.Warned | out.Fetched) -> None:
         self._effects.append(effect)
 
     # --- the log
@@ -179,9 +179,7 @@ class Replica:
 
     def truncate(self, end: int) -> None:
         """Truncate the log. Raises OSError."""
-        was, end = self.log.end, self.log.truncate(end)
-        self.history.truncated(end)
-        self.emit(out.Truncated(was, end))
+        self.history.truncated(self.log.truncate(end))
 
     def flush_soon(self) -> None:
         """Start a flush, unless one runs or everything is durable."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from controller.kafka.messages import ZERO_UUID, Message, quorum
+from controller.kafka.messages import APIS, ZERO_UUID, Message, quorum
 from controller.kafka.messages.message import LeaderIdAndEpoch, NodeEndpoint
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -198,8 +198,7 @@ class RoleState:
         part: Any = request if is_whole else the_partition(request.topics)
         code = _invalid(replica, request, part)
         if code or part is None:
-            kind = _RESPONSES.get(type(request))
-            replica.respond(token, kind(error_code=code) if kind else change_response(replica, request, code))
+            replica.respond(token, change_response(replica, request, code))
             return None
         match request:
             case quorum.VoteRequest():
@@ -249,13 +248,7 @@ class RoleState:
 # --- errors and responses
 
 NOT_LEADER: Final = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-_RESPONSES: Final[dict[type[Message], Any]] = {
-    quorum.VoteRequest: quorum.VoteResponse,
-    quorum.BeginQuorumEpochRequest: quorum.BeginQuorumEpochResponse,
-    quorum.EndQuorumEpochRequest: quorum.EndQuorumEpochResponse,
-    quorum.FetchRequest: quorum.FetchResponse,
-    quorum.FetchSnapshotRequest: quorum.FetchSnapshotResponse,
-}
+_RESPONSES: Final[dict[type[Message], Any]] = {api.request: api.response for api in APIS.values()}
 
 
 _TOPIC: Final[dict[str, Any]] = {"topic": METADATA_TOPIC, "topic_id": METADATA_TOPIC_ID}
@@ -369,16 +362,15 @@ def error_response(replica: Replica, request: Message, code: int) -> Message:
             )
             return quorum.DescribeQuorumResponse(topics=topics_of(failed))
         case _:
-            assert isinstance(request, Change)
             return change_response(replica, request, code)
 
 
-def change_response(replica: Replica, request: Change, code: int, message: str | None = None) -> Message:
-    """The response to a change of the voter set."""
-    if isinstance(request, quorum.AddRaftVoterRequest):
-        return quorum.AddRaftVoterResponse(error_code=code, error_message=message)
-    if isinstance(request, quorum.RemoveRaftVoterRequest):
-        return quorum.RemoveRaftVoterResponse(error_code=code, error_message=message)
-    host, port = replica.leader_address or ("", 0)
-    leader = quorum.CurrentLeader(leader_id=replica.leader_id, leader_epoch=replica.epoch, host=host, port=port)
-    return quorum.UpdateRaftVoterResponse(error_code=code, current_leader=leader)
+def change_response(replica: Replica, request: Message, code: int, message: str | None = None) -> Message:
+    """The response to a change of the voter set; without a message also to any request that is invalid."""
+    more: dict[str, Any] = {} if message is None else {"error_message": message}
+    if isinstance(request, quorum.UpdateRaftVoterRequest):
+        host, port = replica.leader_address or ("", 0)
+        leader = quorum.CurrentLeader(leader_id=replica.leader_id, leader_epoch=replica.epoch, host=host, port=port)
+        more = {"current_leader": leader}
+    response: Message = _RESPONSES[type(request)](error_code=code, **more)
+    return response

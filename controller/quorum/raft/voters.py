@@ -41,10 +41,6 @@ class Voter(msgspec.Struct, frozen=True):
         found = next((each for each in self.listeners if each.name == name), self.listeners[0])
         return found.host, found.port
 
-    def is_key(self, node_id: int, directory: bytes) -> bool:
-        """True if this voter is that node with that disk."""
-        return self.id == node_id and self.directory in (ZERO_UUID, directory)
-
 
 class VoterSet(msgspec.Struct, frozen=True):
     """Voters by id."""
@@ -74,7 +70,7 @@ class VoterSet(msgspec.Struct, frozen=True):
     def has(self, node_id: int, directory: bytes) -> bool:
         """True if that node with that disk is a voter."""
         voter = self.by_id.get(node_id)
-        return voter is not None and voter.is_key(node_id, directory)
+        return voter is not None and voter.directory in (ZERO_UUID, directory)
 
     def with_voter(self, voter: Voter) -> VoterSet:
         """This set with a voter added or replaced."""

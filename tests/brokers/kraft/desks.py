@@ -41,8 +41,6 @@ class Desk:
         self.open()
 
     def open(self) -> None:
-        assert self.seat.node is not None, "its node runs"
-        assert self.seat.log is not None, "its node runs"
         self.projector = MetadataProjector(self.log)
         self.replication = QuorumReplication(self.node, self.seat.log, self.log, self.projector, FIRST)
         self.replication.on_lost = self._lost
@@ -52,8 +50,7 @@ class Desk:
 
     @property
     def node(self) -> QuorumNode:
-        assert self.seat.node is not None, "it runs"
-        return self.seat.node
+        return self.seat.running
 
     def _lost(self) -> None:
         self.lost += 1
@@ -93,7 +90,6 @@ class Desk:
         return list(self.log.scan(b""))
 
     def batches(self) -> list[RecordBatch]:
-        assert self.seat.log is not None, "its node runs"
         return list(self.seat.log.batches())
 
     def embedded_events(self) -> list[Recorded]:
@@ -119,8 +115,15 @@ async def alone(folder: Path, log: ReplicatedLog | None = None) -> AsyncIterator
 async def three(folder: Path) -> AsyncIterator[tuple[Desk, list[Desk]]]:
     """The leader and the followers."""
     async with quorum(folder, 3) as seats:
-        node = await led(seats)
+        await led(seats)
         desks = [Desk(seat) for seat in seats]
-        leader = next(each for each in desks if each.seat.node is node)
-        await leader.follow()
+        leader = await leader_of(desks)
         yield leader, [each for each in desks if each is not leader]
+
+
+async def leader_of(desks: Sequence[Desk]) -> Desk:
+    """The one whose voter leads; it has applied everything."""
+    node = await led([each.seat for each in desks])
+    leader = next(each for each in desks if each.seat.node is node)
+    await leader.follow()
+    return leader

@@ -17,8 +17,12 @@ GUARDED = {
 def call(address: str, key: ApiKey, version: int, message: Message) -> Any:
     """The response of a broker to one request."""
     with Wire(address) as wire:
-        wire.send_bytes(codec.encode_request(key, version, 1, "test", message))
-        return codec.decode_response(key, version, wire.receive_frame())[1]
+        return call_over(wire, key, version, message)
+
+
+def call_over(wire: Wire, key: ApiKey, version: int, message: Message) -> Any:
+    wire.send_bytes(codec.encode_request(key, version, 1, "test", message))
+    return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
 def set_quota(address: str, kind: str, name: str | None, key: str, value: float) -> None:

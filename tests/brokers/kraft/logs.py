@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.kraft.adopting import COMMAND, adopted
-from controller.brokers.kraft.kafka_folder import HAND_BACK, Checkpoint, KafkaFolder
+from controller.brokers.kraft.kafka_folder import HAND_BACK, KafkaFolder
 from controller.brokers.kraft.projector import MetadataProjector, ProtocolIds
 from controller.machine.access.quotas import canonical_entity
 from controller.machine.partitions.placement import replica_metadata_of
@@ -30,7 +30,7 @@ from controller.quorum.log.metadata_records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
-from controller.quorum.raft.log import QuorumState
+from controller.quorum.raft.log import QuorumState, SnapshotId
 from controller.store.tree import LogTree
 from events.access import (
     Acl,
@@ -269,9 +269,8 @@ def _of_state(state: State) -> dict[str, Any]:
 
 def folder_of(log: LogRig, path: Path = Path("kafka-metadata")) -> KafkaFolder:
     """A metadata folder as the controller of this log would have left it."""
-    return KafkaFolder(
-        path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), Checkpoint(), tuple(log.decoded()), 0
-    )
+    known = (path, "cluster", 3000, bytes(range(16)), QuorumState(1, 3000), SnapshotId(0, 0), ())
+    return KafkaFolder(*known, tuple(log.decoded()), 0)
 
 
 def kafkas_log() -> LogRig:

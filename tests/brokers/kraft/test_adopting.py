@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-import struct
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from controller.brokers.kraft.registration import controller_record, controller_
 from controller.cli.main import main
 from controller.kafka.messages.message import Listener
 from controller.machine.apply import apply
-from controller.machine.state import DictTopics, QuorumLeader, State
+from controller.machine.state import DictTopics, State
 from controller.quorum.folder import PARTITION
 from controller.quorum.log.batches import decode_batches, encode_batch
 from controller.quorum.log.image import MetadataImage
@@ -38,21 +37,21 @@ from controller.quorum.log.metadata_records import (
     FeatureLevelRecord,
     UserScramCredentialRecord,
 )
-from controller.quorum.raft.voters import Voter
+from controller.quorum.raft.voters import Voter, VoterSet, leader_change_record
 from controller.quorum.registered import limits, read_registered
 from controller.serving.kraft import kraft_brokers
 from controller.serving.quorum_member import Member
 from controller.settings.load import SettingsError, load_settings
 from controller.store.store import TopicStore
 from events.access import Acl, AclsCreated, QuotasChanged, ScramCredentialSet
-from events.catalog import EVENT_VERSION, Endpoint, MetadataAdopted
+from events.catalog import Endpoint, MetadataAdopted
 from events.codec import decode_event
 from events.logs.log import Commit, Entry
 from events.logs.memory_log import InMemoryLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from tests.brokers.kraft.logs import LogRig, adopted_records, differences, folder_of, kafkas_log, snapshot_bytes
-from tests.quorum.logs import epoch_begun, opened
+from tests.quorum.logs import opened
 
 ACL = AccessControlEntryRecord(
     id=b"\1" * 16, resource_type=2, resource_name="t", pattern_type=3, principal="User:a", host="*", operation=3
@@ -194,77 +193,72 @@ def test_a_handback_clears_the_limits_of_departed_controllers(tmp_path: Path, ru
     assert {node_id: limits(each, ()) == {} for node_id, each in found.items()} == {3000: False, 3009: True}
 
 
-def _no_partition(folder: Path) -> None:
-    (folder / PARTITION).rename(folder / "orders-0")
+Plant = Callable[[Path], object]
 
 
-def _no_cluster(folder: Path) -> None:
-    (folder / "meta.properties").write_text("version=1\nnode.id=3000\n")
+def _properties(text: str) -> Plant:
+    return lambda folder: (folder / "meta.properties").write_text(text)
 
 
-def _of_a_broker(folder: Path) -> None:
-    (folder / "meta.properties").write_text("version=1\ncluster.id=cluster\nnode.id=7\n")
+def _log(change: Callable[[bytes], bytes]) -> Plant:
+    """Change the first file of the log."""
 
-
-def _flip(folder: Path) -> None:
-    path = folder / PARTITION / f"{0:020d}.log"
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def _cut(folder: Path) -> None:
-    path = folder / PARTITION / f"{0:020d}.log"
-    path.write_bytes(path.read_bytes()[:-3])
-
-
-def _without_its_beginning(folder: Path) -> None:
-    partition = folder / PARTITION
-    (partition / f"{0:020d}.log").write_bytes(b"")
-    (partition / f"{500:020d}.log").write_bytes(encode_batch(500, 1, 5, [(None, encode_record(ACL))]))
-
-
-def _with(*values: bytes) -> Callable[[Path], None]:
     def plant(folder: Path) -> None:
-        with (folder / PARTITION / f"{0:020d}.log").open("ab") as file:
-            file.write(batch_after(kafkas_log(), *values))
+        path = folder / PARTITION / f"{0:020d}.log"
+        path.write_bytes(change(path.read_bytes()))
 
     return plant
 
 
-def _several_voters(folder: Path) -> None:
-    (_, value) = epoch_begun(QuorumLeader(1, 3000, 0, "", 0, bytes(16)))[0]
-    key = struct.pack(">hh", 0, 2)
-    voter = value[6:]  # what follows the version and the leader's id: the voters, twice, and the tags
-    half = (len(voter) - 1) // 2
-    one = voter[1:half]
-    both = bytes((3,)) + one + one
-    log = kafkas_log()
-    with (folder / PARTITION / f"{0:020d}.log").open("ab") as file:
-        file.write(encode_batch(log.end, 1, 5, [(key, value[:6] + both + both + b"\0")], is_control=True))
+def _with(*values: bytes) -> Plant:
+    return _log(lambda data: data + batch_after(kafkas_log(), *values))
 
 
-REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "no metadata folder": (_no_partition, "is not a metadata folder: pass the metadata.log.dir"),
-    "not formatted": (_no_cluster, "has no cluster.id: it is not the meta.properties of a formatted Kafka node"),
-    "a broker's": (_of_a_broker, "belongs to node 7, a broker; the controller is node 3000"),
-    "corrupt": (_flip, "wrong checksum in the batch at offset"),
-    "cut": (_cut, "not a complete batch of format 2"),
+def _level(name: str, level: int) -> Plant:
+    return _with(encode_record(FeatureLevelRecord(name=name, feature_level=level)))
+
+
+def _flipped(data: bytes) -> bytes:
+    half = len(data) // 2
+    return data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]
+
+
+def _without_its_beginning(folder: Path) -> None:
+    _log(lambda _: b"")(folder)
+    last = encode_batch(500, 1, 5, [(None, encode_record(ACL))])
+    (folder / PARTITION / f"{500:020d}.log").write_bytes(last)
+
+
+def _with_two_voters(data: bytes) -> bytes:
+    voters = VoterSet.of(Voter(node_id, bytes(16), ()) for node_id in (3000, 3001))
+    change = leader_change_record(3000, voters, [3000])
+    return data + encode_batch(kafkas_log().end, 1, 5, [change], is_control=True)
+
+
+REFUSED: dict[str, tuple[Plant, str]] = {
+    "no metadata folder": (
+        lambda folder: (folder / PARTITION).rename(folder / "orders-0"),
+        "is not a metadata folder: pass the metadata.log.dir",
+    ),
+    "not formatted": (
+        _properties("version=1\nnode.id=3000\n"),
+        "has no cluster.id: it is not the meta.properties of a formatted Kafka node",
+    ),
+    "a broker's": (
+        _properties("version=1\ncluster.id=cluster\nnode.id=7\n"),
+        "belongs to node 7, a broker; the controller is node 3000",
+    ),
+    "corrupt": (_log(_flipped), "wrong checksum in the batch at offset"),
+    "cut": (_log(lambda data: data[:-3]), "not a complete batch of format 2"),
     "gap": (_without_its_beginning, "begins at offset 500 and has no checkpoint of the records before it"),
     "in a transaction": (_with(encode_record(BeginTransactionRecord(name="x"))), "ends within a transaction"),
-    "too old": (
-        _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=16))),
-        "metadata.version is 16; it must be 17 (3.7) or higher",
-    ),
+    "too old": (_level("metadata.version", 16), "metadata.version is 16; it must be 17 (3.7) or higher"),
     "too new": (
-        _with(encode_record(FeatureLevelRecord(name="metadata.version", feature_level=99))),
+        _level("metadata.version", 99),
         "feature metadata.version has level 99, which is not supported; allowed: 17 to 33",
     ),
-    "unknown feature": (
-        _with(encode_record(FeatureLevelRecord(name="new.version", feature_level=1))),
-        "feature new.version has level 1, which is unknown",
-    ),
-    "several voters": (_several_voters, "the quorum has the voters [3000, 3000]"),
+    "unknown feature": (_level("new.version", 1), "feature new.version has level 1, which is unknown"),
+    "several voters": (_log(_with_two_voters), "the quorum has the voters [3000, 3001]"),
 }
 
 
@@ -292,7 +286,7 @@ def test_adopted_events_are_found_by_request_id(tmp_path: Path, source: Path, ru
 def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, run: Run) -> None:
     log = kafkas_log()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
-    _cut(source)
+    _log(lambda data: data[:-3])(source)
     run("adopt", "--from", source, code=2)
     assert "bytes at the end of the log were dropped" in run("adopt", "--from", source, "--cut-torn-tail")
 
@@ -350,7 +344,7 @@ def test_a_handback_does_not_set_the_logs_time_back(
     hour_ago_ns = time.time_ns() - 3_600 * 10**9
     monkeypatch.setattr(time, "time_ns", lambda: hour_ago_ns)
     run("handback", "--to", tmp_path / "back")
-    with closing(_log_in(tmp_path / "data")) as log:
+    with closing(RocksDbLog(tmp_path / "data", cluster_id=None)) as log:
         times = [decode_event(offset, value).at_ms for offset, value in log.read()]
     assert times[-1] == times[0], "the clock went back, so the last event is at the time of those before it"
 
@@ -370,13 +364,9 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
         await member.stop()
 
 
-def _log_in(data: Path) -> RocksDbLog:
-    return RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
-
-
 def _handed_back_to(data: Path) -> str:
     """The folder that it was handed back to; such a folder must not be served."""
-    with closing(_log_in(data)) as log:
+    with closing(RocksDbLog(data, cluster_id=None)) as log:
         quorum = TopicStore(log).durable_cluster.quorum
         assert quorum is not None, "it was adopted"
         refused = (

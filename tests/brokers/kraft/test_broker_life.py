@@ -29,19 +29,10 @@ from controller.kafka.messages.message import Feature, Listener
 from controller.machine.commands.commands import FenceBroker, MembershipCommand, RegisterBroker, UnfenceBroker
 from controller.machine.decision import Answer
 from controller.machine.observing import unfence
-from controller.machine.partitions.changes import Reconciliation
-from controller.machine.state import Broker, Cluster, DictTopics, State, Topic
+from controller.machine.state import Broker, Cluster, DictTopics, State
 from controller.quorum.features import features_at, shared_metadata_version
-from events.catalog import (
-    BrokerDetails,
-    BrokerRegistered,
-    BrokerUnregistered,
-    Endpoint,
-    Partition,
-    ReplicaMetadata,
-    SupportedFeature,
-)
-from events.names import NO_LEADER, BrokerId, Offset, RequestId, TopicId, TopicName
+from events.catalog import BrokerDetails, BrokerRegistered, BrokerUnregistered, Endpoint, SupportedFeature
+from events.names import BrokerId, RequestId, TopicName
 
 ONE, TWO = b"1" * 16, b"2" * 16
 
@@ -215,18 +206,6 @@ def test_requests_of_an_old_broker_incarnation_are_refused() -> None:
     refused = unfence(state, UnfenceBroker(**of, broker_epoch=1))
     assert (refused.events, refused.answers[0].code) == ((), 77)
     assert len(unfence(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
-
-
-def test_an_offline_partition_is_checked_when_an_eligible_broker_returns_uncleanly() -> None:
-    two = (BrokerId(1), BrokerId(2))
-    partition = Partition(two, (), NO_LEADER, replica_metadata=ReplicaMetadata((ONE, TWO), elr=two[:1]))
-    topic = Topic(TopicName("t"), TopicId(bytes(16)), (partition,), (), 0, Offset(0))
-    cluster = Cluster(features=(("eligible.leader.replicas.version", 1), ("metadata.version", 30)))
-    kept = [
-        Reconciliation(cluster.with_broker(replace(broker(1, fenced=True), unclean=unclean))).is_reconciled(topic)
-        for unclean in (False, True)
-    ]
-    assert kept == [True, False]
 
 
 def test_a_leading_broker_is_fenced_before_it_registers_again() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
 from controller.brokers.kraft import catch_up, projector
-from controller.kafka.connections import Address
 from controller.kafka.messages import quorum
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.metadata_codec import encode_record
@@ -28,7 +28,6 @@ COMMANDS = steps(HISTORY)
 
 async def cut_short(desk: Desk) -> None:
     """Take two snapshots, so that the log before them is gone."""
-    assert desk.seat.log is not None
 
     async def applied() -> int:
         desk.log.flush()
@@ -60,6 +59,12 @@ async def decided_by_kafka(desk: Desk, number: int) -> None:
         assert await desk.follow(), "it has events"
 
 
+def knows(monkeypatch: pytest.MonkeyPatch, desk: Desk, others: Sequence[Desk]) -> None:
+    """Others are Topicwright voters as far as this one knows."""
+    addresses = [each.node.quorum.address_of(each.node.quorum.me) for each in others]
+    monkeypatch.setattr(desk.node, "topicwright_voters", AsyncMock(return_value=addresses))
+
+
 @pytest.mark.parametrize(
     ("given", "others_last"),
     [("all", False), ("all", True), ("nobody", False), ("another history", False), ("a lie", False)],
@@ -87,19 +92,13 @@ async def test_missed_events_are_copied_from_another_voter(
         seats = [each.seat for each in (leader, away, other)]
         away.seat.boot(seats)
         away.open()
-        places = [each.node.quorum.me.listeners[0] for each in (other, leader) if given != "nobody"]
-
-        async def topicwright_voters() -> list[Address]:
-            return [(each.host, each.port) for each in places]
-
-        monkeypatch.setattr(away.node, "topicwright_voters", topicwright_voters)
+        knows(monkeypatch, away, () if given == "nobody" else (other, leader))
         if given == "another history":
             monkeypatch.setattr(catch_up, "head_of", lambda log, size: (size, bytes([log is away.log]) * 32))
         elif given == "a lie":
             values = [value for _, value in leader.log.read()][: known + 3]
             monkeypatch.setattr(catch_up.EventPages, "_end_below", lambda *_: len(values))
         log = away.seat.log
-        assert log is not None
         await until(lambda: log.start > 0 and away.node.quorum.high_watermark >= leader.replication.applied)
         following = asyncio.create_task(away.follow())
         await until(lambda: away.replication.applied >= leader.replication.applied)
@@ -143,16 +142,8 @@ async def test_invalid_page_requests_are_refused(tmp_path: Path) -> None:
 
 
 def know_each_other(monkeypatch: pytest.MonkeyPatch, desks: Sequence[Desk]) -> None:
-    def others_of(desk: Desk) -> Callable[[], Awaitable[list[Address]]]:
-        places = [each.node.quorum.me.listeners[0] for each in desks if each is not desk]
-
-        async def topicwright_voters() -> list[Address]:
-            return [(each.host, each.port) for each in places]
-
-        return topicwright_voters
-
     for desk in desks:
-        monkeypatch.setattr(desk.node, "topicwright_voters", others_of(desk))
+        knows(monkeypatch, desk, [each for each in desks if each is not desk])
 
 
 def change(monkeypatch: pytest.MonkeyPatch, log: EventLog) -> None:

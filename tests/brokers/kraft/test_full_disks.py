@@ -1,53 +1,32 @@
-"""Faults beside Kafka brokers: while a voter's disk is full, no answered command is lost, no commit is partial, and the
-voter continues later; an exception in one command fails only that command, and brokers see the actual state."""
+"""While a voter's disk is full, no answered command is lost, no commit is partial, and the voter continues later."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from unittest.mock import Mock
 
 import pytest
-from msgspec.structs import replace
 
-from controller.access.mutation_quotas import MutationQuotas
-from controller.access.refusals import RefusalRecords
 from controller.apis.kraft.features import UpdateFeaturesHandler
 from controller.apis.kraft.quorum import register_controller
-from controller.brokers.kraft import projection, projector
-from controller.brokers.kraft.projector import MetadataProjector
+from controller.brokers.kraft import projector
 from controller.brokers.kraft.registration import controller_registration
 from controller.brokers.port import LeadLost
 from controller.controller_api import ControllerApi
-from controller.engine.decider import Decider, Faults, Limits
-from controller.engine.requests import Replies, Stamps
 from controller.kafka.handling import RequestContext
 from controller.kafka.messages.cluster import FeatureUpdateKey, UpdateFeaturesRequest
-from controller.machine.commands.access import RecordRefusals
-from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Cluster
-from controller.quorum.log.batches import RecordBatch, decode_batches, encode_batch
-from controller.quorum.log.image import MetadataImage
+from controller.quorum.log.batches import RecordBatch
 from controller.quorum.segment import Segment
-from controller.store.recorder import Recorder
-from controller.store.store import TopicStore
-from events.codec import decode_event
 from events.logs.log import LogDiskFull, LogWriteError
-from events.logs.memory_log import InMemoryLog
-from events.names import TopicId
-from tests.brokers.kraft.desks import Desk, alone, steps, three
-from tests.brokers.kraft.logs import access_history, differences
-from tests.engine.stage import BORN_MS, Heard
+from tests.brokers.kraft.desks import Desk, alone, leader_of, steps, three
+from tests.brokers.kraft.logs import access_history
 from tests.kafka.server.listener import until
-from tests.machine.rig import Rig, fold
-from tests.machine.tables import command
-from tests.quorum.seats import led
-from tests.simulation.virtual_time import on_virtual_time
 
 HISTORY = access_history()
 COMMANDS = steps(HISTORY)
@@ -56,7 +35,6 @@ COMMANDS = steps(HISTORY)
 def fill(desk: Desk, monkeypatch: pytest.MonkeyPatch, after: int = 0) -> list[bytes]:
     """The disk accepts this many batches until the log is as before; returns the refused ones."""
     refused: list[bytes] = []
-    assert desk.seat.log is not None
     append = desk.seat.log.append
 
     def full(data: bytes) -> Sequence[RecordBatch]:
@@ -104,7 +82,6 @@ async def test_a_failed_flush_leaves_no_partial_commit(tmp_path: Path, monkeypat
     async with alone(tmp_path) as desk:
         await desk.commit(COMMANDS[:5])
         known, epoch = desk.events(), desk.node.quorum.epoch
-        assert desk.seat.log is not None
 
         def full(_: Segment) -> None:
             patch.undo()
@@ -133,9 +110,7 @@ async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
             with pytest.raises(LeadLost):
                 await leader.commit(COMMANDS[5:])
             assert leader.lost == 1
-            node = await led([each.seat for each in followers])
-            (chosen,) = (each for each in followers if each.seat.node is node)
-            await chosen.follow()
+            chosen = await leader_of(followers)
             await chosen.commit(COMMANDS[5:])
             assert len(chosen.events()) == len(HISTORY)
             await until(lambda: len(refused) > 1)
@@ -151,17 +126,11 @@ async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
 async def test_a_leader_that_cannot_write_events_resigns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
-
-        def failing(commit: object) -> int:
-            raise LogWriteError("planted")
-
         with monkeypatch.context() as patch:
-            patch.setattr(leader.log, "write", failing)
+            patch.setattr(leader.log, "write", Mock(side_effect=LogWriteError("planted")))
             with pytest.raises(LogWriteError):
                 await leader.commit(COMMANDS[5:])
-            node = await led([each.seat for each in followers])
-            (chosen,) = (each for each in followers if each.seat.node is node)
-            await chosen.follow()
+            chosen = await leader_of(followers)
             assert chosen.events() == HISTORY, "it was committed"
         assert not leader.node.quorum.can_lead
         leader.load()
@@ -185,77 +154,3 @@ async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: py
             assert (await registering(RequestContext(70, 0), request)).error_code == ErrorCode.NOT_CONTROLLER
         assert not desk.node.ended.done()
         assert desk.node.quorum.kraft_version == 0
-
-
-BEGIN = ("quorum", "join 1", "join 2", "join 3", "unfence 1", "unfence 2", "unfence 3", "create t 3x3 timeout=0 id=q1")
-
-
-class Deciding:
-    """Decides like the group commit, on a log that Kafka brokers follow."""
-
-    def __init__(self) -> None:
-        self.log, self.heard, self.put = InMemoryLog("cluster"), Heard(), list[RecordRefusals]()
-        self.projector = MetadataProjector(self.log)
-        self.projector.log_end = lambda: self.end
-        self.end, self.written = 0, list[bytes]()
-        self.store = TopicStore(self.log)
-        self.recorder = Recorder(self.log, self.store, self.projector)
-        refusals = RefusalRecords(Stamps("b", lambda: BORN_MS), self.put.append)
-        faults = Faults(self.heard, self.heard.command_failed, refusals)
-        self.decider = Decider(faults.record, Limits(Replies(), MutationQuotas(), refusals))
-        self._texts = Rig()
-
-    def commit(self, *texts: str) -> list[Any]:
-        decided = self.decider.decide(self.recorder, [self._command(text) for text in texts], lambda _: ())
-        if decided.records:
-            commit = self.recorder.take_commit()
-            for pairs in self.projector.batches(self.log.next_offset, [entry.value for entry in commit.entries]):
-                self.written.append(encode_batch(self.end, 1, BORN_MS, pairs))
-                self.end += len(pairs)
-            self.log.write(commit)
-            self.log.flush()
-            self.store.became_durable(self.recorder.state)
-            self.projector.became_durable()
-        return [answer.code for answer in decided.answers if answer.topic_name]
-
-    def _command(self, text: str) -> AnyCommand:
-        made = command(self._texts, text)
-        if isinstance(made, CreateTopic):
-            return replace(made, topic_id=TopicId(sha256(made.topic.encode()).digest()[:16]))
-        if isinstance(made, RegisterBroker):
-            return replace(made, incarnation=sha256(made.incarnation.encode()).hexdigest()[:32])
-        return made
-
-    def check(self) -> None:
-        """Brokers see the state to which the log folds."""
-        state = fold([decode_event(offset, value) for offset, value in self.log.read()])
-        image = MetadataImage()
-        image.fold(decode_batches(b"".join(self.written)))
-        assert differences(image, state) == []
-
-
-@pytest.mark.parametrize("text", ["create poison 3x3 id=q2", "partitions t to=9 id=q2", "delete t id=q2"])
-def test_a_projection_error_fails_only_its_command(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    @on_virtual_time
-    async def story() -> None:
-        one = Deciding()
-        one.commit(*BEGIN)
-        assert one.heard.failed == []
-        real, wanted = projection.topic_records, "poison" if "poison" in text else "t"
-
-        def topic_records(before: Any, after: Any, *more: Any) -> Any:
-            records = real(before, after, *more)
-            assert wanted not in [topic.name for topic in (before, after) if topic is not None], "planted"
-            return records
-
-        with monkeypatch.context() as patch:
-            patch.setattr(projection, "topic_records", topic_records)
-            came = one.commit("create u 1x2 timeout=0 id=q3", text, "create v 2x2 timeout=0 id=q4")
-            assert came == [7, -1, 7], one.heard.lines
-        assert one.heard.failed == [one.heard.lines[0]["command"]]
-        one.check()
-        assert one.store.durable_named("t") is not None
-        assert one.commit(text) in ([], [0]), "without the exception it is decided"
-        one.check()
-
-    story()

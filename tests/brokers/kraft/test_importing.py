@@ -4,7 +4,6 @@ unsupported records, and the check of embedded events."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,14 +14,12 @@ from controller.brokers.kraft import importing_cluster
 from controller.brokers.kraft.applier import first_difference, numbered
 from controller.brokers.kraft.importing import import_snapshot
 from controller.brokers.kraft.projection import topic_records
-from controller.machine.state import ScramCredential
 from controller.quorum.log import metadata_records as kinds
 from controller.quorum.log.batches import decode_batches, encode_batch, snapshot_footer
 from controller.quorum.log.image import MetadataImage, Transactions
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.log.metadata_records import MetadataRecord
-from controller.quorum.log.record_kinds import ACLS, CONFIGS, CORDONED_SINCE, CREDENTIALS, FEATURES, QUOTAS, Kind
-from events.access import Acl
+from controller.quorum.log.record_kinds import CORDONED_SINCE
 from events.catalog import CreateAnswered, Event, HistorySkipped, TopicConfigsChanged, TopicDiscovered, TopicVanished
 from events.external_decision import skipped_snapshot
 from tests.brokers.kraft.follower import (
@@ -36,28 +33,12 @@ from tests.brokers.kraft.follower import (
     followed,
     level,
     partition,
-    through_bytes,
 )
 from tests.brokers.kraft.kafka_walks import Batch, walk, walks
 from tests.brokers.kraft.logs import access_history, log_of, snapshot_bytes
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.lifecycle import Lives
 from tests.projections.logs import story
-
-
-@pytest.mark.parametrize(
-    ("kind", "key", "name", "value"),
-    [
-        (FEATURES, "", "group.version", 1),
-        (CONFIGS, (4, "1"), "log.retention.ms", "5"),
-        (CREDENTIALS, ("bob", "SCRAM-SHA-512"), "", ScramCredential(4096, b"salt", b"stored", b"server")),
-        (QUOTAS, (("client-id", None), ("user", "bob")), "producer_byte_rate", 0.0),
-        (ACLS, b"\7" * 16, "", Acl(2, 4, "pay.", "User:bob", "*", 3, 2)),
-    ],
-)
-def test_a_record_has_the_value_that_it_was_made_of(kind: Kind, key: Any, name: str, value: Any) -> None:
-    for each in (value, None):
-        assert kind.decode(through_bytes(kind.encode(key, name, each))) == (key, name, each)
 
 
 @settings(max_examples=60, deadline=None)

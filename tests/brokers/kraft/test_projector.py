@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from controller.brokers.kraft import projector
+from controller.brokers.kraft.projector import MetadataProjector
+from controller.machine.state import State
 from controller.quorum.log.batches import Pair, RecordBatch, decode_batches, embedded_events
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record
@@ -20,7 +22,7 @@ from controller.quorum.log.metadata_records import (
 )
 from events.catalog import Recorded
 from events.codec import decode_event, encode_event
-from events.names import Offset
+from events.names import Offset, ShardKey
 from tests.brokers.kraft.logs import LogRig, access_history, differences, log_of, real_history, snapshot_bytes
 from tests.events.golden import history
 
@@ -103,35 +105,6 @@ def test_a_restart_at_any_event_changes_no_byte() -> None:
         assert second.projector.mark == whole.projector.mark
 
 
-def test_records_that_are_not_durable_may_be_reverted() -> None:
-    log, whole = log_of(HISTORY[:12], 1), log_of(HISTORY[:12], 1)
-    before = log.projector.mark
-    log.take(HISTORY[12:16])
-    assert log.projector.mark == before
-    log.projector.reload()
-    assert log.projector.mark == before
-    log.state = log_of(HISTORY[:12], 1).state
-    for each in (log, whole):
-        each.commit(HISTORY[12:16])
-    assert log.data() == whole.data()
-    assert differences(log.image(), log.state) == []
-
-
-def test_offsets_have_no_gaps_and_broker_epochs_are_registration_offsets() -> None:
-    log = log_of(HISTORY, 3)
-    at, offsets = 0, dict[int, int]()
-    for batch in log.decoded():
-        assert batch.base_offset == at
-        for offset, (_, value) in enumerate(batch.records, at):
-            record = None if batch.is_control else decode_record(value)
-            if isinstance(record, RegisterBrokerRecord):
-                offsets[record.broker_id] = offset
-                assert record.broker_epoch == offset
-        at = batch.last_offset + 1
-    assert offsets == dict(log.projector.mark.broker_epochs)
-    assert [log.projector.broker_epoch(broker) for broker in (1, 2, 3, 9)] == [*(offsets[n] for n in (1, 2, 3)), -1]
-
-
 @pytest.mark.parametrize("at", [8, 14, 20, REAL + 1, REAL + 4, len(HISTORY) - 1])
 def test_a_snapshot_equals_its_batches(at: int) -> None:
     log = log_of(HISTORY[:at], 1)
@@ -144,6 +117,27 @@ def test_a_snapshot_equals_its_batches(at: int) -> None:
     image.fold(log.decoded()[known:])
     assert differences(image, log.state) == []
     assert snapshot_bytes(image, 1) == snapshot_bytes(log.image(), 1)
+
+
+def test_a_failed_command_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last event of each command fails after its projection. Then the command is decided again."""
+    log, whole, real = LogRig(), log_of(HISTORY, 2), MetadataProjector._apply
+    for at in range(0, len(HISTORY), 2):
+        command = HISTORY[at : at + 2]
+
+        def failing(of: MetadataProjector, state: State, record: Recorded, last: Recorded = command[-1]) -> ShardKey:
+            key = real(of, state, record)
+            assert record is not last, "planted"
+            return key
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MetadataProjector, "_apply", failing)
+            with pytest.raises(AssertionError, match="planted"):
+                log.projector.apply(log.state, command)
+        log.commit(command)
+    assert log.data() == whole.data()
+    assert (log.state.cluster, log.state.waiting) == (whole.state.cluster, whole.state.waiting)
+    assert differences(log.image(), log.state) == []
 
 
 # --- large commits

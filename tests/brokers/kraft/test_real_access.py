@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials and quotas on a Kafka broker: changed through it, enforced by it, stored by Topicwright."""
+"""ACLs, SCRAM credentials and quotas on a Kafka broker: changed through it, and enforced by it."""
 
 from __future__ import annotations
 
@@ -147,25 +147,7 @@ def _entries(secured: Secured) -> list[AclBinding]:
     return sorted(admin.describe_acls(every, request_timeout=20).result(30), key=str)
 
 
-def _restart(secured: Secured) -> None:
-    cluster = secured.cluster
-    cluster.kill_controller()
-    secured.broker.kill()
-    cluster.start_controller()
-    secured.broker.start()
-    # Its session outlives the kill: what shows that it is back is that it answers.
-    until(lambda: _answers(secured), 300, "the broker answers")
-    cluster.wait_live()
-
-
-def _answers(secured: Secured) -> bool:
-    try:
-        return bool(secured.admin().list_topics(timeout=2).brokers)
-    except KafkaException:
-        return False
-
-
-def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secured: Secured) -> None:
+def test_scram_acls_and_quotas_set_through_a_broker_are_enforced(secured: Secured) -> None:
     assert not _may_log_in(secured)
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     upsert = UserScramCredentialUpsertion("alice", credential, PASSWORD.encode())
@@ -184,11 +166,6 @@ def test_scram_acls_and_quotas_set_through_a_broker_are_enforced_and_stored(secu
     until(lambda: _write(secured) == 0, 120, "alice writes")
     set_quota(secured.clear, "user", "alice", "producer_byte_rate", 1e6)
     until(lambda: _quotas(secured) == {"producer_byte_rate": 1e6}, 120, "the broker knows the quota")
-
-    _restart(secured)
-    assert _entries(secured) == sorted([CREATE, WRITE], key=str)
-    assert _quotas(secured) == {"producer_byte_rate": 1e6}
-    assert _write(secured) == 0
 
     wanted = _filter(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, AclOperation.WRITE)
     gone = admin.delete_acls([wanted], request_timeout=20)[wanted].result(30)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -25,7 +27,7 @@ from controller.quorum.raft.log import SnapshotId
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from events.access import LoginSecretDrawn
-from events.catalog import EVENT_VERSION, BrokerUnfenced, TopicDiscovered
+from events.catalog import BrokerUnfenced, TopicDiscovered
 from events.codec import encode_event
 from events.logs.log import EventLog, LogWriteError
 from events.logs.memory_log import InMemoryLog
@@ -33,7 +35,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import BrokerId
 from projections.replay.checks.history import causes
 from tests.brokers.kraft import follower
-from tests.brokers.kraft.desks import Desk, alone, steps, three
+from tests.brokers.kraft.desks import Desk, alone, leader_of, steps, three
 from tests.brokers.kraft.logs import access_history, differences
 from tests.kafka.server.listener import until
 from tests.machine.rig import fold
@@ -93,11 +95,8 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLo
     if request.param == "memory":
         yield InMemoryLog("cluster")
         return
-    opened = RocksDbLog(
-        tmp_path / "events", cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "cluster"
-    )
-    yield opened
-    opened.close()
+    with closing(RocksDbLog(tmp_path / "events", cluster_id="cluster")) as opened:
+        yield opened
 
 
 async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, log: ReplicatedLog) -> None:
@@ -118,12 +117,8 @@ async def test_committed_events_not_yet_written_are_restored_from_batches(
     async with alone(tmp_path, log) as desk:
         await desk.commit(COMMANDS[:5])
         written = log.next_offset
-
-        def failing(commit: object) -> int:
-            raise LogWriteError("planted")
-
         with monkeypatch.context() as patch:
-            patch.setattr(log, "write", failing)
+            patch.setattr(log, "write", Mock(side_effect=LogWriteError("planted")))
             with pytest.raises(LogWriteError):
                 await desk.commit(COMMANDS[5:])
         assert (log.next_offset, desk.projector.mark.applied) == (written, desk.replication.applied)
@@ -289,9 +284,7 @@ async def test_a_commit_in_flight_at_lost_leadership_is_on_all_voters_or_none(tm
             each.open()
         desks = [leader, *followers]
         leader.load()
-        next_node = await led(seats)
-        (chosen,) = (each for each in desks if each.seat.node is next_node)
-        await chosen.follow()
+        chosen = await leader_of(desks)
         is_there = chosen.log.next_offset == len(HISTORY)
         assert is_there or chosen.log.next_offset == known
         await chosen.commit(COMMANDS[5:] if not is_there else COMMANDS[:1])

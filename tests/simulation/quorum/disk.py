@@ -48,6 +48,8 @@ class Disk:
         self.snapshots: dict[SnapshotId, bytes] = {}
         self._bases: list[int] = []
         self._on_remember = on_remember
+        self.on_truncate: Callable[[int, int], None] = lambda was, end: None
+        self.on_install: Callable[[SnapshotId], None] = lambda snapshot: None
         self._download: tuple[SnapshotId, bytes] | None = None
 
     # --- what happens to it
@@ -179,9 +181,11 @@ class Disk:
         raise AssertionError("the world flushes")
 
     def truncate(self, offset: int) -> int:
+        was = self.end
         while self.kept and self.kept[-1].last_offset >= offset:
             self._pop()
         self.durable_end = self.end
+        self.on_truncate(was, self.end)
         return self.end
 
     def batches(self, start: int = 0) -> Iterator[RecordBatch]:
@@ -215,6 +219,7 @@ class Disk:
         self.snapshots = {snapshot: data}
         self.kept, self._bases = [], []
         self.durable_end = snapshot.end_offset
+        self.on_install(snapshot)
 
     def _pop(self) -> None:
         self.kept.pop()

@@ -29,10 +29,9 @@ from controller.quorum.raft.effects import (
     Role,
     RoleChanged,
     Send,
-    SnapshotInstalled,
     StartFlush,
-    Truncated,
 )
+from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.replica import CannotRemember
 from controller.quorum.raft.voters import Voter, VoterSet
 from tests.simulation.quorum.disk import Disk
@@ -181,11 +180,6 @@ class Replica:
                     quorum.want_leadership(self.now(), wanted=False)
                     applied_s, incarnation = world.applies_s * world.rng.random(), self.incarnation
                     world.after(applied_s, lambda: self.at_once(incarnation, self._applied))
-            case Truncated(_, end):
-                world.counts["truncated"] += 1
-                witness.truncates(end, self.watermark)
-            case SnapshotInstalled():
-                world.counts["snapshot"] += 1
 
     def _applied(self) -> None:
         self.does(lambda quorum: quorum.want_leadership(self.now(), wanted=True))
@@ -277,8 +271,20 @@ class World:
     def new_disk(self) -> Disk:
         directory = self.rng.randbytes(16)
         disk = Disk(directory, self.witness.remembers)
+        disk.on_truncate = partial(self.truncated, disk)
+        disk.on_install = partial(self.installed, disk)
         self.witness.disks[directory] = disk
         return disk
+
+    def replica_on(self, disk: Disk) -> Replica:
+        return next(each for each in self.replicas.values() if each.disk is disk)
+
+    def truncated(self, disk: Disk, was: int, end: int) -> None:
+        self.counts["truncated"] += 1
+        self.witness.truncates(end, self.replica_on(disk).watermark)
+
+    def installed(self, disk: Disk, snapshot: SnapshotId) -> None:
+        self.counts["snapshot"] += 1
 
     def send(self, sender: Replica, send: Send) -> None:
         """A request on a connection that may be cut, to a process that may be down."""

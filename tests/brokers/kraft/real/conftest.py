@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from controller.machine.decide import decide
-from controller.machine.recorded_command import recall
-from controller.machine.state import DictTopics, State
+from controller.machine.state import DictTopics
 from controller.store.store import TopicStore
-from events.catalog import EVENT_VERSION
 from events.codec import decode_event
 from events.logs.rocksdb_log import RocksDbLog
+from tests.brokers.cluster.served import check_log
 from tests.brokers.kraft.logs import differences
-from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold
-from tests.machine.walks import decisions
 from tests.support.metadata_files import read_image
 from tests.support.real_brokers import RealCluster, real_cluster
 
@@ -44,20 +40,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 def _check_history(data: Path) -> None:
     """Each request is decided again as it was; the whole log folds to the stored state, which is what brokers were
     sent."""
-    log = RocksDbLog(data, cluster_id=None, event_version=EVENT_VERSION, new_cluster_id=lambda: "")
-    try:
-        records = [decode_event(offset, value) for offset, value in log.read()]
-        assert audit(records) == []
-        state = State(DictTopics())
-        for group in decisions(records):
-            request: Any = recall(group)
-            if request is not None:
-                assert list(decide(state, request).events) == [record.event for record in group], request
-            fold(group, state)
-        store = TopicStore(log)
+    check_log(data)
+    with closing(RocksDbLog(data, cluster_id=None)) as log:
+        state, store = fold([decode_event(offset, value) for offset, value in log.read()]), TopicStore(log)
         assert isinstance(state.topics, DictTopics)
         assert {key: store.durable(key) for key in state.topics.by_key} == state.topics.by_key
         assert store.durable_cluster == state.cluster
         assert differences(read_image(data), state) == []
-    finally:
-        log.close()

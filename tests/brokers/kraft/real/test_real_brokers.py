@@ -6,20 +6,16 @@ from __future__ import annotations
 import shutil
 import signal
 from contextlib import ExitStack
-from typing import Any
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.kafka.codec import codec
-from controller.kafka.messages import ApiKey, Message
+from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from controller.kafka.messages.topics import CreatableTopic, CreateTopicsRequest, MetadataRequest, MetadataRequestTopic
-from controller.quorum.log.batches import decode_batches
+from tests.brokers.kraft.guarded import call_over
 from tests.support.churn import QUIET, Churn, Reading
-from tests.support.metadata_files import fetch_of, partition_of
 from tests.support.real_brokers import RealCluster, format_directory, until
-from tests.support.wire import ConnectionClosed, Wire
+from tests.support.wire import Wire
 
 PARTITIONS = 6
 
@@ -124,71 +120,16 @@ def test_a_create_is_answered_when_every_broker_knows_the_topic_and_every_leader
             name = f"ready-{number}"
             topic = CreatableTopic(name=name, num_partitions=3, replication_factor=3)
             create = CreateTopicsRequest(topics=(topic,), timeout_ms=20_000)
-            created: Any = _call(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
+            created = call_over(wires[number % 3 + 1], ApiKey.CREATE_TOPICS, 7, create)
             assert created.topics[0].error_code == 0, created
             for wire in wires.values():
                 metadata = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
-                known: Any = _call(wire, ApiKey.METADATA, 12, metadata)
+                known = call_over(wire, ApiKey.METADATA, 12, metadata)
                 assert [each.error_code for each in known.topics[0].partitions] == [0, 0, 0], (number, known)
             for each in known.topics[0].partitions:
                 partition = ListOffsetsPartition(partition_index=each.partition_index, timestamp=-1)
                 offsets = ListOffsetsRequest(
                     replica_id=-1, topics=(ListOffsetsTopic(name=name, partitions=(partition,)),)
                 )
-                answer: Any = _call(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
+                answer = call_over(wires[each.leader_id], ApiKey.LIST_OFFSETS, 7, offsets)
                 assert answer.topics[0].partitions[0].error_code == 0, (number, answer)
-
-
-def test_a_brokers_own_copy_of_the_metadata_log_has_the_same_bytes(cluster: RealCluster) -> None:
-    with Wire(cluster.address) as wire:
-        fetched = _fetch_all(wire)
-    copy = b"".join(path.read_bytes() for path in sorted(cluster.brokers[2].metadata.glob("*.log")))
-    whole = b"".join(batch.data for batch in decode_batches(fetched))
-    size = min(len(whole), len(copy.rstrip(b"\0")))
-    assert size > 1_000
-    assert copy[:size] == whole[:size]
-
-
-def _fetch_all(wire: Wire) -> bytes:
-    data, offset, last_epoch, epoch = b"", 0, 0, 1
-    while True:
-        answer = _call(wire, ApiKey.FETCH, 17, fetch_of(offset, epoch, last_epoch, replica=-1))
-        partition = partition_of(answer)  # type: ignore[arg-type]
-        if partition.error_code:
-            epoch = partition.current_leader.leader_epoch
-            continue
-        if not partition.records:
-            return data
-        data += partition.records
-        *_, last = decode_batches(partition.records)
-        offset, last_epoch = last.last_offset + 1, last.leader_epoch
-
-
-def _call(wire: Wire, key: ApiKey, version: int, message: Message) -> Message:
-    frame = codec.encode_request(key, version, 1, "test", message)
-    wire.send_bytes(frame)
-    return codec.decode_response(key, version, wire.receive_frame())[1]
-
-
-def test_invalid_fetches_do_not_affect_other_brokers(cluster: RealCluster) -> None:
-    with Wire(cluster.address) as wire:
-
-        def fetched(**fields: Any) -> Any:
-            return _call(wire, ApiKey.FETCH, 17, fetch_of(replica=9, **fields))
-
-        epoch = partition_of(fetched(epoch=0)).current_leader.leader_epoch
-        assert epoch >= 1
-        codes = [partition_of(fetched(epoch=each)).error_code for each in (0, epoch + 5, epoch)]
-        assert codes == [74, 75, 0], "an old epoch, one that is not known, the present one"
-        assert fetched(epoch=epoch, cluster_id="another").error_code == 104
-        diverging = partition_of(fetched(epoch=epoch, offset=3, last_epoch=99))
-        assert (diverging.error_code, diverging.diverging_epoch.epoch) == (0, epoch)
-        frame = codec.encode_request(ApiKey.FETCH, 17, 1, "test", fetch_of(epoch=epoch))
-        wire.send_bytes(frame[:-12] + b"\xff" * 12)
-        with pytest.raises(ConnectionClosed):
-            wire.receive_frame()
-    assert cluster.controller is not None
-    for line in ('"code":104', "metadata log of a node diverges", "Fetch v17 request: "):
-        cluster.controller.wait_for_line(line, within_s=120)
-    cluster.wait_live()
-    _create(cluster, "after-bad-fetches", 1)
