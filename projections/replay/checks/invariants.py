@@ -20,7 +20,7 @@ from typing import Any
 from projections.replay.checks.checking import COLUMNS, Events, Result, check_growth, check_here, check_in_buckets
 from projections.replay.checks.growth import Shards, read_checkpoint, rules_hash, write_checkpoint
 from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
-from projections.replay.export.export import check_export, export_all, exported
+from projections.replay.export.export import check_export, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
 from projections.replay.runner import Batches, InProcess, Runner, events_of
@@ -55,7 +55,7 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
         checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
     else:
         folder = Path(options.output)
-        notes = export_all(runner, ref, folder, options.at).values()
+        notes = export(runner, ref, folder, ends).values()
         if "checks" in options.more:
             checked = _checked(runner, partial(exported, folder, ends), wanted, limit)
         else:
