@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -62,12 +62,7 @@ class GatewayTopics:
         self._address = f"{found[1]}:{found[2]}"
         self._connection = HTTPConnection(found[1].strip("[]"), int(found[2]), timeout=_WITHIN_S)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._connection.close()
 
     def all(self) -> Iterator[GatewayTopic]:
@@ -136,7 +131,7 @@ def _partition(shown: Mapping[str, Any]) -> Partition:
 
 def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) -> Outcome:
     """Compare the topics of an events topic with a running gateway. Raises ReplayError."""
-    with GatewayTopics(address) as gateway:
+    with closing(GatewayTopics(address)) as gateway:
         return _compared(runner, ref, gateway, options)
 
 
@@ -172,26 +167,19 @@ def _remaining(
         if shard not in answers:
             yield Difference(shard, None, None, None, None, NOT_SEARCHED, partition)
             continue
-        history, shown = _ShownHistory(events[partition, shard], shard), answers[shard]
-        if shown is not None:
-            history.offsets = [offset for offset in history.offsets if offset <= shown.as_of]
-        topic, live = history.after(len(history.offsets)), None if shown is None else shown.topic
+        shown = answers[shard]
+        live, end = (None, None) if shown is None else (shown.topic, shown.as_of + 1)
+        history = History(events[partition, shard], shard, end, _shown)
+        topic = history.topic()
         if topic != live:
             yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
-
-
-class _ShownHistory(History):
-    """A history whose topics have only the fields that a gateway shows."""
-
-    def after(self, count: int) -> Topic | None:
-        return _plain(super().after(count))
 
 
 def _hash(topic: Topic | None) -> str | None:
     return None if topic is None else state_hash(encode_topic(topic))
 
 
-def _plain(topic: Topic | None) -> Topic | None:
+def _shown(topic: Topic | None) -> Topic | None:
     """A rebuilt topic, with only the fields that a gateway shows."""
     if topic is None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ SHARDS = ("pay_orders", "pay_refunds", "late_one", "slow_one", "team_auto", "ord
 
 def states(history: History) -> list[Topic | None]:
     """The topic after each number of events."""
-    return [history.after(count) for count in range(len(history.offsets) + 1)]
+    return [None, *(topic for _, topic in history.steps())]
 
 
 @pytest.mark.parametrize("shard", SHARDS)
@@ -88,7 +87,7 @@ def test_where_a_live_side_parts_that_was_changed(
 ) -> None:
     with open_frozen(history) as log:
         past = History(log, "pay_orders")
-        topic = past.after(len(past.offsets))
+        topic = past.topic()
         assert topic is not None
         found = first_difference(past, change(topic))
     assert found.event.startswith(event)
@@ -97,22 +96,12 @@ def test_where_a_live_side_parts_that_was_changed(
 
 def test_a_topic_that_the_log_never_made(history: LogRef) -> None:
     with open_frozen(history) as log:
-        topic = History(log, "slow_one").after(3)
+        topic = states(History(log, "slow_one"))[3]
         assert topic is not None
         assert first_difference(History(log, "never_heard_of"), topic).event == UNEXPLAINED
 
 
-def test_the_history_is_halved(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_frozen(history) as log:
-        past = History(log, "pay_orders")
-        live, probes = past.after(3), []
-        fold = History.after
-        monkeypatch.setattr(History, "after", lambda self, count: probes.append(count) or fold(self, count))  # type: ignore[func-returns-value]
-        first_difference(past, live)
-    assert 0 < len(probes) <= log2(len(past.offsets)) + 2
-
-
-# --- with Spark
+# --- the sub-command
 
 
 def state_key(shard: str) -> bytes:
@@ -134,11 +123,11 @@ def test_live_state_is_what_the_events_come_to(history: LogRef) -> None:
 def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         orders = History(log, "pay_orders")
-        stale, newest = orders.after(7), orders.after(len(orders.offsets))
+        stale, newest = states(orders)[7], orders.topic()
         missed = orders.offsets[7]
         late = History(log, "late_one")
         created = late.offsets[1]
-        stranger = History(log, "slow_one").after(3)
+        stranger = states(History(log, "slow_one"))[3]
     assert stale is not None
     assert newest is not None
     assert stranger is not None
