@@ -196,8 +196,7 @@ def in_buckets(
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
             yield from of_a_bucket(bucket)
 
-    by, buckets = ("log_partition", "shard"), buckets or count // BUCKET_EVENTS + 1
-    return here, runner.fold(events(COLUMNS), in_task, schema, by=by, buckets=buckets)
+    return here, runner.fold(events(COLUMNS), in_task, schema, buckets or count // BUCKET_EVENTS + 1)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:

@@ -23,7 +23,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from projections.replay.outcome import ReplayError, message_of
-from projections.replay.runner import Batches, Function, Source
+from projections.replay.runner import PLACE, SHARD, Batches, Function, Source
 
 DEFAULT_MASTER = "local[*]"
 CONNECT = "sc://"
@@ -253,14 +253,7 @@ class OnSpark:
         self._session = session
 
     def fold(
-        self,
-        source: Source,
-        function: Function,
-        schema: pa.Schema,
-        *,
-        by: Sequence[str] = (),
-        order: Sequence[str] = (),
-        buckets: int = 1,
+        self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
         parts, read, count = source.parts, source.read, len(source.parts)
 
@@ -270,10 +263,10 @@ class OnSpark:
                     yield from read(parts[number])
 
         numbers = self._session.range(0, count, 1, count)
-        if by:
-            frame = numbers.mapInArrow(read_parts, from_arrow_schema(source.schema)).repartition(buckets, *by)
-            if order:
-                frame = frame.sortWithinPartitions(*order)
+        if buckets:
+            frame = numbers.mapInArrow(read_parts, from_arrow_schema(source.schema)).repartition(buckets, *SHARD)
+            if ordered:
+                frame = frame.sortWithinPartitions(*PLACE)
             frame = frame.mapInArrow(function, from_arrow_schema(schema))
         else:
             frame = numbers.mapInArrow(lambda batches: function(read_parts(batches)), from_arrow_schema(schema))
