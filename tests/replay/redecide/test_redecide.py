@@ -74,8 +74,7 @@ def requests_of(records: Sequence[Recorded]) -> list[RecordedRequest]:
 
 def decided_again(records: Sequence[Recorded], release: str = RELEASE) -> list[Difference]:
     """What differs when a log is decided again."""
-    found = differences(shards_of(records), {0: Timeline(records)}, release)
-    return [one for one in found if one is not None]
+    return [one for one in differences(requests_of(records), release) if one is not None]
 
 
 often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
