@@ -29,6 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryFile, gettempdir, mkdtemp
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -92,13 +93,16 @@ def spark_session(
     if not submitted:
         check_java()
     url = master if master is not None else (None if submitted else DEFAULT_MASTER)
-    chosen = {**_SETTINGS, **(_LOCAL if url is not None and url.startswith("local") else {}), **(settings or {})}
+    of_master = {} if url is None else {"spark.master": url, **(_LOCAL if url.startswith("local") else {})}
+    chosen: dict[str, Any] = {**_SETTINGS, **of_master, **(settings or {})}
     with _standard_error_aside(aside=not spark_log) as said:
         try:
-            session = _built(url, chosen, spark_log)
+            session = SparkSession.builder.appName("topicwright replay").config(map=chosen).getOrCreate()
         except Exception as error:
             why = why_not_started(said()) or message_of(error)
             raise ReplayError(f"Spark did not start on {url or 'its master'}: {why}") from error
+    if not spark_log:
+        session.sparkContext.setLogLevel("OFF")
     ship(session)
     return session
 
@@ -176,18 +180,6 @@ def check_java() -> None:
         raise ReplayError(f"{java} -version failed: {(done.stderr or done.stdout).strip()[:200]}")
     if int(found[1]) < JAVA_AT_LEAST:
         raise ReplayError(f"{java} is Java {found[1]}: Spark needs {JAVA_AT_LEAST} or later")
-
-
-def _built(master: str | None, settings: dict[str, str], spark_log: bool) -> SparkSession:
-    builder = SparkSession.builder.appName("topicwright replay")
-    if master is not None:
-        builder = builder.master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if not spark_log:
-        session.sparkContext.setLogLevel("OFF")
-    return session
 
 
 def _connected(url: str) -> SparkSession:

@@ -38,7 +38,7 @@ from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
-from projections.replay.rebuild.folds import REQUESTS, hash_rows, requests_of_shard, state_hash
+from projections.replay.rebuild.folds import REQUESTS, hash_rows, request_rows, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
 from projections.replay.runner import InProcess, Runner
 from projections.replay.shards import Row, Shard, Stored, fold_shards
@@ -150,8 +150,7 @@ def test_what_is_rebuilt_to_the_end_is_what_is_stored(history: LogRef) -> None:
 
 def test_after_every_event_requests_are_what_the_projection_shows(history: LogRef, records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
-        events = by_shard(history, end)
-        rows = [(0, *row) for stored in events.values() for row in requests_of_shard(stored)]
+        rows = request_rows((0, shard, iter(stored)) for shard, stored in by_shard(history, end).items())
         rebuilt = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
         assert sorted(map(_texts, rebuilt)) == sorted(_expected(records[:end])), f"before offset {end}"
 
@@ -267,7 +266,7 @@ def test_topics_that_were_taken_over_with_their_cluster_were_requested_by_nobody
     taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
     stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
     assert stored, "a topic was taken over"
-    assert list(requests_of_shard(stored)) == []
+    assert list(request_rows([(0, "a", iter(stored))])) == []
 
 
 def test_what_another_controller_decided_was_requested_there() -> None:
@@ -277,5 +276,4 @@ def test_what_another_controller_decided_was_requested_there() -> None:
             value = encode_event(one.at_ms, one.cause, one.event)
             by_topic.setdefault(one.event.topic, []).append((one.offset, value))
     assert {"orders", "pay.eu"} <= by_topic.keys()
-    for stored in by_topic.values():
-        assert list(requests_of_shard(stored)) == []
+    assert list(request_rows((0, topic, iter(stored)) for topic, stored in by_topic.items())) == []

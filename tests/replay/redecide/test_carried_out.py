@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from events.catalog import CreationRefused, Recorded, TopicVanished
 from events.codec import encode_event
 from events.names import TopicName, shard_key
-from projections.replay.rebuild.folds import requests_of_shard
+from projections.replay.rebuild.folds import request_rows
 from tests.events.golden import history
 from tests.machine.audit.planted import at, changed
 from tests.replay.checks.test_invariants import Row, checked, rows_of
@@ -52,7 +52,7 @@ def test_a_request_for_a_change_ends_when_it_is_carried_out() -> None:
         for record in history("cluster")
         if shard_key(getattr(record.event, "topic", "")) == "a"
     ]
-    rows = {row[0]: (row[2], row[3]) for row in requests_of_shard(stored)}
+    rows = {row[1]: (row[3], row[4]) for row in request_rows([(0, "a", iter(stored))])}
     assert rows == {
         "q0": ("created", 0),
         "q3": ("partitions-added", 0),
