@@ -101,7 +101,7 @@ def new_folder(folder: Path) -> Iterator[None]:
         raise
 
 
-def check_new(options: Options) -> None:
+def check_new(_: Ref, options: Options) -> None:
     """Raise ReplayError if the output folder exists already."""
     if options.output is not None and Path(options.output).exists():
         raise ReplayError(f"{options.output} already exists: name a new folder")

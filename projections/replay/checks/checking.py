@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from projections.replay.checks import rules
 from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete, untouched
-from projections.replay.checks.history import OF_THE_LOG, TABLES, create_views, database, load
+from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, database, load
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Runner, Source
@@ -29,14 +29,6 @@ SETTLE_MS = 1000
 """The end of a log is checked only if `ReconcileTopics` wrote no event for this time (`log_ends` in views.sql)."""
 BUCKET_EVENTS = 250_000
 """About how many events a task checks at once."""
-COLUMNS = (
-    "log_partition", "offset", "at_ms", "shard", "topic", "type", "cause_command", "cause_id", "request_id",
-    "error_code", "message", "rule", "deadline_ms", "timeout_ms", "num_partitions", "replication_factor", "partition",
-    "leader", "isr", "leader_epoch", "partition_epoch", "before", "broker_id", "broker_epoch", "brokers",
-    "partitions", "first", "configs", "settings", "assignments", "acls", "entity", "quotas", "removed", "resource",
-    "count", "user", "mechanism", "replicas", "elr", "cordoned",
-)  # fmt: skip
-"""The columns of events that the views read."""
 _SUMMARY = """
 from offset_runs
 union all by name
@@ -127,11 +119,11 @@ def check_growth(
     source = new(COLUMNS)
     with database() as history:
         load(history, source.batches(), source.schema)
-        shards = complete(history, before.checked.runs, earlier, last)
+        shards = complete(history, before.runs, earlier, last)
         others = untouched(before.partitions, shards)
         result = check(history, given=("offset_runs",), others=others, keep=True)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
-    found = [dict(row) for row in before.checked.found if row["shard"] not in shards.get(row["log_partition"], ())]
+    found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)
 
 

@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from projections.replay.checks.checking import COLUMNS, Events, Result, check_growth, check_here, check_in_buckets
-from projections.replay.checks.growth import Shards, read_checkpoint, rules_hash, write_checkpoint
+from projections.replay.checks.checking import Events, Result, check_growth, check_here, check_in_buckets
+from projections.replay.checks.growth import Shards, ends_of_runs, read_checkpoint, rules_hash, write_checkpoint
+from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
 from projections.replay.export.export import check_export, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
@@ -90,8 +91,8 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Resu
     """Check the events added to an export since its last check; all events if there is no usable checkpoint."""
     file = folder / CHECKPOINT
     before = read_checkpoint(file, rules)
-    if before is not None and all(end <= ends.get(partition, 0) for partition, end in before.checked.ends.items()):
-        starts = before.checked.ends
+    starts = {} if before is None else ends_of_runs(before.runs)
+    if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
 
         def earlier(shards: Shards) -> Batches:
             return exported(folder, starts, COLUMNS, shards=shards).batches()

@@ -24,6 +24,7 @@ from events import access, catalog
 from events.catalog import Recorded
 from events.codec import configs_without_secrets, value_without_secrets
 from events.names import BrokerId, shard_key
+from projections.replay.outcome import ReplayError
 from projections.text.names import topic_id_text
 from projections.text.wording import DEFAULT_ENTITY, acl_text
 
@@ -226,12 +227,12 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {kind: _fields_of(kind) for kind i
 def column_names(text: str | None) -> tuple[str, ...]:
     """The columns in a comma-separated list, in the order of COLUMNS; all for None or an empty text.
 
-    Raises ValueError for an unknown column.
+    Raises ReplayError for an unknown column.
     """
     wanted = {name.strip() for name in (text or "").split(",") if name.strip()}
     unknown = sorted(wanted - COLUMNS.keys())
     if unknown:
-        raise ValueError(f"unknown column {', '.join(unknown)}; allowed: {', '.join(COLUMNS)}")
+        raise ReplayError(f"unknown column {', '.join(unknown)}; allowed: {', '.join(COLUMNS)}")
     return tuple(name for name in COLUMNS if name in wanted or not wanted)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 
 import msgspec
@@ -187,14 +187,9 @@ class Reading:
             self._last_error = error.str()
 
 
-@contextmanager
-def reading(topic: KafkaTopic) -> Iterator[Reading]:
-    """A reader, closed afterwards. Raises ReplayError."""
-    reader = Reading(topic)
-    try:
-        yield reader
-    finally:
-        reader.close()
+def reading(topic: KafkaTopic) -> closing[Reading]:
+    """A reader, closed at the end of a `with` block. Raises ReplayError."""
+    return closing(Reading(topic))
 
 
 def _error_text(error: Exception) -> str:

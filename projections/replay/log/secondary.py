@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from weakref import WeakSet
@@ -197,14 +197,9 @@ class FrozenLog(RocksDbLog):
         self._close_database()
 
 
-@contextmanager
-def frozen_log(path: Path) -> Iterator[FrozenLog]:
-    """A log folder as of now, closed afterwards. Raises LogError."""
-    log = FrozenLog(path)
-    try:
-        yield log
-    finally:
-        log.close()
+def frozen_log(path: Path) -> closing[FrozenLog]:
+    """A log folder as of now, closed at the end of a `with` block. Raises LogError."""
+    return closing(FrozenLog(path))
 
 
 class _Secondary(Database):

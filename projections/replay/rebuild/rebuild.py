@@ -93,9 +93,7 @@ def _broker_rows(ref: Ref, ends: Ends) -> Iterator[Row]:
 # --- the sub-command
 
 
-def check_rebuild(_: Ref, options: Options) -> None:
-    """Check, before Spark starts, that the output folder does not exist yet. Raises ReplayError."""
-    check_new(options)
+check_rebuild = check_new
 
 
 def run_rebuild(runner: Runner, ref: Ref, options: Options) -> Outcome:

@@ -18,8 +18,8 @@ from markupsafe import Markup
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from projections.replay.checks.checking import COLUMNS, check
-from projections.replay.checks.history import database, load
+from projections.replay.checks.checking import check
+from projections.replay.checks.history import COLUMNS, database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row

@@ -57,7 +57,7 @@ class TopicwrightSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._options = {name.lower(): text for name, text in options.items()}
-        self._names = _columns(self._options.get("columns"))
+        self._names = column_names(self._options.get("columns"))
         self._plan: list[Range] | None = None
 
     def schema(self) -> StructType:
@@ -137,10 +137,3 @@ def _shards(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     return frozenset("" if one == _CLUSTER else shard_key(one) for one in map(str.strip, text.split(",")) if one)
-
-
-def _columns(text: str | None) -> tuple[str, ...]:
-    try:
-        return column_names(text)
-    except ValueError as error:
-        raise ReplayError(str(error)) from None

@@ -16,7 +16,7 @@ from events.logs.events_topic import PartitionReader
 from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.replay.checks.checking import COLUMNS
+from projections.replay.checks.history import COLUMNS
 from projections.replay.log.columns import Columns
 from projections.replay.log.kafka_ref import Reading, reading
 from projections.replay.log.kafka_scan import check_begins, decoded, folded

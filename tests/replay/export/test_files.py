@@ -98,7 +98,7 @@ def test_what_a_lost_task_left_is_removed(history: LogRef, tmp_path: Path) -> No
 class Elsewhere(InProcess):
     """Writes to folders of another machine."""
 
-    def fold(self, source: Source, function: Any, schema: pa.Schema, **_: Any) -> pa.Table:
+    def fold(self, source: Source, function: Any, schema: pa.Schema, *_: Any, **__: Any) -> pa.Table:
         rows = [{"file": f"part-{one.start:012}.parquet", "events": one.end - one.start} for one in source.parts]
         return pa.Table.from_pylist(rows, schema=schema)
 
