@@ -44,44 +44,33 @@ def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: 
             assert first_difference(past, live).offset == past.offsets[after - 1], f"{shard} after {count} events"
 
 
-def bogus_leader(topic: Topic) -> Topic:
-    """A leader that no event elected."""
-    first = replace(topic.partitions[1], leader=BrokerId(9))
-    return replace(topic, partitions=(topic.partitions[0], first, *topic.partitions[2:]))
+def with_partition(number: int, **changes: Any) -> Callable[[Topic], Topic]:
+    """A topic with another partition."""
+
+    def changed(topic: Topic) -> Topic:
+        partitions = list(topic.partitions)
+        partitions[number] = replace(partitions[number], **changes)
+        return replace(topic, partitions=tuple(partitions))
+
+    return changed
 
 
-def ahead(topic: Topic) -> Topic:
-    """A partition that has changed more often than the log says."""
-    first = replace(topic.partitions[0], partition_epoch=99, leader=BrokerId(2))
-    return replace(topic, partitions=(first, *topic.partitions[1:]))
+CHANGED: dict[str, tuple[Callable[[Topic], Topic], str]] = {
+    "a leader that no event elected": (with_partition(1, leader=BrokerId(9)), "partition 1: the ISR is [2,3,1]"),
+    "changed more often than the log says": (with_partition(0, partition_epoch=99, leader=BrokerId(2)), UNEXPLAINED),
+    "configs that it never had": (
+        lambda topic: replace(topic, configs=(("retention.ms", "77"),)),
+        "pay.orders is created",
+    ),
+    "not ready": (
+        lambda topic: replace(topic, ready_at_ms=None, propagated=(BrokerId(1),)),
+        "brokers 1, 2, 3 applied the creation of pay.orders",
+    ),
+    "another name": (lambda topic: replace(topic, name=TopicName("pay_orders")), "pay.orders is created"),
+}
 
 
-def other_configs(topic: Topic) -> Topic:
-    """Configs that it never had."""
-    return replace(topic, configs=(("retention.ms", "77"),))
-
-
-def never_ready(topic: Topic) -> Topic:
-    """A topic that waits still."""
-    return replace(topic, ready_at_ms=None, propagated=(BrokerId(1),))
-
-
-def renamed(topic: Topic) -> Topic:
-    """Another name under the same key."""
-    return replace(topic, name=TopicName("pay_orders"))
-
-
-@pytest.mark.parametrize(
-    ("change", "event"),
-    [
-        (bogus_leader, "partition 1: the ISR is [2,3,1]"),
-        (ahead, UNEXPLAINED),
-        (other_configs, "pay.orders is created"),
-        (never_ready, "brokers 1, 2, 3 applied the creation of pay.orders"),
-        (renamed, "pay.orders is created"),
-    ],
-    ids=lambda given: getattr(given, "__name__", ""),
-)
+@pytest.mark.parametrize(("change", "event"), CHANGED.values(), ids=CHANGED)
 def test_where_a_live_side_parts_that_was_changed(
     history: LogRef, change: Callable[[Topic], Topic], event: str
 ) -> None:

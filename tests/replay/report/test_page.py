@@ -220,15 +220,6 @@ def test_what_is_painted_is_in_proportion(shown: Chrome) -> None:
     assert painted(shown, "refusals-picture")[VERMILION] > 10_000
 
 
-def test_on_a_narrow_screen_nothing_is_cut_off(browser: Chrome, tmp_path: Path) -> None:
-    browser.set_window_size(500, 1000)
-    try:
-        show(browser, REPORT, tmp_path)
-        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
-    finally:
-        browser.set_window_size(1240, 2400)
-
-
 def test_an_empty_log_is_shown_too(browser: Chrome, tmp_path: Path) -> None:
     held = Row(topics=0, partitions=0, placeholders=0, leaderless=0)
     nothing: dict[str, Any] = dict.fromkeys(("outcomes", "refusals", "brokers", "lanes", "health", "creators"), ())
