@@ -84,9 +84,6 @@ def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     return [(one.change, one.principal, one.rule, one.topic) for one in sorted(found, key=lambda effect: effect.offset)]
 
 
-# Settings.
-
-
 def test_creates_refused_for_want_of_brokers_that_kip_409_would_have_saved() -> None:
     log = story(STORY).log
     found = tried(log, enable_under_replicated_topic_creation="true")
@@ -102,30 +99,6 @@ def test_creates_refused_for_want_of_brokers_that_kip_409_would_have_saved() -> 
     assert found[0].message.startswith("Unable to replicate the partition 3 time(s)"), found[0]
 
 
-def test_a_request_is_decided_on_the_recorded_state_and_not_on_an_altered_history() -> None:
-    """With deletion disabled `a` would still be there; the request for it afterwards still fails for brokers."""
-    log = story(STORY).log
-    assert shown(tried(log, delete_topic_enable="false")) == [
-        ("refused", "User:bob", "validation:delete.topic.enable", "a")
-    ]
-
-
-def test_without_auto_creation_there_is_no_request() -> None:
-    log = story(STORY).log
-    assert shown(tried(log, auto_create_topics_enable="false")) == [
-        ("refused", "User:alice", "auto.create.topics.enable", "auto")
-    ]
-
-
-def test_another_default_makes_other_topics() -> None:
-    log = story(STORY).log
-    assert shown(tried(log, num_partitions="3")) == [("done-otherwise", "User:alice", "", "auto")]
-    assert tried(log, num_partitions="2") == []
-
-
-# Policies.
-
-
 def test_a_policy_refuses_what_was_done_and_one_that_fails_is_distinguished() -> None:
     log = story(STORY).log
     found = tried(log, POLICY)
@@ -136,19 +109,6 @@ def test_a_policy_refuses_what_was_done_and_one_that_fails_is_distinguished() ->
     assert "KeyError: 'broken'" in min(found, key=lambda one: one.topic).message
 
 
-def test_a_policy_is_configured_with_what_is_set_for_it() -> None:
-    log = story(STORY).log
-    assert [one[3] for one in shown(tried(log, POLICY, policy_partitions_max="1"))] == ["wide", "auto", "broken"]
-    assert [one[3] for one in shown(tried(log, POLICY, policy_partitions_max="9"))] == ["broken"]
-
-
-def test_what_a_policy_only_notes_is_reported() -> None:
-    log = story(STORY).log
-    assert shown(tried(log, "tests.replay.redecide.policies.Noting")) == [
-        ("observed", "User:alice", "policy:factor", topic) for topic in ("auto", "broken", "one")
-    ]
-
-
 JUDGED = """
 1@x 2@y policy
 create good 1x1 verdict=allowed id=qa
@@ -156,29 +116,52 @@ create bad 1x1 verdict=refused id=qb
 create bug 1x1 verdict=failed id=qc
 create deep 1x3 id=qd
 """
+LET_THROUGH = [
+    ("let-through", "User:alice", "policy:names", "bad"),
+    ("let-through", "User:alice", "policy:my.Policy", "bug"),
+]
+NOTING = "tests.replay.redecide.policies.Noting"
+BROKEN = "policy:tests.replay.redecide.policies.FewPartitions"
+OUTCOMES: dict[str, tuple[str, str | None, dict[str, str], list[tuple[str, str, str, str]]]] = {
+    "on the recorded state: without deletion `a` would still exist for the later request": (
+        STORY, None, {"delete_topic_enable": "false"}, [("refused", "User:bob", "validation:delete.topic.enable", "a")]
+    ),
+    "without auto-creation there is no request": (
+        STORY, None, {"auto_create_topics_enable": "false"},
+        [("refused", "User:alice", "auto.create.topics.enable", "auto")],
+    ),
+    "another default": (STORY, None, {"num_partitions": "3"}, [("done-otherwise", "User:alice", "", "auto")]),
+    "the same default": (STORY, None, {"num_partitions": "2"}, []),
+    "a policy with its setting": (
+        STORY, POLICY, {"policy_partitions_max": "1"},
+        [("refused", "User:bob", "policy:partitions", "wide"), ("refused", "User:alice", "policy:partitions", "auto"),
+         ("failed", "User:alice", BROKEN, "broken")],
+    ),
+    "a policy with a higher limit": (
+        STORY, POLICY, {"policy_partitions_max": "9"}, [("failed", "User:alice", BROKEN, "broken")]
+    ),
+    "a policy that only notes": (
+        STORY, NOTING, {}, [("observed", "User:alice", "policy:factor", topic) for topic in ("auto", "broken", "one")]
+    ),
+    "recorded verdicts apply without a policy to try": (
+        JUDGED, None, {"enable_under_replicated_topic_creation": "true"},
+        [("unjudged", "User:alice", "validation:live-brokers", "deep")],
+    ),
+    "no policy": (JUDGED, "", {}, LET_THROUGH),
+    "no policy, as a setting": (JUDGED, None, {"create_topic_policy_class_name": ""}, LET_THROUGH),
+    "a policy judges requests that only now reach it": (
+        JUDGED, POLICY, {"enable_under_replicated_topic_creation": "true"},
+        [*LET_THROUGH, ("let-through", "User:alice", "validation:live-brokers", "deep")],
+    ),
+}  # fmt: skip
+"""Requests, a policy, settings, and the effects: change, principal, rule, topic."""
 
 
-def test_recorded_verdicts_stand_where_no_policy_is_tried() -> None:
-    log = story(JUDGED).log
-    assert shown(tried(log, enable_under_replicated_topic_creation="true")) == [
-        ("unjudged", "User:alice", "validation:live-brokers", "deep")
-    ]
-
-
-def test_without_policies_what_they_refused_is_let_through() -> None:
-    log = story(JUDGED).log
-    let_through = [
-        ("let-through", "User:alice", "policy:names", "bad"),
-        ("let-through", "User:alice", "policy:my.Policy", "bug"),
-    ]
-    assert shown(tried(log, "")) == let_through
-    assert shown(tried(log, create_topic_policy_class_name="")) == let_through
-
-
-def test_a_policy_judges_what_only_now_comes_as_far() -> None:
-    log = story(JUDGED).log
-    found = shown(tried(log, POLICY, enable_under_replicated_topic_creation="true"))
-    assert [one[0::3] for one in found] == [("let-through", "bad"), ("let-through", "bug"), ("let-through", "deep")]
+@pytest.mark.parametrize(("text", "policy", "changes", "expected"), OUTCOMES.values(), ids=OUTCOMES)
+def test_effects_of_settings_and_policies(
+    text: str, policy: str | None, changes: dict[str, str], expected: list[tuple[str, str, str, str]]
+) -> None:
+    assert shown(tried(story(text).log, policy, **changes)) == expected
 
 
 def test_policies_are_made_once_for_each_settings_and_closed(tmp_path: Path) -> None:
