@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from projections.replay.checks import rules
-from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete, untouched
+from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete
 from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, database, load
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
@@ -84,13 +84,14 @@ def check(
     """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
-    exist already. `others` are open partitions of shards without events here. With `keep`, the result also has the
-    rows for a checkpoint. Raises ReplayError.
+    exist already. `others` are open partitions; those of shards without events here are added. With `keep`, the result
+    also has the rows for a checkpoint. Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
     if others is not None:
         history.register("others", others)
-        history.execute("insert into open_partitions by name from others")
+        untouched = "from others anti join stored_events using (log_partition, shard)"
+        history.execute(f"insert into open_partitions by name {untouched}")
     result = Result(list(rules.violations(history, tuple(wanted) or invariants(), limit)), *_extent(history))
     if not keep:
         return result
@@ -120,8 +121,7 @@ def check_growth(
     with database() as history:
         load(history, source.batches(), source.schema)
         shards = complete(history, before.runs, earlier, last)
-        others = untouched(before.partitions, shards)
-        result = check(history, given=("offset_runs",), others=others, keep=True)
+        result = check(history, given=("offset_runs",), others=before.partitions, keep=True)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
     found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)

@@ -120,10 +120,3 @@ def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
         for name in ("end_ms", "reconciled_ms"):
             last[name] = max(last[name] or 0, run[name] or 0) or None
     return tuple(made)
-
-
-def untouched(partitions: pa.Table, shards: Shards) -> pa.Table:
-    """The rows of `partitions` whose shard is not in `shards`."""
-    places = zip(partitions["log_partition"].to_pylist(), partitions["shard"].to_pylist(), strict=True)
-    others = [shard not in shards.get(partition, ()) for partition, shard in places]
-    return partitions.filter(pa.array(others, pa.bool_()))

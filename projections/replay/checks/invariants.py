@@ -12,7 +12,7 @@ log (`compare`). Logs are checked from their first event on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,8 +49,13 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     topics are.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
-    if not isinstance(runner, InProcess):
-        _check_each_topic_alone(wanted[len(CHECKS) :])
+    for own in wanted[len(CHECKS) :] if not isinstance(runner, InProcess) else ():
+        across = next(filter(None, map(across_topics, own.queries)), "")
+        if across:
+            raise ReplayError(
+                f"{own.name} has {across}, but with Spark each task has only some of the topics: "
+                "run it with --local, or as `topicwright replay sql`"
+            )
     ends = ends_of(ref, options.at)
     if options.output is None:
         checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
@@ -65,18 +70,6 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
     lines = list(_lines(found, checked, len(wanted)))
     return Outcome([row for one in found for row in one.violations], bool(found), lines, about, _table(found, wanted))
-
-
-def _check_each_topic_alone(own: Iterable[Invariant]) -> None:
-    """Raise ReplayError for a user's check that needs the whole log: a task of Spark has only some of the topics."""
-    for one in own:
-        for query in one.queries:
-            across = across_topics(query)
-            if across:
-                raise ReplayError(
-                    f"{one.name} has {across}, but with Spark each task has only some of the topics: "
-                    "run it with --local, or as `topicwright replay sql`"
-                )
 
 
 def _checked(

@@ -21,9 +21,9 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.catalog import Recorded
+from events.catalog import Event, Recorded
 from events.codec import configs_without_secrets, value_without_secrets
-from events.names import BrokerId, shard_key
+from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 from projections.replay.outcome import ReplayError
 from projections.text.names import topic_id_text
 from projections.text.wording import DEFAULT_ENTITY, acl_text
@@ -294,15 +294,17 @@ class Columns:
         return columns
 
 
-def _topics(rows: _Rows) -> list[str | None]:
-    return [getattr(recorded.event, "topic", None) for recorded, _ in rows]
+def shard_of(event: Event) -> ShardKey:
+    """The shard key of the topic that an event concerns; CLUSTER_SHARD if it concerns every topic."""
+    topic: str | None = getattr(event, "topic", None)
+    return CLUSTER_SHARD if topic is None else shard_key(topic)
 
 
 _ENVELOPE: dict[str, Callable[[_Rows], list[Any]]] = {
     "offset": lambda rows: [recorded.offset for recorded, _ in rows],
     "at_ms": lambda rows: [recorded.at_ms for recorded, _ in rows],
-    "shard": lambda rows: ["" if topic is None else shard_key(topic) for topic in _topics(rows)],
-    "topic": _topics,
+    "shard": lambda rows: [shard_of(recorded.event) for recorded, _ in rows],
+    "topic": lambda rows: [getattr(recorded.event, "topic", None) for recorded, _ in rows],
     "type": lambda rows: [type(recorded.event).__name__ for recorded, _ in rows],
     "cause_command": lambda rows: [recorded.cause.command for recorded, _ in rows],
     "cause_id": lambda rows: [recorded.cause.request_id for recorded, _ in rows],

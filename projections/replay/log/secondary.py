@@ -24,6 +24,7 @@ RocksDB reads it up to the last complete record, which is always a prefix of wha
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -75,7 +76,7 @@ def frozen(folder: Path) -> Iterator[Path]:
                 try:
                     _freeze(folder, place, opened)
                 except _Moved:
-                    _empty(place)
+                    shutil.rmtree(place)
                     continue
                 yield place
                 return
@@ -130,12 +131,6 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except FileNotFoundError:
         raise _Moved from None
-
-
-def _empty(place: Path) -> None:
-    for one in place.iterdir():
-        one.unlink()
-    place.rmdir()
 
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once

@@ -86,11 +86,6 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     message: str
     log_partition: int = 0
 
-    @property
-    def rule(self) -> str:
-        """The rule that would refuse the request, else the one that did."""
-        return self.now_by or self.refused_by
-
 
 def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Policies) -> Iterator[Effect]:
     """The effect on each request.

@@ -61,7 +61,7 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
     differs. The rows are the first differences in log order; not all, if there are very many. Raises ReplayError."""
-    ends, release = ends_of(ref, options.at), this_release()
+    ends, release = ends_of(ref, options.at), RELEASE
     rows = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, release), _SCHEMA).to_pylist()
     causes = Counter[str]()
     for row in rows:
@@ -121,11 +121,6 @@ def _lines(causes: Counter[str], found: Sequence[Mapping[str, Any]], limit: int)
         yield f"  because   {one['why']}"
     if causes.total() > limit:
         yield f"… and {causes.total() - len(found[:limit])} more"
-
-
-def this_release() -> str:
-    """The release whose rules decide here."""
-    return RELEASE
 
 
 def differences(requests: Iterable[RecordedRequest], release: str) -> Iterator[Difference | None]:

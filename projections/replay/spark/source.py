@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 
 from events.names import shard_key
 from projections.replay.log.columns import arrow_schema, column_names
-from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
+from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef, Range, Ref, ends_of, parse_ref, ranges_of, scanned
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.outcome import ReplayError
@@ -92,14 +92,10 @@ class EventReader(DataSourceReader):
 
 
 def log_of_options(options: Mapping[str, str]) -> LogRef | KafkaTopic:
-    """The log that options name. Raises ReplayError."""
-    return parse_ref(options.get("path", ""), _number(options, "logpartition", 0), _properties(options))
-
-
-def _properties(options: Mapping[str, str]) -> Properties:
-    """librdkafka's properties among options, whose names Spark hands over in lower case."""
+    """The log that options name; Spark hands over the names of librdkafka's properties in lower case. Raises
+    ReplayError."""
     given = ((key.removeprefix(_PROPERTY), value) for key, value in options.items() if key.startswith(_PROPERTY))
-    return checked_properties(tuple(given))
+    return parse_ref(options.get("path", ""), _number(options, "logpartition", 0), tuple(given))
 
 
 def _plan(options: Mapping[str, str]) -> list[Range]:

@@ -81,7 +81,8 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
 
 def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     """Effects in the order of the log."""
-    return [(one.change, one.principal, one.rule, one.topic) for one in sorted(found, key=lambda effect: effect.offset)]
+    in_order = sorted(found, key=lambda effect: effect.offset)
+    return [(one.change, one.principal, one.now_by or one.refused_by, one.topic) for one in in_order]
 
 
 def test_creates_refused_for_want_of_brokers_that_kip_409_would_have_saved() -> None:
@@ -288,7 +289,7 @@ def test_counts_are_those_of_a_plain_loop_over_the_whole_log(trial: WhatIf, walk
     found = Counter(
         (one.change, one.principal)
         for one in all_of(log, trial)
-        if one.change in ("refused", "let-through", "unjudged") and one.rule != "auto.create.topics.enable"
+        if one.change in ("refused", "let-through", "unjudged") and one.now_by != "auto.create.topics.enable"
     )
     assert found == plainly(log, trial), "\n".join(f"{one.offset} {one.cause.command} {one.event}" for one in log)
 
