@@ -104,7 +104,7 @@ def replayed(runner: Runner, folder: Path, events: int, topics: int, skewed: boo
     with usage() as seen:
         rebuild = measured(lambda: rebuild_with_hashes(runner, ref, count))
         out = folder / f"export-{skewed}"
-        exporting = measured(lambda: export(runner, ref, out), 1)
+        exporting = measured(lambda: export(runner, ref, out, {0: count}), 1)
         invariants = measured(lambda: check_export(runner, out, count))
     here = measured(lambda: check_export(None, out, count), 1)
     sizes = f"Java {seen.java:,.0f} MiB, Python workers {seen.workers:,.0f} MiB"

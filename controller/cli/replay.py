@@ -278,14 +278,14 @@ def _in_process(arguments: argparse.Namespace) -> Runner:
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
     from controller.settings.properties import PropertiesError, read_values
-    from projections.replay.log.kafka_ref import KAFKA, checked_properties
+    from projections.replay.log.kafka_ref import KAFKA
 
     if arguments.kafka_properties is None:
         return ()
     if not arguments.log.startswith(KAFKA):
         raise ReplayError(f"--kafka-properties is for a log in Kafka, which {arguments.log} is not")
     try:
-        return checked_properties(tuple(read_values(arguments.kafka_properties).items()))
+        return tuple(read_values(arguments.kafka_properties).items())
     except PropertiesError as error:
         raise ReplayError(f"--kafka-properties {arguments.kafka_properties} {error}") from None
 

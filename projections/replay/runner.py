@@ -35,23 +35,22 @@ class Source(NamedTuple):
         return (batch for part in self.parts for batch in self.read(part))
 
 
+SHARD = ("log_partition", "shard")
+"""The columns that name a shard."""
+PLACE = (*SHARD, "offset")
+"""The columns by which the events of each shard are in order, and one shard follows the other."""
+
+
 class Runner(Protocol):
     """Runs functions over a source."""
 
     def fold(
-        self,
-        source: Source,
-        function: Function,
-        schema: pa.Schema,
-        *,
-        by: Sequence[str] = (),
-        order: Sequence[str] = (),
-        buckets: int = 1,
+        self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
         """Run `function` on a source, and return its rows, which have `schema`.
 
-        Each task calls the function with its batches. Without `by` a task has one or more parts. With `by`, all rows
-        with the same values in these columns go to the same one of `buckets` buckets, sorted by `order`.
+        Each task calls the function with its batches. With `buckets`, all rows of a shard go to the same bucket, which
+        is a task, sorted by PLACE if `ordered`. Without, a task has one or more parts.
         """
         ...
 
@@ -64,19 +63,12 @@ class InProcess:
     """Runs everything on one core of this process. Sorting holds all rows in memory, about 500 bytes an event."""
 
     def fold(
-        self,
-        source: Source,
-        function: Function,
-        schema: pa.Schema,
-        *,
-        by: Sequence[str] = (),
-        order: Sequence[str] = (),
-        buckets: int = 1,
+        self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
         batches = source.batches()
-        if order:
+        if ordered:
             whole = pa.Table.from_batches(batches, source.schema)
-            batches = iter(whole.sort_by([(name, "ascending") for name in order]).to_batches())
+            batches = iter(whole.sort_by([(name, "ascending") for name in PLACE]).to_batches())
         return pa.Table.from_batches(function(batches), schema)
 
     def ship(self, modules: Iterable[str]) -> None:
@@ -109,7 +101,7 @@ def new_folder(folder: Path) -> Iterator[None]:
         raise
 
 
-def check_new(options: Options) -> None:
+def check_new(_: Ref, options: Options) -> None:
     """Raise ReplayError if the output folder exists already."""
     if options.output is not None and Path(options.output).exists():
         raise ReplayError(f"{options.output} already exists: name a new folder")

@@ -59,7 +59,6 @@ BUCKET_EVENTS = 100_000
 BUCKET_BYTES = 4 << 20
 """About how many bytes of a snapshot one task folds: some ten thousand topics."""
 _BATCH_ROWS = 5_000
-_PLACE = ("log_partition", "shard", "offset")
 STORED = pa.schema(
     [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("value", pa.binary())]
 )
@@ -139,7 +138,7 @@ def fold_shards(
 
     count = buckets or -(-(events_before(ends) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
     source = _source(ref, ends, begin, only)
-    return runner.fold(source, folded, schema, by=_PLACE[:2], order=_PLACE, buckets=max(1, count))
+    return runner.fold(source, folded, schema, max(1, count), ordered=True)
 
 
 def snapshot_offset(last_offset: int) -> int:

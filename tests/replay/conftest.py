@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,9 @@ def records(history: LogRef) -> list[Recorded]:
 
 
 @pytest.fixture
-def own_history(tmp_path: Path) -> LogRef:
-    """Another such log, to be damaged at will."""
-    return open_folder(str(write_history(tmp_path / "data")))
+def own_history(history: LogRef, tmp_path: Path) -> LogRef:
+    """A copy of that log, to be damaged at will."""
+    return open_folder(str(shutil.copytree(history.path, tmp_path / "data")))
 
 
 @pytest.fixture(scope="session")

@@ -125,20 +125,6 @@ def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> 
     assert "\n7 topics as of offset " in ended.out
 
 
-@pytest.mark.parametrize(
-    ("env", "says"),
-    [
-        ({"JAVA_HOME": "/nowhere"}, "topicwright: JAVA_HOME=/nowhere is wrong: /nowhere/bin/java cannot be run"),
-        ({"JAVA_HOME": "", "PATH": "/nowhere"}, "topicwright: no Java found: Spark needs Java 17 or later"),
-    ],
-    ids=["wrong JAVA_HOME", "no Java"],
-)
-def test_java_that_is_not_there(history: LogRef, env: dict[str, str], says: str) -> None:
-    ended = command("compare", history.text, env=env)
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.said.startswith(says)
-
-
 def test_serving_does_not_load_spark() -> None:
     script = (
         "import sys, argparse; from controller.cli import replay; "
@@ -236,6 +222,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("rebuild", "LOG", "--view", "wishes"), "argument --view: unknown value 'wishes'"),
         (("rebuild", "LOG", "--conf", "nonsense"), "argument --conf: 'nonsense' is not KEY=VALUE"),
         (("rebuild", "LOG", "--limit", "-1"), "argument --limit"),
+        (("rebuild", "LOG", "--master", "foo"), "argument --master: 'foo' is not a Spark master: it must be local, "),
         (("backtest", "LOG", "--set", "nonsense"), "argument --set: 'nonsense' is not KEY=VALUE"),
         (("watch", "LOG", "--every", "0"), "argument --every: '0' is not a number of seconds, above 0 and below"),
         (("watch", "LOG", "--every", "soon"), "argument --every: 'soon' is not a number of seconds"),
@@ -268,23 +255,11 @@ def test_wrong_usage_is_reported_before_spark_starts(
     assert says in ended.err
 
 
-def test_a_master_that_cannot_be_reached_is_reported(tmp_path: Path, history: LogRef) -> None:
-    ended = command("rebuild", history.text, "--master", "nonsense://host", cwd=tmp_path)
-    assert (ended.code, ended.out) == (2, "")
-    assert "'nonsense://host' is not a Spark master" in ended.err
-
-
 def test_every_sub_command_is_there() -> None:
     from importlib import import_module
 
     for name, one in replay.COMMANDS.items():
         assert callable(getattr(import_module(f"projections.replay.{one.module}"), f"run_{name}")), name
-
-
-def test_a_master_of_no_known_form_is_refused_with_those_that_are(run_without_spark: Run, history: LogRef) -> None:
-    ended = run_without_spark("rebuild", history.text, "--master", "foo")
-    assert (ended.code, ended.out) == (2, "")
-    assert "argument --master: 'foo' is not a Spark master: it must be local, local[N]" in ended.err
 
 
 def test_why_spark_did_not_start_comes_without_javas_stack() -> None:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from projections.replay.checks import rules
-from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete, untouched
-from projections.replay.checks.history import OF_THE_LOG, TABLES, create_views, database, load
+from projections.replay.checks.growth import OPEN, RUNS, Checkpoint, Run, Shards, complete
+from projections.replay.checks.history import COLUMNS, OF_THE_LOG, TABLES, create_views, database, load
 from projections.replay.checks.rules import Invariant, invariants
 from projections.replay.log.columns import arrow_schema
 from projections.replay.runner import Batches, Runner, Source
@@ -29,14 +29,6 @@ SETTLE_MS = 1000
 """The end of a log is checked only if `ReconcileTopics` wrote no event for this time (`log_ends` in views.sql)."""
 BUCKET_EVENTS = 250_000
 """About how many events a task checks at once."""
-COLUMNS = (
-    "log_partition", "offset", "at_ms", "shard", "topic", "type", "cause_command", "cause_id", "request_id",
-    "error_code", "message", "rule", "deadline_ms", "timeout_ms", "num_partitions", "replication_factor", "partition",
-    "leader", "isr", "leader_epoch", "partition_epoch", "before", "broker_id", "broker_epoch", "brokers",
-    "partitions", "first", "configs", "settings", "assignments", "acls", "entity", "quotas", "removed", "resource",
-    "count", "user", "mechanism", "replicas", "elr", "cordoned",
-)  # fmt: skip
-"""The columns of events that the views read."""
 _SUMMARY = """
 from offset_runs
 union all by name
@@ -92,13 +84,14 @@ def check(
     """Check the events in the table `stored_events`; returns at most `limit` violations of each query (None: all).
 
     The end of the log is checked after `settle_ms` without events of the reconciler; None: never. The views `given`
-    exist already. `others` are open partitions of shards without events here. With `keep`, the result also has the
-    rows for a checkpoint. Raises ReplayError.
+    exist already. `others` are open partitions; those of shards without events here are added. With `keep`, the result
+    also has the rows for a checkpoint. Raises ReplayError.
     """
     create_views(history, settle_ms=settle_ms, tables=TABLES, given=given)
     if others is not None:
         history.register("others", others)
-        history.execute("insert into open_partitions by name from others")
+        untouched = "from others anti join stored_events using (log_partition, shard)"
+        history.execute(f"insert into open_partitions by name {untouched}")
     result = Result(list(rules.violations(history, tuple(wanted) or invariants(), limit)), *_extent(history))
     if not keep:
         return result
@@ -127,11 +120,10 @@ def check_growth(
     source = new(COLUMNS)
     with database() as history:
         load(history, source.batches(), source.schema)
-        shards = complete(history, before.checked.runs, earlier, last)
-        others = untouched(before.partitions, shards)
-        result = check(history, given=("offset_runs",), others=others, keep=True)
+        shards = complete(history, before.runs, earlier, last)
+        result = check(history, given=("offset_runs",), others=before.partitions, keep=True)
         ((read,),) = history.execute("select count(*) from stored_events").fetchall()
-    found = [dict(row) for row in before.checked.found if row["shard"] not in shards.get(row["log_partition"], ())]
+    found = [dict(row) for row in before.found if row["shard"] not in shards.get(row["log_partition"], ())]
     return result._replace(rows=[*found, *result.rows], read=read)
 
 
@@ -196,8 +188,7 @@ def in_buckets(
             create_views(bucket, settle_ms=settle_ms, tables=TABLES - tables.keys(), given=tables)
             yield from of_a_bucket(bucket)
 
-    by, buckets = ("log_partition", "shard"), buckets or count // BUCKET_EVENTS + 1
-    return here, runner.fold(events(COLUMNS), in_task, schema, by=by, buckets=buckets)
+    return here, runner.fold(events(COLUMNS), in_task, schema, buckets or count // BUCKET_EVENTS + 1)
 
 
 def _extent(history: duckdb.DuckDBPyConnection) -> tuple[int, int]:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from events.files import replacing
-from projections.replay.checks.history import create_views, text_of
-from projections.replay.log.columns import INTS
+from projections.replay.checks.history import COLUMNS, create_views, text_of
+from projections.replay.log.columns import INTS, arrow_schema
 from projections.replay.runner import Batches
 
 Shards = Mapping[int, set[str]]
@@ -42,24 +42,13 @@ FOUND_MAX = 10_000
 _ABOUT = b"topicwright"
 
 
-class Checked(msgspec.Struct, frozen=True):
-    """The offset ranges that a check read (`runs`), the hash of its rules, and the violations that are final (`found`):
-    those of single topics, without those that later events may resolve."""
+class Checkpoint(NamedTuple):
+    """The result of a check that the next check continues from: the offset ranges that it read (`runs`), the violations
+    that are final (`found`: those of single topics, without those that later events may resolve), and the partitions
+    that existed at its end."""
 
-    rules: str
     runs: tuple[Run, ...]
     found: tuple[Mapping[str, Any], ...]
-
-    @property
-    def ends(self) -> dict[int, int]:
-        """The offset after the last checked event, by log partition."""
-        return ends_of_runs(self.runs)
-
-
-class Checkpoint(NamedTuple):
-    """The result of a check that the next check continues from; `partitions` are those that existed at its end."""
-
-    checked: Checked
     partitions: pa.Table
 
 
@@ -77,7 +66,7 @@ def write_checkpoint(
     if len(found) > FOUND_MAX:
         file.unlink(missing_ok=True)
         return
-    about = msgspec.json.encode(Checked(rules, joined(runs), found))
+    about = msgspec.json.encode((rules, joined(runs), found))
     with replacing(file) as new:
         pq.write_table(partitions.replace_schema_metadata({_ABOUT: about}), new)
 
@@ -87,8 +76,9 @@ def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
     if not file.exists():
         return None
     partitions = pq.read_table(file)
-    checked = msgspec.json.decode((partitions.schema.metadata or {})[_ABOUT], type=Checked)
-    return Checkpoint(checked, partitions) if checked.rules == rules else None
+    about = (partitions.schema.metadata or {})[_ABOUT]
+    of_rules, runs, found = msgspec.json.decode(about, type=tuple[str, tuple[Run, ...], tuple[Mapping[str, Any], ...]])
+    return Checkpoint(runs, found, partitions) if of_rules == rules else None
 
 
 def complete(
@@ -106,9 +96,8 @@ def complete(
     new = history.execute("select distinct log_partition, shard from stored_events").fetchall()
     for partition, shard in (*new, *more):
         shards[partition].add(shard)
-    for batch in earlier(shards):
-        history.register("earlier", pa.Table.from_batches([batch]))
-        history.execute("insert into stored_events by name from earlier")
+    history.register("earlier", pa.RecordBatchReader.from_batches(arrow_schema(COLUMNS), earlier(shards)))
+    history.execute("insert into stored_events by name from earlier")
     history.register("offset_runs", pa.Table.from_pylist(list(joined(runs)), RUNS))
     return shards
 
@@ -131,10 +120,3 @@ def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
         for name in ("end_ms", "reconciled_ms"):
             last[name] = max(last[name] or 0, run[name] or 0) or None
     return tuple(made)
-
-
-def untouched(partitions: pa.Table, shards: Shards) -> pa.Table:
-    """The rows of `partitions` whose shard is not in `shards`."""
-    places = zip(partitions["log_partition"].to_pylist(), partitions["shard"].to_pylist(), strict=True)
-    others = [shard not in shards.get(partition, ()) for partition, shard in places]
-    return partitions.filter(pa.array(others, pa.bool_()))

@@ -22,6 +22,14 @@ import pyarrow as pa
 
 from projections.replay.outcome import ReplayError
 
+COLUMNS = (
+    "log_partition", "offset", "at_ms", "shard", "topic", "type", "cause_command", "cause_id", "request_id",
+    "error_code", "message", "rule", "deadline_ms", "timeout_ms", "num_partitions", "replication_factor", "partition",
+    "leader", "isr", "leader_epoch", "partition_epoch", "before", "broker_id", "broker_epoch", "brokers",
+    "partitions", "first", "configs", "settings", "assignments", "acls", "entity", "quotas", "removed", "resource",
+    "count", "user", "mechanism", "replicas", "elr", "cordoned",
+)  # fmt: skip
+"""The columns of events that the views read."""
 TABLES = frozenset(
     {"broker_spans", "cluster_spans", "offset_runs", "log_extents", "cluster_blocks", "log_ends", "topic_events",
      "topic_lives", "ready_topics", "requests", "partition_steps", "open_partitions"}
@@ -33,7 +41,7 @@ _EVENTS = """
 create or replace view events as
 select *, cause_command in ('AdoptMetadata', 'FollowController') as external,
        cause_command = 'ReconcileTopics' as reconciled
-from {source};
+from stored_events;
 create or replace view shard_events as from events where topic is not null
 """
 _VIEW = re.compile(r"create view (\w+) as")
@@ -73,24 +81,14 @@ def text_of(name: str) -> str:
     return files("projections.replay.checks").joinpath(name).read_text()
 
 
-@cache
-def causes() -> dict[str, list[str]]:
-    """The commands that can lead to each type of event."""
-    with duckdb.connect() as made:
-        made.execute(next(view.sql for view in views() if view.name == "causes"))
-        return dict(made.execute("from causes").fetchall())
-
-
 @contextmanager
-def database(threads: int | None = None, memory_mib: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def database(threads: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A new database in memory, which spills to a temporary folder."""
     with TemporaryDirectory(prefix="topicwright-replay-") as folder, duckdb.connect() as made:
         made.execute("set temp_directory = ?", [folder])
         made.execute("set preserve_insertion_order = false")
         if threads is not None:
             made.execute(f"set threads = {threads}")
-        if memory_mib is not None:
-            made.execute(f"set memory_limit = '{memory_mib}MiB'")
         yield made
 
 
@@ -111,19 +109,18 @@ def load(history: duckdb.DuckDBPyConnection, batches: Iterable[pa.RecordBatch], 
 
 def create_views(
     history: duckdb.DuckDBPyConnection,
-    source: str = "stored_events",
     settle_ms: int | None = None,
     tables: Iterable[str] = (),
     given: Iterable[str] = (),
     only: Iterable[str] | None = None,
 ) -> None:
-    """Create the views over the events of `source`; `tables` are computed at once, `given` exist already.
+    """Create the views over `stored_events`; `tables` are computed at once, `given` exist already.
 
     The end of a log is checked only if the reconciler wrote nothing for `settle_ms` (None: never). With `only`, no
     other view is created.
     """
     history.execute(f"set variable settle_ms = {'null::bigint' if settle_ms is None else settle_ms}")
-    history.execute(_EVENTS.format(source=source))
+    history.execute(_EVENTS)
     computed, existing, wanted = frozenset(tables), frozenset(given), None if only is None else frozenset(only)
     for view in views():
         if view.name in existing or (view.name is not None and wanted is not None and view.name not in wanted):

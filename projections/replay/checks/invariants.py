@@ -12,15 +12,16 @@ log (`compare`). Logs are checked from their first event on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from projections.replay.checks.checking import COLUMNS, Events, Result, check_growth, check_here, check_in_buckets
-from projections.replay.checks.growth import Shards, read_checkpoint, rules_hash, write_checkpoint
+from projections.replay.checks.checking import Events, Result, check_growth, check_here, check_in_buckets
+from projections.replay.checks.growth import Shards, ends_of_runs, read_checkpoint, rules_hash, write_checkpoint
+from projections.replay.checks.history import COLUMNS
 from projections.replay.checks.rules import Found, Invariant, across_topics, invariants, read_invariants, together
-from projections.replay.export.export import check_export, export_all, exported
+from projections.replay.export.export import check_export, export, exported
 from projections.replay.log.log_ref import Ends, Ref, ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError, Table
 from projections.replay.runner import Batches, InProcess, Runner, events_of
@@ -48,14 +49,19 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     topics are.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
-    if not isinstance(runner, InProcess):
-        _check_each_topic_alone(wanted[len(CHECKS) :])
+    for own in wanted[len(CHECKS) :] if not isinstance(runner, InProcess) else ():
+        across = next(filter(None, map(across_topics, own.queries)), "")
+        if across:
+            raise ReplayError(
+                f"{own.name} has {across}, but with Spark each task has only some of the topics: "
+                "run it with --local, or as `topicwright replay sql`"
+            )
     ends = ends_of(ref, options.at)
     if options.output is None:
         checked = _checked(runner, partial(events_of, ref, ends), wanted, limit)
     else:
         folder = Path(options.output)
-        notes = export_all(runner, ref, folder, options.at).values()
+        notes = export(runner, ref, folder, ends).values()
         if "checks" in options.more:
             checked = _checked(runner, partial(exported, folder, ends), wanted, limit)
         else:
@@ -64,18 +70,6 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     about = {"events": checked.events, "violations": {one.check: one.times for one in found}}
     lines = list(_lines(found, checked, len(wanted)))
     return Outcome([row for one in found for row in one.violations], bool(found), lines, about, _table(found, wanted))
-
-
-def _check_each_topic_alone(own: Iterable[Invariant]) -> None:
-    """Raise ReplayError for a user's check that needs the whole log: a task of Spark has only some of the topics."""
-    for one in own:
-        for query in one.queries:
-            across = across_topics(query)
-            if across:
-                raise ReplayError(
-                    f"{one.name} has {across}, but with Spark each task has only some of the topics: "
-                    "run it with --local, or as `topicwright replay sql`"
-                )
 
 
 def _checked(
@@ -90,8 +84,8 @@ def _checked_again(runner: Runner, folder: Path, ends: Ends, rules: str) -> Resu
     """Check the events added to an export since its last check; all events if there is no usable checkpoint."""
     file = folder / CHECKPOINT
     before = read_checkpoint(file, rules)
-    if before is not None and all(end <= ends.get(partition, 0) for partition, end in before.checked.ends.items()):
-        starts = before.checked.ends
+    starts = {} if before is None else ends_of_runs(before.runs)
+    if before is not None and all(end <= ends.get(partition, 0) for partition, end in starts.items()):
 
         def earlier(shards: Shards) -> Batches:
             return exported(folder, starts, COLUMNS, shards=shards).batches()

@@ -3,16 +3,16 @@
 An export is for SQL queries, in Spark or any other engine that reads Parquet. Reading it is several times faster than
 decoding the log, and needs no code of this project.
 
-    OUTPUT/from_offset=0/part-….parquet             events by columns (`columns`), in segments of a million events
-    OUTPUT/from_offset=1000000/part-….parquet
-    OUTPUT/_topicwright.json                        the note: cluster, next offset, hash of the last event
+    OUTPUT/from_offset=0/part-….parquet        events by columns (`columns`), a segment for each run
+    OUTPUT/from_offset=1234567/part-….parquet
+    OUTPUT/_topicwright.json                   the note: cluster, next offset, hash of the last event
 
 A log in Kafka is exported to one such folder for each partition, OUTPUT/partition-00000/ and so on.
 
 Method. Each run adds the events that are new since the last run. Each task writes its own range of offsets as a file,
 in row groups that fit memory, because passing events through Java as rows costs more than decoding them. A file gets a
 name that readers ignore, in a temporary folder of the run; it is synced and renamed. Once every task has reported its
-file and the file exists, the segments are moved to their places, and the note is replaced in one step. So files of a
+file and the file exists, the folder becomes the segment, and the note is replaced in one step. So files of a
 task that failed, was retried or ran twice do not count, and a task that outlives its run fails because its folder is
 gone. Files of a run that died are in no note; the next run removes them. Before a run adds anything, it checks that the
 log is the exported one: the cluster id and the bytes of the last exported event must be the same.
@@ -29,7 +29,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import reduce
 from hashlib import sha256
-from itertools import pairwise
 from operator import or_
 from pathlib import Path
 from secrets import token_hex  # noqa: TID251 - for the names of files
@@ -45,21 +44,10 @@ from events.logs.log import read_one
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.kafka_scan import event_at
-from projections.replay.log.log_ref import (
-    Ends,
-    KafkaRef,
-    LogRef,
-    Range,
-    Ref,
-    end_of,
-    ends_of,
-    log_of,
-    open_frozen,
-    ranges_of,
-)
+from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Range, Ref, ends_of, log_of, open_frozen, ranges_of
 from projections.replay.log.reading import read_range
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.runner import Batches, Runner, Source, check_written, whole
+from projections.replay.runner import Batches, Runner, Source, check_written, new_folder, whole
 from projections.text.wording import many
 
 FILE_EVENTS = 250_000  # the most events in a file; one task writes or reads it
@@ -71,36 +59,24 @@ _NAMES = tuple(COLUMNS)
 _WRITTEN = pa.schema([("file", pa.string()), ("events", pa.int64())])
 
 
-class Part(NamedTuple):
-    """A file to write: its range of events, and its path in the folder of the run."""
-
-    wanted: Range
-    file: str
-
-
-def parts(ref: Ref, starts: Sequence[int], end: int, folders: Sequence[str]) -> list[Part]:
-    """The files for the events of one log partition from the first of `starts` up to `end` (exclusive), by segment."""
-    (partition,) = [ref.partition] if isinstance(ref, LogRef) else [one.partition for one in ref.scan.partitions]
-    return [
-        Part(wanted, f"{folder}/part-{wanted.start:012}.parquet")
-        for (first, last), folder in zip(pairwise((*starts, end)), folders, strict=True)
-        for wanted in ranges_of(ref, first, {partition: last}, FILE_EVENTS)
-    ]
-
-
-def write_parts(runner: Runner, ref: Ref, place: Path, wanted: Sequence[Part]) -> None:
-    """Write files below the folder `place`, and remove all others from its folders. Raises ReplayError if the workers
-    write to a folder that this process does not see."""
+def write_files(runner: Runner, ref: Ref, folder: Path, start: int, ends: Ends) -> None:
+    """Write the events from `start` up to `ends` (exclusive) as files in a folder, and remove all others from it.
+    Raises ReplayError if the workers write to a folder that this process does not see."""
     log = log_of(ref)
 
-    def written(part: Part) -> Batches:
-        yield pa.RecordBatch.from_pylist([_write(log, part, place)], schema=_WRITTEN)
+    def written(wanted: Range) -> Batches:
+        yield pa.RecordBatch.from_pylist([_write(log, wanted, folder)], schema=_WRITTEN)
 
+    wanted = ranges_of(ref, start, ends, FILE_EVENTS)
     rows = runner.fold(Source(wanted, written, _WRITTEN), whole, _WRITTEN).to_pylist()
     events = {row["file"]: row["events"] for row in rows}
-    for part in wanted:
-        assert events[part.file] == part.wanted.end - part.wanted.start, f"{part.file} has all events of its range"
-    check_written(place, events, "*/*")
+    for one in wanted:
+        assert events[_file_of(one)] == one.end - one.start, f"{_file_of(one)} has all events of its range"
+    check_written(folder, events, "*")
+
+
+def _file_of(wanted: Range) -> str:
+    return f"part-{wanted.start:012}.parquet"
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
@@ -116,15 +92,15 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
         yield group
 
 
-def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> dict[str, object]:
+def _write(log: LogRef | KafkaTopic, wanted: Range, folder: Path) -> dict[str, object]:
     """Write one file; returns its name and its number of events."""
-    target = place / part.file
+    target = folder / _file_of(wanted)
     fresh = target.with_name(f".{target.name}.{token_hex(8)}")
     events = 0
     try:
         with fresh.open("xb") as file:
             with pq.ParquetWriter(file, arrow_schema(_NAMES), compression="snappy") as parquet:
-                for group in _gathered(read_range(log, part.wanted, _NAMES)):
+                for group in _gathered(read_range(log, wanted, _NAMES)):
                     parquet.write_table(pa.Table.from_batches(group))
                     events += sum(map(len, group))
             file.flush()
@@ -133,11 +109,10 @@ def _write(log: LogRef | KafkaTopic, part: Part, place: Path) -> dict[str, objec
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    return {"file": part.file, "events": events}
+    return {"file": target.name, "events": events}
 
 
 NOTE = "_topicwright.json"
-SEGMENT_EVENTS = 1_000_000  # a folder of an export; those that are full are never written again
 SEGMENT = "from_offset"
 RUN = "_run-"
 """The prefix of the temporary folder of a run."""
@@ -160,15 +135,12 @@ def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Add the new events up to `options.at` to the export in `options.output`. Raises ReplayError."""
     assert options.output is not None, "the command line requires it"
     rows, said = [], []
-    for place, (added, note) in export_all(runner, ref, Path(options.output), options.at).items():
-        said.append(f"{many(added, 'event')} added: {place} holds {_held(note)}")
+    for place, (added, note) in export(runner, ref, Path(options.output), ends_of(ref, options.at)).items():
+        held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
+        said.append(f"{many(added, 'event')} added: {place} holds {held}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
         rows.append(row)
     return Outcome(rows, False, said)
-
-
-def _held(note: Note) -> str:
-    return f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
 
 
 def check_export(ref: Ref, options: Options) -> None:
@@ -182,48 +154,37 @@ def check_export(ref: Ref, options: Options) -> None:
         raise ReplayError(f"{folder} is an export of a data directory: export {ref.text} to another folder")
 
 
-Exported = dict[Path, tuple[int, Note]]
-"""By folder: the number of added events, and the new note."""
+def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tuple[int, Note]]:
+    """Add the new events before `ends`; of a log in Kafka to a folder for each partition. Returns, by folder, how many
+    were added, and the new note.
 
-
-def export_all(runner: Runner, ref: Ref, folder: Path, at: str | None = None) -> Exported:
-    """Add the new events of all partitions up to a point in time. Raises ReplayError, as `export`."""
-    if not isinstance(ref, KafkaRef):
-        return {folder: export(runner, ref, folder, at)}
+    Raises ReplayError if a folder holds something else, an export of another log, or one with other columns.
+    """
+    if isinstance(ref, LogRef):
+        return {folder: _add_events(runner, ref, folder, ends)}
+    places = {partition: folder / f"{PARTITION}{partition:05}" for partition, end in ends.items() if end}
     return {
-        folder / f"{PARTITION}{partition:05}": export(
-            runner, ref.alone(partition), folder / f"{PARTITION}{partition:05}", at_end=end
-        )
-        for partition, end in ends_of(ref, at).items()
-        if end
+        place: _add_events(runner, ref.alone(partition), place, {partition: ends[partition]})
+        for partition, place in places.items()
     }
 
 
-def export(
-    runner: Runner,
-    ref: Ref,
-    folder: Path,
-    at: str | None = None,
-    segment_events: int = SEGMENT_EVENTS,
-    at_end: int | None = None,
-) -> tuple[int, Note]:
-    """Add the new events of one log partition, up to a point in time or before `at_end`. Returns how many, and the new
-    note.
-
-    Raises ReplayError if the folder holds something else, an export of another log, or one with other columns.
-    """
-    before = noted(folder)
-    with _log_end(ref, at) as log:
-        end = log.end if at_end is None else at_end
+def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int, Note]:
+    """Add the events of one log partition as one segment."""
+    before, (end,) = noted(folder), ends.values()
+    with _log_end(ref) as log:
         start = 0 if before is None else _continued(log, before, folder, ref)
         if before is not None and end <= start:
             return 0, before
         last = log.hash_at(end - 1)
-    kept = () if before is None else before.segments
-    _remove_leftovers(folder, kept)
-    added = segment_starts(start, end, segment_events)
-    _add_segments(runner, ref, folder, added, end)
-    note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*kept, *added))
+    segments = () if before is None else before.segments
+    _remove_leftovers(folder, segments)
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    run = folder.resolve() / f"{RUN}{token_hex(8)}"
+    with new_folder(run):  # if it fails, the next run removes files that a task still writes
+        write_files(runner, ref, run, start, ends)
+    run.rename(folder / f"{SEGMENT}={start}")
+    note = Note(log.cluster_id, end, last, tuple(COLUMNS), (*segments, start))
     with replacing(folder / NOTE) as file:
         file.write(msgspec.json.format(msgspec.json.encode(note)) + b"\n")
     return end - start, note
@@ -265,28 +226,22 @@ def _segment_folders(folder: Path) -> list[Path]:
 
 
 class _LogEnd(NamedTuple):
-    """A log partition: `end` is where this export stops, `newest` where the log ends."""
+    """A log partition up to its newest event, before `end`."""
 
     cluster_id: str
     end: int
-    newest: int
     hash_at: Callable[[int], str]
 
 
 @contextmanager
-def _log_end(ref: Ref, at: str | None) -> Iterator[_LogEnd]:
+def _log_end(ref: Ref) -> Iterator[_LogEnd]:
     if isinstance(ref, KafkaRef):
         (one,) = ref.scan.partitions
-        name, end = f"{ref.scan.cluster_id}, topic {ref.topic.topic}", ends_of(ref, at)[one.partition]
-        yield _LogEnd(name, end, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
+        cluster = f"{ref.scan.cluster_id}, topic {ref.topic.topic}"
+        yield _LogEnd(cluster, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
         return
     with open_frozen(ref) as log:
-        yield _LogEnd(
-            log.cluster_id,
-            end_of(log, at),
-            log.durable_offset,
-            lambda offset: sha256(read_one(log, offset)).hexdigest(),
-        )
+        yield _LogEnd(log.cluster_id, log.durable_offset, lambda offset: sha256(read_one(log, offset)).hexdigest())
 
 
 def noted(folder: Path) -> Note | None:
@@ -304,36 +259,14 @@ def noted(folder: Path) -> Note | None:
     return note
 
 
-def segment_starts(start: int, end: int, segment_events: int) -> list[int]:
-    """The starts of the segments for these offsets: `start`, then each multiple of their size."""
-    return [start, *range((start // segment_events + 1) * segment_events, end, segment_events)]
-
-
-def _add_segments(runner: Runner, ref: Ref, folder: Path, starts: Sequence[int], end: int) -> None:
-    """Write the segments that begin at `starts`; move them to their places once all are complete."""
-    names = [f"{SEGMENT}={start}" for start in starts]
-    folder.mkdir(0o700, parents=True, exist_ok=True)
-    run = folder.resolve() / f"{RUN}{token_hex(8)}"
-    for name in names:
-        (run / name).mkdir(parents=True)
-    try:
-        write_parts(runner, ref, run, parts(ref, starts, end, names))
-    except BaseException:
-        shutil.rmtree(run, ignore_errors=True)  # the next run removes files that a task still writes
-        raise
-    for name in names:
-        (run / name).rename(folder / name)
-    run.rmdir()
-
-
 def _continued(log: _LogEnd, note: Note, folder: Path, ref: Ref) -> int:
     """The offset where the export continues. Raises ReplayError if this is not the exported log."""
     if log.cluster_id != note.cluster_id:
         raise ReplayError(f"{folder} is an export of cluster {note.cluster_id}, {ref.text} the log of {log.cluster_id}")
-    if log.newest < note.next_offset:
+    if log.end < note.next_offset:
         raise ReplayError(
             f"{folder} holds events up to offset {note.next_offset - 1}, but {ref.text} ends at offset "
-            f"{log.newest - 1}: it has lost events, or is an older copy"
+            f"{log.end - 1}: it has lost events, or is an older copy"
         )
     if log.hash_at(note.next_offset - 1) != note.last_event:
         raise ReplayError(

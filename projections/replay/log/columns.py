@@ -3,8 +3,8 @@
 A column is null if the event has no such field. So a query needs no knowledge of how events are encoded. `value` has
 the canonical bytes of the event.
 
-Method. FIELDS maps the fields of each event type to columns. LEFT_OUT lists the fields without a column, so that a test
-finds fields of the catalog that are in neither. `Columns` fills the columns.
+Method. A field fills the column of its name; FIELDS has these and the exceptions. LEFT_OUT lists the fields without a
+column, so that a test finds new fields of the catalog that have none. `Columns` fills the columns.
 
 Non-goal: derived values. The one exception is `shard`, the shard key of the topic ("" for events that concern every
 topic).
@@ -21,9 +21,10 @@ import pyarrow as pa
 from msgspec.structs import astuple
 
 from events import access, catalog
-from events.catalog import Recorded
+from events.catalog import Event, Recorded
 from events.codec import configs_without_secrets, value_without_secrets
-from events.names import BrokerId, shard_key
+from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
+from projections.replay.outcome import ReplayError
 from projections.text.names import topic_id_text
 from projections.text.wording import DEFAULT_ENTITY, acl_text
 
@@ -122,18 +123,6 @@ def _partitions(event: Any) -> list[tuple[Any, ...]]:
     return [astuple(one)[:_PARTITION_FIELDS] for one in event.partitions]
 
 
-def _assignments(event: catalog.CreateRequested) -> list[tuple[Any, ...]] | None:
-    return [astuple(one) for one in event.assignments] or None
-
-
-def _topic_id(event: Any) -> str:
-    return topic_id_text(event.topic_id)
-
-
-def _verdict(event: catalog.CreateRejected | catalog.TopicCreated) -> str | None:
-    return None if event.verdict is None else event.verdict.outcome
-
-
 def _wanted_count(event: Any) -> int | None:
     wanted = event.request.change
     return wanted.count if isinstance(wanted, catalog.RequestedPartitions) else None
@@ -146,32 +135,9 @@ def _wanted_assignments(event: catalog.PartitionsAdded) -> list[tuple[Any, ...]]
     return [astuple(catalog.Assignment(event.first + n, replicas)) for n, replicas in enumerate(wanted.assignments)]
 
 
-def _same(*names: str) -> dict[str, Getter]:
-    return {name: attrgetter(name) for name in names}
-
-
-_OF_REQUEST: dict[str, Getter] = {
-    **_same("principal", "client_id"),
-    **{name: attrgetter(f"request.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")},
-}
-_BROKER = _same("broker_id", "broker_epoch", "reason")
-
-
 def _filled(name: str, event: catalog.RulesObserved) -> int | None:
     """The partition count or replication factor (`name`) that a default of the rules set, or None."""
     return next((int(one.value) for one in event.defaults if one.name == name), None)
-
-
-def _acls(event: access.AclsCreated | access.AclsDeleted) -> list[str]:
-    return [acl_text(acl) for acl in event.acls]
-
-
-def _resource(event: catalog.ResourceConfigsChanged) -> str:
-    return f"{_RESOURCES.get(event.kind, event.kind)}:{event.name}"
-
-
-def _entity(event: access.QuotasChanged) -> list[tuple[str, str]]:
-    return [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity]
 
 
 def _elr(event: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
@@ -179,46 +145,35 @@ def _elr(event: catalog.PartitionChanged) -> tuple[BrokerId, ...] | None:
     return None if metadata is None else metadata.elr
 
 
-_CREDENTIAL = _same("request_id", "user", "mechanism", "principal", "client_id", "host")
-_ACLS: dict[str, Getter] = {**_same("request_id", "principal", "client_id", "host"), "acls": _acls}
+_OF_REQUEST: dict[str, Getter] = {
+    name: attrgetter(f"request.{name}") for name in ("api", "api_version", "duplicate", "denied", "host")
+}
+"""The columns that the field `request` of a change fills."""
 
-FIELDS: Mapping[type, Mapping[str, Getter]] = {
-    catalog.CreateRequested: {
-        **_same("request_id", "topic", "num_partitions", "replication_factor", "configs", "timeout_ms", "deadline_ms"),
-        **_same("principal", "client_id", "api", "api_version", "duplicate", "denied", "host"),
-        "topic_id": _topic_id,
-        "assignments": _assignments,
-    },
-    catalog.CreateRejected: {**_same("request_id", "topic", "error_code", "message", "rule"), "verdict": _verdict},
-    catalog.TopicCreated: {
-        **_same("request_id", "topic", "replication_factor", "configs", "deadline_ms"),
-        "topic_id": _topic_id,
-        "partitions": _partitions,
-        "verdict": _verdict,
-        "brokers": attrgetter("live_brokers"),
-    },
+_CONVERTED: Mapping[str, Getter] = {
+    "topic_id": lambda event: topic_id_text(event.topic_id),
+    "partitions": _partitions,
+    "assignments": lambda event: [astuple(one) for one in event.assignments] or None,
+    "verdict": lambda event: None if event.verdict is None else event.verdict.outcome,
+    "acls": lambda event: [acl_text(acl) for acl in event.acls],
+    "entity": lambda event: [(kind, DEFAULT_ENTITY if name is None else name) for kind, name in event.entity],
+    "features": lambda event: dict(event.features),
+}
+"""Columns of fields with the same name, which have another form there."""
+
+_OTHERWISE: Mapping[type, Mapping[str, Getter]] = {
+    catalog.TopicCreated: {"brokers": attrgetter("live_brokers")},
     catalog.PartitionsAdded: {
-        **_same("request_id", "topic", "first"),
-        **_OF_REQUEST,
-        "partitions": _partitions,
         "brokers": attrgetter("live_brokers"),
         "num_partitions": _wanted_count,
         "assignments": _wanted_assignments,
     },
-    catalog.TopicDeleted: {**_same("request_id", "topic"), **_OF_REQUEST, "topic_id": _topic_id},
-    catalog.TopicConfigsChanged: {**_same("request_id", "topic", "configs"), **_OF_REQUEST},
-    catalog.ChangeRejected: {
-        **_same("request_id", "topic", "error_code", "message", "rule"),
-        **_OF_REQUEST,
-        "num_partitions": _wanted_count,
-    },
+    catalog.ChangeRejected: {"num_partitions": _wanted_count},
     catalog.RulesObserved: {
-        **_same("request_id", "topic", "principal"),
         "num_partitions": partial(_filled, "partitions"),
         "replication_factor": partial(_filled, "replication_factor"),
     },
     catalog.PartitionChanged: {
-        **_same("topic", "partition", "reason"),
         **{
             name: attrgetter(f"after.{name}")
             for name in ("leader", "isr", "leader_epoch", "partition_epoch", "replicas")
@@ -226,51 +181,15 @@ FIELDS: Mapping[type, Mapping[str, Getter]] = {
         "elr": _elr,
         "before": lambda event: astuple(event.before)[:_PARTITION_FIELDS],
     },
-    catalog.MetadataPropagated: _same("topic", "brokers"),
-    catalog.TopicReady: _same("topic"),
-    catalog.CreateAnswered: _same("request_id", "topic", "error_code", "message", "waited_ms"),
-    catalog.TopicDiscovered: {**_same("topic", "configs", "reason"), "topic_id": _topic_id, "partitions": _partitions},
-    catalog.TopicVanished: {**_same("topic", "reason"), "topic_id": _topic_id},
-    catalog.CreationRefused: {**_same("topic", "error_code", "message"), "topic_id": _topic_id},
-    catalog.ChangeCarriedOut: _same("request_id", "topic", "error_code", "message"),
-    catalog.BrokerRegistered: _same("broker_id", "broker_epoch", "rack"),
-    catalog.BrokerFenced: _BROKER,
-    catalog.BrokerUnfenced: _BROKER,
-    catalog.BrokerUnregistered: _BROKER,
-    catalog.BrokerLeaving: _same("broker_id", "broker_epoch"),
-    catalog.LogDirsChanged: {**_same("broker_id", "broker_epoch"), "cordoned": attrgetter("is_cordoned")},
-    catalog.QuorumEpochBegun: _same("leader_epoch"),
-    catalog.MetadataAdopted: _same("leader_epoch"),
-    catalog.MetadataHandedBack: _same("leader_epoch"),
-    catalog.HeadSigned: {},
-    catalog.HistorySkipped: _same("leader_epoch", "reason"),
-    catalog.FeaturesChanged: {**_same("reason"), "features": lambda event: dict(event.features)},
+    catalog.LogDirsChanged: {"cordoned": attrgetter("is_cordoned")},
     catalog.ResourceConfigsChanged: {
-        **_same("request_id", "principal", "client_id", "host"),
         "configs": configs_without_secrets,
-        "resource": _resource,
+        "resource": lambda event: f"{_RESOURCES.get(event.kind, event.kind)}:{event.name}",
     },
-    catalog.ProducerIdsAllocated: {
-        **_same("broker_id", "broker_epoch", "first"),
-        "count": lambda event: event.next_producer_id - event.first,
-    },
-    catalog.SettingsChanged: _same("settings", "release"),
-    catalog.RulesApplied: _same("request_id", "principal", "client_id", "host"),
-    access.ScramCredentialSet: _CREDENTIAL,
-    access.ScramCredentialRemoved: _CREDENTIAL,
-    access.LoginSecretDrawn: {},
-    access.AclsCreated: _ACLS,
-    access.AclsDeleted: _ACLS,
-    access.QuotasChanged: {
-        **_same("request_id", "removed", "principal", "client_id", "host"),
-        "entity": _entity,
-        "quotas": attrgetter("values"),
-    },
-    access.RequestsRefused: _same(
-        *("principal", "client_id", "host", "api", "operation", "resource", "error_code", "rule", "count", "since_ms")
-    ),
+    catalog.ProducerIdsAllocated: {"count": lambda event: event.next_producer_id - event.first},
+    access.QuotasChanged: {"quotas": attrgetter("values")},
 }
-"""For each type of event: the columns, each with the function of the event that fills it."""
+"""Columns that no field of the same name fills, or not as it is."""
 
 LEFT_OUT: Mapping[type, tuple[str, ...]] = {
     catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
@@ -294,15 +213,26 @@ LEFT_OUT: Mapping[type, tuple[str, ...]] = {
 a requested change only for its partition count."""
 
 
+def _fields_of(kind: type[catalog.Fact]) -> dict[str, Getter]:
+    fields = [name for name in kind.__struct_fields__ if name in COLUMNS and name not in LEFT_OUT.get(kind, ())]
+    of_request = _OF_REQUEST if "request" in kind.__struct_fields__ else {}
+    same = {name: _CONVERTED.get(name, attrgetter(name)) for name in fields}
+    return {**same, **of_request, **_OTHERWISE.get(kind, {})}
+
+
+FIELDS: Mapping[type, Mapping[str, Getter]] = {kind: _fields_of(kind) for kind in catalog.EVENT_TYPES}
+"""For each type of event: the columns, each with the function of the event that fills it."""
+
+
 def column_names(text: str | None) -> tuple[str, ...]:
     """The columns in a comma-separated list, in the order of COLUMNS; all for None or an empty text.
 
-    Raises ValueError for an unknown column.
+    Raises ReplayError for an unknown column.
     """
     wanted = {name.strip() for name in (text or "").split(",") if name.strip()}
     unknown = sorted(wanted - COLUMNS.keys())
     if unknown:
-        raise ValueError(f"unknown column {', '.join(unknown)}; allowed: {', '.join(COLUMNS)}")
+        raise ReplayError(f"unknown column {', '.join(unknown)}; allowed: {', '.join(COLUMNS)}")
     return tuple(name for name in COLUMNS if name in wanted or not wanted)
 
 
@@ -364,15 +294,17 @@ class Columns:
         return columns
 
 
-def _topics(rows: _Rows) -> list[str | None]:
-    return [getattr(recorded.event, "topic", None) for recorded, _ in rows]
+def shard_of(event: Event) -> ShardKey:
+    """The shard key of the topic that an event concerns; CLUSTER_SHARD if it concerns every topic."""
+    topic: str | None = getattr(event, "topic", None)
+    return CLUSTER_SHARD if topic is None else shard_key(topic)
 
 
 _ENVELOPE: dict[str, Callable[[_Rows], list[Any]]] = {
     "offset": lambda rows: [recorded.offset for recorded, _ in rows],
     "at_ms": lambda rows: [recorded.at_ms for recorded, _ in rows],
-    "shard": lambda rows: ["" if topic is None else shard_key(topic) for topic in _topics(rows)],
-    "topic": _topics,
+    "shard": lambda rows: [shard_of(recorded.event) for recorded, _ in rows],
+    "topic": lambda rows: [getattr(recorded.event, "topic", None) for recorded, _ in rows],
     "type": lambda rows: [type(recorded.event).__name__ for recorded, _ in rows],
     "cause_command": lambda rows: [recorded.cause.command for recorded, _ in rows],
     "cause_id": lambda rows: [recorded.cause.request_id for recorded, _ in rows],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from time import monotonic  # noqa: TID251 - how long Kafka is waited for
 
 import msgspec
@@ -52,25 +52,20 @@ class KafkaTopic(msgspec.Struct, frozen=True):
 
 
 def kafka_topic(text: str, properties: Properties = ()) -> KafkaTopic:
-    """Parse `kafka://HOST:PORT[,HOST:PORT]/TOPIC`. Raises ReplayError."""
+    """Parse `kafka://HOST:PORT[,HOST:PORT]/TOPIC`. Raises ReplayError, also for properties that the replay sets."""
     named = _LOCATION.fullmatch(text)
     addresses = named[1].split(",") if named else []
     if named is None or not all(_is_address(one) for one in addresses):
         raise ReplayError(f"{text} is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC")
-    return KafkaTopic(text, named[1], named[2], checked_properties(properties))
+    for key, _ in properties:
+        if key in _RESERVED_PROPERTIES:
+            raise ReplayError(f"Kafka property {key} cannot be set here: a replay sets it itself")
+    return KafkaTopic(text, named[1], named[2], properties)
 
 
 def _is_address(text: str) -> bool:
     parts = _ADDRESS.fullmatch(text)
     return parts is not None and 0 < int(parts[2]) < 1 << 16
-
-
-def checked_properties(properties: Properties) -> Properties:
-    """Return the properties unchanged. Raises ReplayError for those that the replay sets itself."""
-    for key, _ in properties:
-        if key in _RESERVED_PROPERTIES:
-            raise ReplayError(f"Kafka property {key} cannot be set here: a replay sets it itself")
-    return properties
 
 
 class TopicNow(msgspec.Struct, frozen=True):
@@ -187,14 +182,9 @@ class Reading:
             self._last_error = error.str()
 
 
-@contextmanager
-def reading(topic: KafkaTopic) -> Iterator[Reading]:
-    """A reader, closed afterwards. Raises ReplayError."""
-    reader = Reading(topic)
-    try:
-        yield reader
-    finally:
-        reader.close()
+def reading(topic: KafkaTopic) -> closing[Reading]:
+    """A reader, closed at the end of a `with` block. Raises ReplayError."""
+    return closing(Reading(topic))
 
 
 def _error_text(error: Exception) -> str:

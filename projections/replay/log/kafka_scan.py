@@ -34,7 +34,6 @@ class ScannedRange(msgspec.Struct, frozen=True):
     They hold the events from `start.next_event` up to `end` (exclusive); the time of the first is `first_ms`.
     """
 
-    partition: int
     start: Position
     kafka_end: int
     end: int
@@ -84,10 +83,10 @@ def _scan(
             if not hasattr(recorded.event, "topic"):
                 cluster.append((number, value))
         if fold.next_event - start.next_event >= segment_events:
-            parts.append(ScannedRange(partition, start, fold.kafka_offset, fold.next_event, first_ms))
+            parts.append(ScannedRange(start, fold.kafka_offset, fold.next_event, first_ms))
             start, first_ms = fold.position, -1
     if fold.next_event > start.next_event:
-        parts.append(ScannedRange(partition, start, fold.kafka_offset, fold.next_event, first_ms))
+        parts.append(ScannedRange(start, fold.kafka_offset, fold.next_event, first_ms))
     return PartitionScan(partition, fold.next_event, tuple(parts), tuple(cluster))
 
 

@@ -127,29 +127,24 @@ def read_through(ref: Ref) -> str | None:
         return f"events below {log.start_offset} are read from {archive_status(log).url}" if log.start_offset else None
 
 
-def end_of(log: FrozenLog, at: str | None) -> int:
-    """The offset after the last event at a point in time (see `projections.text.moments`); None is the newest event.
-
-    Raises ReplayError for an invalid text, an offset that the log has not reached, and a time before its first event.
-    """
-    if at is None:
-        return log.durable_offset
-    try:
-        end = end_at(log, parse_moment(at))
-    except BadMoment as error:
-        raise ReplayError(str(error)) from None
-    if end == 0:
-        raise _too_early(at, time_at(log, 1) or 0)
-    return end
-
-
 def ends_of(ref: Ref, at: str | None = None) -> Ends:
-    """Where each log partition stops at a point in time. An offset applies to each partition; a shorter one stops at
-    its end. Raises ReplayError if no partition reaches it."""
+    """Where each log partition stops at a point in time (see `projections.text.moments`); None is the newest event. An
+    offset applies to each partition; a shorter one stops at its end.
+
+    Raises ReplayError for an invalid text, an offset that no partition has reached, and a time before the first event.
+    """
     if isinstance(ref, KafkaRef):
         return _ends_in_kafka(ref, at)
     with open_frozen(ref) as log:
-        return {ref.partition: end_of(log, at)}
+        if at is None:
+            return {ref.partition: log.durable_offset}
+        try:
+            end = end_at(log, parse_moment(at))
+        except BadMoment as error:
+            raise ReplayError(str(error)) from None
+        if end == 0:
+            raise _too_early(at, time_at(log, 1) or 0)
+        return {ref.partition: end}
 
 
 def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from events.catalog import Event
 from events.codec import EventDecodeError, decode_event
-from events.names import CLUSTER_SHARD, shard_key
-from projections.replay.log.columns import Columns, arrow_schema
+from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef, Range, open_range, stored_events
 from projections.replay.log.secondary import FrozenLog
@@ -70,7 +68,7 @@ def _decoded(
             if isinstance(log, LogRef):
                 raise
             raise ReplayError(f"{log.text}: partition {partition}, {error}") from None
-        if shards is not None and _shard_of(recorded.event) not in shards:
+        if shards is not None and shard_of(recorded.event) not in shards:
             continue
         columns.add(recorded, value)
         room -= len(value)
@@ -97,8 +95,3 @@ def _archived(
                 at = schema.get_field_index("log_partition")
                 chosen = chosen.set_column(at, schema[at], pa.repeat(pa.scalar(partition, pa.int32()), len(chosen)))
             yield chosen.select(list(names))
-
-
-def _shard_of(event: Event) -> str:
-    topic: str | None = getattr(event, "topic", None)
-    return CLUSTER_SHARD if topic is None else shard_key(topic)

@@ -24,9 +24,10 @@ RocksDB reads it up to the last complete record, which is always a prefix of wha
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from weakref import WeakSet
@@ -75,7 +76,7 @@ def frozen(folder: Path) -> Iterator[Path]:
                 try:
                     _freeze(folder, place, opened)
                 except _Moved:
-                    _empty(place)
+                    shutil.rmtree(place)
                     continue
                 yield place
                 return
@@ -130,12 +131,6 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except FileNotFoundError:
         raise _Moved from None
-
-
-def _empty(place: Path) -> None:
-    for one in place.iterdir():
-        one.unlink()
-    place.rmdir()
 
 
 CACHE_BYTES = 8 << 20  # of RocksDB; a scan reads each block once
@@ -197,14 +192,9 @@ class FrozenLog(RocksDbLog):
         self._close_database()
 
 
-@contextmanager
-def frozen_log(path: Path) -> Iterator[FrozenLog]:
-    """A log folder as of now, closed afterwards. Raises LogError."""
-    log = FrozenLog(path)
-    try:
-        yield log
-    finally:
-        log.close()
+def frozen_log(path: Path) -> closing[FrozenLog]:
+    """A log folder as of now, closed at the end of a `with` block. Raises LogError."""
+    return closing(FrozenLog(path))
 
 
 class _Secondary(Database):

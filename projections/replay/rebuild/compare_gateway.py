@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -21,7 +21,7 @@ from controller.store.stored_topics import encode_topic
 from events.catalog import Partition
 from events.logs.events_topic import partition_of
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
-from projections.replay.log.log_ref import KafkaRef, scanned
+from projections.replay.log.log_ref import KafkaRef, ends_of, scanned
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.differences import (
     NOT_SEARCHED,
@@ -45,11 +45,8 @@ _PAGE = 1000
 _NOT_FOUND, _DONE = 404, 200
 
 
-class GatewayTopic(msgspec.Struct, frozen=True):
-    """A topic as a gateway shows it, and the offset, in its log partition, of the newest event that it reflects."""
-
-    topic: Topic
-    as_of: int
+Shown = tuple[Topic, int]
+"""A topic as a gateway shows it, and the offset, in its log partition, of the newest event that it reflects."""
 
 
 class GatewayTopics:
@@ -62,15 +59,10 @@ class GatewayTopics:
         self._address = f"{found[1]}:{found[2]}"
         self._connection = HTTPConnection(found[1].strip("[]"), int(found[2]), timeout=_WITHIN_S)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._connection.close()
 
-    def all(self) -> Iterator[GatewayTopic]:
+    def all(self) -> Iterator[Shown]:
         """All topics; one that is created or deleted meanwhile may be missing or included."""
         cursor: str | None = None
         while True:
@@ -86,11 +78,11 @@ class GatewayTopics:
             if cursor is None:
                 return
 
-    def one(self, name: str) -> GatewayTopic | None:
+    def one(self, name: str) -> Shown | None:
         """One topic; None if it does not exist."""
         found = self._get(f"/v1/topics/{quote(name, safe='')}")
         try:
-            return None if found is None else GatewayTopic(_topic(found["name"], found), found["as_of"]["offset"])
+            return None if found is None else (_topic(found["name"], found), found["as_of"]["offset"])
         except (KeyError, TypeError, ValueError) as error:
             raise self._unexpected(f"topic {name} is shown without {error}") from None
 
@@ -136,62 +128,48 @@ def _partition(shown: Mapping[str, Any]) -> Partition:
 
 def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) -> Outcome:
     """Compare the topics of an events topic with a running gateway. Raises ReplayError."""
-    with GatewayTopics(address) as gateway:
-        return _compared(runner, ref, gateway, options)
-
-
-def _compared(runner: Runner, ref: KafkaRef, gateway: GatewayTopics, options: Options) -> Outcome:
-    live: dict[str, Topic] = {shard_key(one.topic.name): one.topic for one in gateway.all()}
-    ref = scanned(ref.topic)
-    ends = {one.partition: one.end for one in ref.scan.partitions}
-    rows = rebuilt(runner, ref, "topics", ends).to_pylist(maps_as_pydicts="strict")
-    topics = {row["shard"]: _topic(row["topic"], row) for row in rows}
-    shards = [shard for shard in sorted({*live, *topics}) if topics.get(shard) != live.get(shard)]
-    differences: list[Difference] = []
-    for _ in range(ROUNDS):
-        if not shards:
-            break
-        names = {shard: (live.get(shard) or topics[shard]).name for shard in shards}
-        answers = {shard: gateway.one(names[shard]) for shard in shards[:SEARCHED_MAX]}
+    with closing(GatewayTopics(address)) as gateway:
+        live: dict[str, Topic] = {shard_key(topic.name): topic for topic, _ in gateway.all()}
         ref = scanned(ref.topic)
-        differences = list(_remaining(runner, ref, shards, answers))
-        shards = [one.shard for one in differences]
-    return outcome(differences, len(live), ends, options)
+        ends = ends_of(ref)
+        rows = rebuilt(runner, ref, "topics", ends).to_pylist(maps_as_pydicts="strict")
+        topics = {row["shard"]: _topic(row["topic"], row) for row in rows}
+        shards = sorted(shard for shard in live.keys() | topics.keys() if topics.get(shard) != live.get(shard))
+        differences: list[Difference] = []
+        for _ in range(ROUNDS if shards else 0):
+            names = {shard: (live.get(shard) or topics[shard]).name for shard in shards[:SEARCHED_MAX]}
+            answers = {shard: gateway.one(name) for shard, name in names.items()}
+            ref = scanned(ref.topic)
+            differences = list(_remaining(runner, ref, shards, answers))
+            shards = [one.shard for one in differences]
+        return outcome(differences, len(live), ends, options)
 
 
 def _remaining(
-    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, GatewayTopic | None]
+    runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, Shown | None]
 ) -> Iterator[Difference]:
     """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
     count = len(ref.scan.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
-    ends = {one.partition: one.end for one in ref.scan.partitions}
-    events = excerpts(runner, ref, ends, [(places[shard], shard) for shard in answers])
+    events = excerpts(runner, ref, ends_of(ref), [(places[shard], shard) for shard in answers])
     for shard in shards:
         partition = places[shard]
         if shard not in answers:
             yield Difference(shard, None, None, None, None, NOT_SEARCHED, partition)
             continue
-        history, shown = _ShownHistory(events[partition, shard], shard), answers[shard]
-        if shown is not None:
-            history.offsets = [offset for offset in history.offsets if offset <= shown.as_of]
-        topic, live = history.after(len(history.offsets)), None if shown is None else shown.topic
+        live, as_of = answers[shard] or (None, None)
+        end = None if as_of is None else as_of + 1
+        history = History(events[partition, shard], shard, end, _shown)
+        topic = history.topic()
         if topic != live:
             yield Difference(shard, topic, live, _hash(topic), _hash(live), first_difference(history, live), partition)
-
-
-class _ShownHistory(History):
-    """A history whose topics have only the fields that a gateway shows."""
-
-    def after(self, count: int) -> Topic | None:
-        return _plain(super().after(count))
 
 
 def _hash(topic: Topic | None) -> str | None:
     return None if topic is None else state_hash(encode_topic(topic))
 
 
-def _plain(topic: Topic | None) -> Topic | None:
+def _shown(topic: Topic | None) -> Topic | None:
     """A rebuilt topic, with only the fields that a gateway shows."""
     if topic is None:
         return None

@@ -1,17 +1,14 @@
 """Differences between the live state and the rebuilt one: as values, as lines for people, as rows.
 
-`first_difference` finds the first event that the live side of a topic does not reflect, by bisecting the history.
-Bisection needs a condition that stays true once it is true: "the rebuilt topic is past the live one". Within one life
-of a topic each of its parts only moves forward: every change of a partition raises its epoch, partitions are only
-added, brokers only confirm until the topic is ready, a waiting request is answered once, and configs are counted by
-their changes. So from some event on, a part of the rebuilt topic is further than in the live one, or as far with other
-content, and stays so. The last event of the shortest such prefix is the result. Each probe folds its prefix again, so
-memory does not grow with the history.
+`first_difference` finds the first event that the live side of a topic does not reflect: the first after which the
+rebuilt topic is past the live one. Within one life of a topic each of its parts only moves forward: every change of a
+partition raises its epoch, partitions are only added, brokers only confirm until the topic is ready, a waiting request
+is answered once, and configs are counted by their changes. So a part of the rebuilt topic that is further than in the
+live one, or as far with other content, shows an event that the live side has missed.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -35,7 +32,6 @@ from projections.replay.shards import STORED, fold_shards, rows_of, stored_rows
 from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
 
-_ENDS = catalog.TopicDeleted | catalog.TopicVanished | catalog.CreationRefused
 UNEXPLAINED = "no event in the log leads to the live state"
 
 
@@ -56,68 +52,61 @@ Key = tuple[int, str]
 """A log partition and a shard key."""
 
 
+View = Callable[[Topic | None], Topic | None]
+
+
 class History:
-    """The events of one shard, and the topic after any number of them."""
+    """The events of one shard before `end`, and the topic after each of them; `view` is applied to each topic."""
 
-    def __init__(self, log: EventLog, shard: str) -> None:
+    def __init__(self, log: EventLog, shard: str, end: int | None = None, view: View = lambda topic: topic) -> None:
         self._log = log
-        self.offsets = list(shard_offsets(log, ShardKey(shard)))
+        self._view = view
+        self.offsets = list(shard_offsets(log, ShardKey(shard), 0, end))
 
-    def record(self, number: int) -> catalog.Recorded:
-        """The event at a position in this history, counted from 0."""
-        offset = self.offsets[number]
-        return decode_event(offset, read_one(self._log, offset))
-
-    def after(self, count: int) -> Topic | None:
-        """The topic after the first `count` events. Raises CannotApply."""
+    def steps(self) -> Iterator[tuple[Recorded, Topic | None]]:
+        """Each event in order, with the topic after it. Raises CannotApply."""
         topic: Topic | None = None
-        for number in range(count):
-            topic = apply_topic(topic, self.record(number))
-        return topic
+        for offset in self.offsets:
+            record = decode_event(offset, read_one(self._log, offset))
+            topic = apply_topic(topic, record)
+            yield record, self._view(topic)
 
-    def records(self) -> Iterator[catalog.Recorded]:
-        """All events in order."""
-        return map(self.record, range(len(self.offsets)))
+    def topic(self) -> Topic | None:
+        """The topic after all events. Raises CannotApply."""
+        newest: Topic | None = None
+        for _, topic in self.steps():
+            newest = topic
+        return newest
 
 
 def first_difference(history: History, live: Topic | None) -> FirstDifference:
     """The first event after which the rebuilt topic is past the live one (None: no topic). Raises CannotApply."""
-    passed = _gone(history) if live is None else _passed(history, live)
-    probes = range(len(history.offsets) + 1)
-    shortest = bisect_left(probes, True, key=passed)
-    if shortest in (0, len(probes)):
-        return FirstDifference(None, UNEXPLAINED)
-    first = history.record(shortest - 1)
-    return FirstDifference(first.offset, event_text(first.event))
+    first = _newest_creation(history) if live is None else _first_past(history, live)
+    return (
+        FirstDifference(None, UNEXPLAINED) if first is None else FirstDifference(first.offset, event_text(first.event))
+    )
 
 
-def _gone(history: History) -> Callable[[int], bool]:
-    """Returns a function of a number of events: true if the topic that exists at the end was created by then."""
-    born: int | None = None
-    lives = False
-    for number, record in enumerate(history.records()):
-        if isinstance(record.event, _ENDS):
-            lives = False
-        elif isinstance(record.event, catalog.TopicCreated | catalog.TopicDiscovered) and not lives:
-            born, lives = number, True
-    return lambda count: born is not None and count > born
+def _newest_creation(history: History) -> Recorded | None:
+    created, existed = None, False
+    for record, topic in history.steps():
+        if topic is not None and not existed:
+            created = record
+        existed = topic is not None
+    return created
 
 
-def _passed(history: History, live: Topic) -> Callable[[int], bool]:
-    """Returns a function of a number of events: true if the topic is past `live` after them. It then stays true."""
-    born = bisect_left(history.offsets, live.created_offset)
-    changes = _config_changes(history, live)
-
-    def passed(count: int) -> bool:
-        if count <= born:
-            return False
-        topic = history.after(count)
+def _first_past(history: History, live: Topic) -> Recorded | None:
+    """The first event after which the topic is past `live`; None if there is none."""
+    unseen = _config_changes(history, live)
+    for record, topic in history.steps():
+        if record.offset < live.created_offset:
+            continue
         if topic is None or topic.created_offset != live.created_offset:
-            return True
-        newest = history.offsets[count - 1]
-        return is_ahead(topic, live) or any(offset <= newest for offset in changes)
-
-    return passed
+            return record
+        if record.offset in unseen or is_ahead(topic, live):
+            return record
+    return None
 
 
 def is_ahead(topic: Topic, live: Topic) -> bool:
@@ -145,11 +134,11 @@ def _config_changes(history: History, live: Topic) -> list[int]:
     """The offsets of the config changes, creation included, that `live` does not reflect: those after the newest one
     that led to its configs."""
     unseen: list[int] = []
-    for record in history.records():
+    for record, topic in history.steps():
         event = record.event
         if record.offset < live.created_offset:
             continue
-        if isinstance(event, _ENDS):
+        if topic is None:
             break
         if isinstance(event, catalog.TopicCreated | catalog.TopicConfigsChanged | catalog.TopicDiscovered):
             unseen.append(record.offset)
@@ -207,7 +196,7 @@ def difference(
 ) -> Difference:
     """The difference of a topic, from its events and its stored values; `hashes` are those of the rebuilt and the live
     one."""
-    rebuilt = history.after(len(history.offsets))
+    rebuilt = history.topic()
     try:
         live = decode_topic(stored) if stored else None
     except msgspec.DecodeError as error:

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from events.logs.log import SHARD
+from events.logs.log import SHARD, EventLog
 from events.logs.memory_log import InMemoryLog
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.explain import explain
@@ -81,17 +81,16 @@ def explained(ref: Ref, subject: str, at: str | None = None) -> dict[int, Explan
     ends = ends_of(ref, at)
     if isinstance(ref, LogRef):
         with open_frozen(ref) as log:
-            return _found({ref.partition: Query(log, _no_store)}, subject, at, at)
-    logs = _excerpts(ref, ends, subject)
-    return _found({number: Query(log, _no_store) for number, log in logs.items()}, subject, None, at)
+            return _found({ref.partition: log}, subject, at, at)
+    return _found(_excerpts(ref, ends, subject), subject, None, at)
 
 
-def _found(logs: Mapping[int, Query], subject: str, until: str | None, at: str | None) -> dict[int, ExplanationView]:
+def _found(logs: Mapping[int, EventLog], subject: str, until: str | None, at: str | None) -> dict[int, ExplanationView]:
     """The explanation from each log that has events of the subject. Raises ReplayError if none has."""
     found, missing = {}, NotFound(f"no topic and no request {subject!r} is in the log")
-    for partition, query in logs.items():
+    for partition, log in logs.items():
         try:
-            found[partition] = explain(Queries([query]), subject, until)
+            found[partition] = explain(Queries([Query(log, _no_store)]), subject, until)
         except NotFound as error:
             missing = error
     if not found:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from msgspec.structs import astuple
 
@@ -49,75 +48,42 @@ _CHANGES = catalog.PartitionsAdded | catalog.TopicDeleted | catalog.TopicConfigs
 """These events end their request unless a target cluster carries out decisions; then ChangeCarriedOut ends it."""
 
 
-class _Open(msgspec.Struct):
-    """A request for a topic that is not answered yet, with its client and time."""
-
-    row: RequestTopicView
-    principal: str
-    client_id: str | None
-    api: str
-    at_ms: int
-    offset: int
-
-
 def request_rows(shards: Iterable[Shard]) -> Iterator[Row]:
-    """The requests of each shard, as rows of REQUESTS."""
+    """The requests of each shard, as rows of REQUESTS. Each is returned when it is answered, so only open ones are in
+    memory."""
     for log_partition, _, events in shards:
-        for row in requests_of_shard(events):
-            yield (log_partition, *row)
+        waiting: dict[tuple[str, TopicName], tuple[RequestTopicView, Row]] = {}
+        carried_out = False
+        for offset, value in events:
+            record = decode_event(offset, value)
+            event: Any = record.event
+            request_id: str | None = getattr(event, "request_id", None)
+            if record.cause.command == FOLLOW and not isinstance(event, catalog.CreateAnswered):
+                continue  # decided by another controller, so requested there
+            carried_out = carried_out or isinstance(event, catalog.TopicDiscovered)
+            if request_id is None:
+                continue
+            key = (request_id, event.topic)
+            known, client = waiting.get(key, (None, ()))
+            if known is None:
+                is_adopted = isinstance(event, catalog.TopicCreated) and event.is_adopted
+                if is_adopted or isinstance(event, catalog.ChangeCarriedOut):
+                    continue  # adopted without a request; or answered before it was discovered in the cluster
+                api = event.api if hasattr(event, "api") else event.request.api
+                client = event.principal, event.client_id, api, record.at_ms, offset
+            view = fold_request_topic(known, record)
+            if isinstance(event, _REQUEST_ENDS) or (isinstance(event, _CHANGES) and not carried_out):
+                waiting.pop(key, None)
+                yield _request_row(log_partition, request_id, view, client)
+            else:
+                waiting[key] = view, client
+        for (request_id, _topic), (view, client) in waiting.items():
+            yield _request_row(log_partition, request_id, view, client)
 
 
-def requests_of_shard(events: Iterable[Stored]) -> Iterator[Row]:
-    """The requests in a shard's events, as rows of REQUESTS without the log partition. Each is returned when it is
-    answered, so only open ones are in memory."""
-    waiting: dict[tuple[str, TopicName], _Open] = {}
-    carried_out = False
-    for offset, value in events:
-        record = decode_event(offset, value)
-        event: Any = record.event
-        request_id: str | None = getattr(event, "request_id", None)
-        if record.cause.command == FOLLOW and not isinstance(event, catalog.CreateAnswered):
-            continue  # decided by another controller, so requested there
-        carried_out = carried_out or isinstance(event, catalog.TopicDiscovered)
-        if request_id is None:
-            continue
-        key = (request_id, event.topic)
-        known = waiting.get(key)
-        if known is None and (isinstance(event, catalog.ChangeCarriedOut) or _is_adopted(event)):
-            continue  # answered before the topic was discovered in the cluster; or adopted without a request
-        row = fold_request_topic(None if known is None else known.row, record)
-        if known is None:
-            api = event.api if hasattr(event, "api") else event.request.api
-            known = waiting[key] = _Open(row, event.principal, event.client_id, api, record.at_ms, offset)
-        known.row = row
-        if isinstance(event, _REQUEST_ENDS) or (isinstance(event, _CHANGES) and not carried_out):
-            yield _request_row(request_id, waiting.pop(key))
-    for (request_id, _topic), open_one in waiting.items():
-        yield _request_row(request_id, open_one)
-
-
-def _is_adopted(event: Any) -> bool:
-    """True if a topic already existed when its cluster was adopted."""
-    return isinstance(event, catalog.TopicCreated) and event.is_adopted
-
-
-def _request_row(request_id: str, open_: _Open) -> Row:
-    row = open_.row
-    return (
-        request_id,
-        row.topic,
-        row.status,
-        row.code,
-        row.message,
-        row.rule,
-        open_.principal,
-        open_.client_id,
-        open_.api,
-        open_.at_ms,
-        open_.offset,
-        row.waited_ms,
-        row.offset,
-    )
+def _request_row(log_partition: int, request_id: str, view: RequestTopicView, client: Row) -> Row:
+    outcome = view.topic, view.status, view.code, view.message, view.rule
+    return log_partition, request_id, *outcome, *client, view.waited_ms, view.offset
 
 
 TOPICS = pa.schema(

@@ -11,6 +11,7 @@ Non-goal: the live state; `compare` reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from operator import itemgetter
 from pathlib import Path
 from secrets import token_hex  # noqa: TID251 - for the name of a file
@@ -30,7 +31,6 @@ from projections.replay.shards import (
     Job,
     Row,
     Shard,
-    Stored,
     as_batches,
     cluster_events,
     fold_shards,
@@ -72,14 +72,10 @@ def rebuilt(runner: Runner, ref: Ref, view: str, ends: Ends, begin: Beginning = 
 
 def rebuilt_clusters(ref: Ref, ends: Ends) -> dict[int, ClusterRow]:
     """Brokers and settings at `ends`, by log partition."""
-    return {number: _cluster_of(stored) for number, stored in cluster_events(ref, ends).items()}
-
-
-def _cluster_of(stored: Sequence[Stored]) -> ClusterRow:
-    cluster = NO_CLUSTER
-    for offset, value in stored:
-        cluster = fold_cluster(cluster, decode_event(offset, value))
-    return cluster
+    return {
+        number: reduce(fold_cluster, (decode_event(*one) for one in stored), NO_CLUSTER)
+        for number, stored in cluster_events(ref, ends).items()
+    }
 
 
 def _broker_rows(ref: Ref, ends: Ends) -> Iterator[Row]:
@@ -93,9 +89,7 @@ def _broker_rows(ref: Ref, ends: Ends) -> Iterator[Row]:
 # --- the sub-command
 
 
-def check_rebuild(_: Ref, options: Options) -> None:
-    """Check, before Spark starts, that the output folder does not exist yet. Raises ReplayError."""
-    check_new(options)
+check_rebuild = check_new
 
 
 def run_rebuild(runner: Runner, ref: Ref, options: Options) -> Outcome:

@@ -17,8 +17,9 @@ unjudged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+import duckdb
 import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
@@ -29,21 +30,13 @@ from controller.machine.errors import ErrorCode
 from controller.machine.state import State
 from controller.policy.chain import request_metadata
 from controller.policy.loading import PolicyLoadError
-from events.catalog import (
-    ChangeRejected,
-    CreateRejected,
-    Event,
-    Observation,
-    RulesObserved,
-    TopicCreated,
-    Verdict,
-)
-from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
+from events.catalog import ChangeRejected, CreateRejected, Event, Observation, RulesObserved, TopicCreated, Verdict
+from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
-from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests, timelines_of
+from projections.replay.redecide.recorded import RecordedRequest, fold_requests, timelines_of
 from projections.replay.redecide.whatif import AUTO_CREATE, Policies, WhatIf, check, policy_modules, what_if
 from projections.replay.runner import Runner
-from projections.replay.shards import Clusters, Shard, cluster_events, fold_shards
+from projections.replay.shards import Row, as_batches, cluster_events, rows_of
 from projections.text.wording import many
 
 EXAMPLES_MAX = 3  # of each count
@@ -93,21 +86,14 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     message: str
     log_partition: int = 0
 
-    @property
-    def rule(self) -> str:
-        """The rule that would refuse the request, else the one that did."""
-        return self.now_by or self.refused_by
 
-
-def effects(
-    shards: Iterable[Shard], timelines: Mapping[int, Timeline], tried: WhatIf, policies: Policies
-) -> Iterator[Effect]:
-    """The effect on each request of some shards.
+def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Policies) -> Iterator[Effect]:
+    """The effect on each request.
 
     Raises ReplayError if events do not follow from each other or lack their command, and PolicyLoadError if a policy
     cannot be loaded.
     """
-    for request in recorded_requests(shards, timelines):
+    for request in requests:
         if request.command is None:
             raise ReplayError(f"{request.broken or f'no request led to offset {request.first.offset}'}; {MORE}")
         yield effect(request, request.command, tried, policies)
@@ -212,158 +198,101 @@ def _without_verdict(events: Sequence[Event]) -> list[Event]:
 
 # Counting.
 
-
-class Example(msgspec.Struct, frozen=True, gc=False):
-    """One request of a count."""
-
-    topic: str
-    offset: int
-    message: str
-    log_partition: int = 0
-
-
-class Count(msgspec.Struct, frozen=True, gc=False):
-    """The number of requests of a principal through one API with the same change by the same rules (see `Effect`), with
-    the first of them."""
-
-    change: Change
-    principal: str
-    refused_by: str
-    now_by: str
-    api: str
-    count: int
-    examples: tuple[Example, ...]
+_PLACE = (("log_partition", pa.int32()), ("offset", pa.int64()))
+_EXAMPLE = pa.struct([*_PLACE, ("topic", pa.string()), ("message", pa.string())])
+COUNTS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("change", "principal", "refused_by", "now_by", "api")),
+        ("count", pa.int64()),
+        ("examples", pa.list_(_EXAMPLE)),
+        ("failure", pa.string()),
+    ]
+)
+"""The number of requests of a principal through one API with the same change by the same rules (see `Effect`), with the
+first of them. `failure` is instead the error of a policy on closing."""
+_TALLY = f"""
+select change, principal, refused_by, now_by, api, sum(count)::bigint as count,
+       list_sort(flatten(list(examples)))[:{EXAMPLES_MAX}] as examples, failure
+from counts group by change, principal, refused_by, now_by, api, failure
+order by list_position({list(CHANGES)}, change), count desc, principal, refused_by, now_by, api
+"""
 
 
-Key = tuple[Change, str, str, str, str]
+def tally(rows: Iterable[Row]) -> pa.Table:
+    """Add up rows of COUNTS, of effects or of parts of a log; by change in the order of CHANGES, the largest first."""
+    with duckdb.connect() as database:
+        database.register("counts", pa.Table.from_batches(as_batches(rows, COUNTS), COUNTS))
+        return database.sql(_TALLY).to_arrow_table().cast(COUNTS)
 
 
-class Tally:
-    """Counts effects. Tallies of parts can be merged. Memory grows only with the number of principals and rules."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self._counts: dict[Key, int] = {}
-        self._examples: dict[Key, list[Example]] = {}
-
-    def add(self, one: Effect) -> None:
-        """Count one request."""
-        self.requests += 1
-        if one.change:
-            key = (one.change, one.principal, one.refused_by, one.now_by, one.api)
-            self._count(key, 1, (Example(one.topic, one.offset, one.message, one.log_partition),))
-
-    def merge(self, count: Count) -> None:
-        """Add a count of a part; the caller adds up `requests`."""
-        key = (count.change, count.principal, count.refused_by, count.now_by, count.api)
-        self._count(key, count.count, count.examples)
-
-    def counts(self) -> list[Count]:
-        """The counts, by change in the order of CHANGES, the largest first."""
-        order = list(CHANGES)
-        keys = sorted(self._counts, key=lambda key: (order.index(key[0]), -self._counts[key], key))
-        return [Count(*key, self._counts[key], tuple(self._examples[key])) for key in keys]
-
-    def _count(self, key: Key, more: int, examples: Iterable[Example]) -> None:
-        self._counts[key] = self._counts.get(key, 0) + more
-        kept = self._examples.setdefault(key, [])
-        kept.extend(examples)
-        kept.sort(key=lambda example: (example.log_partition, example.offset))
-        del kept[EXAMPLES_MAX:]
+def counted(one: Effect) -> Row:
+    """An effect as a row of COUNTS; if there is none, without an example."""
+    examples = [(one.log_partition, one.offset, one.topic, one.message)] if one.change else []
+    return one.change, one.principal, one.refused_by, one.now_by, one.api, 1, examples, None
 
 
 # The whole log.
 
 
-class Backtest(msgspec.Struct, frozen=True):
-    """The number of requests, the counts of those that change, and the errors of policies on closing."""
-
-    requests: int
-    counts: tuple[Count, ...]
-    close_failures: tuple[str, ...] = ()
-
-    def changed(self, *changes: Change) -> int:
-        """The number of requests with one of these changes; without arguments, with any change."""
-        return sum(one.count for one in self.counts if not changes or one.change in changes)
-
-
 def run_backtest(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay backtest`: try `options.policies` and `options.settings` on every request up to
-    `options.at`; `found` is true if one changes. Raises ReplayError."""
+    `options.at`; `found` is true if one changes. Raises ReplayError, and PolicyLoadError as `check_backtest`."""
     tried, ends = what_if(options.policies, options.settings), ends_of(ref, options.at)
-    done = backtest(runner, ref, ends, tried)
-    rows = [{**msgspec.to_builtins(one), "requests": done.requests} for one in done.counts]
-    about = {**offsets_row(ends), "requests": done.requests, "otherwise": done.changed()}
-    return Outcome(rows=rows, found=bool(done.counts), lines=list(_lines(done, tried, ends)), about=about)
+    runner.ship(policy_modules(tried))
+    found = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, tried), COUNTS)
+    all_counts = tally(rows_of(found)).to_pylist()
+    failures = [one["failure"] for one in all_counts if one["failure"] is not None]
+    requests = sum(one["count"] for one in all_counts if one["failure"] is None)
+    counts = [one for one in all_counts if one["change"]]
+    otherwise = sum(one["count"] for one in counts)
+    words = f"{many(requests, 'request')} up to {as_of(ends)} tried with {tried.summary()}"
+    return Outcome(
+        rows=[{**{name: one[name] for name in COUNTS.names[:-1]}, "requests": requests} for one in counts],
+        found=bool(counts),
+        lines=[f"{words}: {otherwise} would end otherwise", *_lines(counts), *failures],
+        about={**offsets_row(ends), "requests": requests, "otherwise": otherwise},
+    )
 
 
 def check_backtest(ref: Ref, options: Options) -> None:
     """Check, before Spark starts, that the hypothesis can be tested. Raises ReplayError."""
     tried = what_if(options.policies, options.settings)
-    _check(tried, cluster_events(ref, ends_of(ref, options.at)))
-
-
-def _check(tried: WhatIf, clusters: Clusters) -> None:
     try:
-        for timeline in timelines_of(clusters).values():
+        for timeline in timelines_of(cluster_events(ref, ends_of(ref, options.at))).values():
             check(tried, timeline)
     except PolicyLoadError as error:
         raise ReplayError(str(error)) from error
 
 
-def backtest(runner: Runner, ref: Ref, ends: Ends, tried: WhatIf) -> Backtest:
-    """Try a hypothesis on every request of a log before `ends`, each shard by itself. Raises ReplayError."""
-    clusters = cluster_events(ref, ends)
-    _check(tried, clusters)
-    runner.ship(policy_modules(tried))
-    rows = fold_shards(runner, ref, ends, lambda shards: _of_bucket(shards, clusters, tried), _SCHEMA)
-    tally, failures = Tally(), list[str]()
-    for encoded in rows["tally"].to_pylist():
-        part = _decode(encoded)
-        failures += part.close_failures
-        tally.requests += part.requests
-        for count in part.counts:
-            tally.merge(count)
-    return Backtest(tally.requests, tuple(tally.counts()), tuple(dict.fromkeys(failures)))
-
-
-_SCHEMA = pa.schema([("tally", pa.binary())])
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Backtest).decode
-
-
-def _of_bucket(shards: Iterable[Shard], clusters: Clusters, tried: WhatIf) -> Iterator[tuple[bytes]]:
-    """The tally of one bucket of the shards."""
-    tally, policies = Tally(), Policies(tried)
-    failures: tuple[str, ...] = ()
+def _of_bucket(requests: Iterable[RecordedRequest], tried: WhatIf) -> Iterator[Row]:
+    """The counts of one bucket of the shards; requests without a change are counted too."""
+    policies, failures = Policies(tried), tuple[str, ...]()
     try:
-        for one in effects(shards, timelines_of(clusters), tried, policies):
-            tally.add(one)
+        counts = tally(map(counted, effects(requests, tried, policies)))
     finally:
         failures = policies.close()
-    yield (_encode(Backtest(tally.requests, tuple(tally.counts()), failures)),)
+    yield from rows_of(counts)
+    for failure in failures:
+        yield (*[None] * 5, 1, None, failure)
 
 
-def _lines(done: Backtest, tried: WhatIf, ends: Ends) -> Iterator[str]:
-    requests = f"{many(done.requests, 'request')} up to {as_of(ends)}"
-    yield f"{requests} tried with {tried.summary()}: {done.changed()} would end otherwise"
+def _lines(counts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for change, words in CHANGES.items():
-        counts = [one for one in done.counts if one.change == change]
-        if counts:
+        of_change = [one for one in counts if one["change"] == change]
+        if of_change:
             yield ""
-            yield f"{change}: {words} ({sum(one.count for one in counts)})"
+            yield f"{change}: {words} ({sum(one['count'] for one in of_change)})"
             if change == "unjudged":
                 yield "        --policy CLASS tries them with a policy, --policy '' without any"
-            for one in counts:
+            for one in of_change:
                 yield from _count_lines(one)
-    yield from done.close_failures
 
 
-def _count_lines(one: Count) -> Iterator[str]:
-    was = f", was refused by {one.refused_by}" if one.refused_by else ""
-    now = f", now by {one.now_by}" if one.now_by else ""
-    yield f"  {one.count:>7} x {one.principal} over {one.api}{was}{now}"
-    for example in one.examples:
-        said = f": {example.message}" if example.message else ""
-        of_log = f" of partition {example.log_partition}" if example.log_partition else ""
-        yield f"            such as {example.topic} at offset {example.offset}{of_log}{said}"
+def _count_lines(one: Mapping[str, Any]) -> Iterator[str]:
+    was = f", was refused by {one['refused_by']}" if one["refused_by"] else ""
+    now = f", now by {one['now_by']}" if one["now_by"] else ""
+    yield f"  {one['count']:>7} x {one['principal']} over {one['api']}{was}{now}"
+    for example in one["examples"]:
+        said = f": {example['message']}" if example["message"] else ""
+        of_log = f" of partition {example['log_partition']}" if example["log_partition"] else ""
+        yield f"            such as {example['topic']} at offset {example['offset']}{of_log}{said}"

@@ -13,20 +13,23 @@ Observations (brokers, confirmations, deadlines) are not requests, and dry runs 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
+import pyarrow as pa
 
 from controller.machine.apply import CannotApply, apply_cluster, apply_topic, concerns_topic
 from controller.machine.commands import commands
 from controller.machine.recorded_command import recall
-from controller.machine.state import Cluster, State, Topic
+from controller.machine.state import Cluster, DictTopics, State, Topic
 from events import catalog
 from events.codec import decode_event
 from events.external_decision import FOLLOW
 from events.names import ShardKey
+from projections.replay.log.log_ref import Ends, Ref
 from projections.replay.outcome import ReplayError
-from projections.replay.shards import Clusters, Shard
+from projections.replay.runner import Runner
+from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold_shards
 
 CLIENT_COMMANDS = frozenset(
     command.__name__
@@ -71,12 +74,7 @@ class Timeline:
 
     def settings_before(self, offset: int) -> catalog.Recorded | None:
         """The newest SettingsChanged before an offset; None if there is none."""
-        newest = None
-        for record in self.settings_changes:
-            if record.offset >= offset:
-                break
-            newest = record
-        return newest
+        return next((record for record in reversed(self.settings_changes) if record.offset < offset), None)
 
 
 def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
@@ -90,23 +88,8 @@ def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
         raise ReplayError(f"the broker events of the log do not fit each other: {error}") from error
 
 
-class OneTopic:
-    """The topics of a state with a single shard."""
-
-    def __init__(self, topic: Topic | None) -> None:
-        self.topic = topic
-
-    def get(self, key: ShardKey) -> Topic | None:
-        """Return the topic of the shard, whatever the key: a decision looks up no other."""
-        return self.topic
-
-    def put(self, key: ShardKey, topic: Topic | None) -> None:
-        """Replace the topic of the shard."""
-        self.topic = topic
-
-
 class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request, its records, and the cluster and the topic before the first of them.
+    """A request, its records, and the cluster and the topic before the first of them; `timeline` is that of its log.
 
     `command` is None if the records do not hold the command that is their cause: a part of the log is missing.
     """
@@ -115,6 +98,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
     shard: ShardKey
     command: commands.TopicCommand | None
     records: tuple[catalog.Recorded, ...]
+    timeline: Timeline
     cluster: Cluster
     topic: Topic | None
     broken: str = ""
@@ -127,7 +111,18 @@ class RecordedRequest(msgspec.Struct, frozen=True, gc=False):
 
     def state(self, cluster: Cluster | None = None) -> State:
         """The state before the request, with another `cluster` if one is given."""
-        return State(OneTopic(self.topic), self.cluster if cluster is None else cluster)
+        topics = DictTopics()
+        topics.put(self.shard, self.topic)
+        return State(topics, self.cluster if cluster is None else cluster)
+
+
+def fold_requests(
+    runner: Runner, ref: Ref, ends: Ends, job: Callable[[Iterator[RecordedRequest]], Iterable[Row]], schema: pa.Schema
+) -> pa.Table:
+    """Run `job` on the requests before `ends` of each bucket of shards, and return its rows. Raises ReplayError."""
+    clusters = cluster_events(ref, ends)
+    timelines_of(clusters)  # raises its errors before the work begins
+    return fold_shards(runner, ref, ends, lambda shards: job(recorded_requests(shards, timelines_of(clusters))), schema)
 
 
 def recorded_requests(shards: Iterable[Shard], timelines: Mapping[int, Timeline]) -> Iterator[RecordedRequest]:
@@ -144,7 +139,7 @@ def _requests_of(shard: Shard, timeline: Timeline) -> Iterator[RecordedRequest]:
 
     def request(records: list[catalog.Recorded], before: Topic | None, broken: str = "") -> RecordedRequest:
         command, cluster = None if broken else recall(records), timeline.before(records[0].offset)
-        return RecordedRequest(log_partition, ShardKey(key), command, tuple(records), cluster, before, broken)
+        return RecordedRequest(log_partition, ShardKey(key), command, tuple(records), timeline, cluster, before, broken)
 
     for offset, value in events:
         record = decode_event(offset, value)

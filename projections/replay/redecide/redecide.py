@@ -14,7 +14,9 @@ everything that was observed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -22,20 +24,13 @@ import pyarrow as pa
 from controller.machine.decide import decide_in_full
 from controller.machine.state import Cluster
 from controller.release import RELEASE
-from events.catalog import (
-    Cause,
-    Event,
-    PartitionsAdded,
-    Recorded,
-    SettingsChanged,
-    TopicCreated,
-)
+from events.catalog import Cause, Event, PartitionsAdded, Recorded, SettingsChanged, TopicCreated
 from events.codec import encode_event
-from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
+from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
-from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests, timelines_of
+from projections.replay.redecide.recorded import RecordedRequest, fold_requests
 from projections.replay.runner import Runner
-from projections.replay.shards import Clusters, Row, Shard, cluster_events, fold_shards
+from projections.replay.shards import Row
 from projections.text.wording import event_text, many
 
 SETTINGS_TRIED = 16
@@ -44,6 +39,9 @@ SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
 DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
 """The number of differences returned from one bucket of the shards, and of causes counted separately."""
+
+
+Pairs = tuple[tuple[str, str], ...]
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
@@ -60,44 +58,29 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
     log_partition: int = 0
 
 
-class Redecided(msgspec.Struct, frozen=True):
-    """The number of requests, how many are decided otherwise, the causes (the most frequent first), and the first
-    differences in log order; not all, if there are very many."""
-
-    requests: int
-    differences: int
-    causes: tuple[tuple[str, int], ...]
-    first: tuple[Difference, ...]
-
-
 def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay redecide`: decide every request up to `options.at` again; `found` is true if one
-    differs. Raises ReplayError."""
-    ends, release = ends_of(ref, options.at), this_release()
-    again = decided_again(runner, ref, ends, release)
-    words = f"{many(again.requests, 'request')} up to {as_of(ends)} decided again by release {release}"
-    return Outcome(
-        rows=[msgspec.to_builtins(one) for one in again.first],
-        found=again.differences > 0,
-        lines=[f"{words}: {again.differences} decided otherwise", *_lines(again, options.limit)],
-        about={**offsets_row(ends), "requests": again.requests, "otherwise": again.differences, "release": release},
-    )
-
-
-def decided_again(runner: Runner, ref: Ref, ends: Ends, release: str) -> Redecided:
-    """Decide the requests of a log before `ends` again, each shard by itself. Raises ReplayError."""
-    clusters = cluster_events(ref, ends)
-    timelines_of(clusters)  # raises errors of the timelines before the work begins
-    rows = fold_shards(runner, ref, ends, lambda shards: _of_bucket(shards, clusters, release), _SCHEMA).to_pylist()
+    differs. The rows are the first differences in log order; not all, if there are very many. Raises ReplayError."""
+    ends, release = ends_of(ref, options.at), RELEASE
+    rows = fold_requests(runner, ref, ends, lambda requests: _of_bucket(requests, release), _SCHEMA).to_pylist()
     causes = Counter[str]()
     for row in rows:
         if row["shard"] is None and row["why"] is not None:
             causes[row["why"]] += row["times"]
-    requests = sum(row["times"] for row in rows if row["why"] is None)
-    found = [Difference(**{name: row[name] for name in _DIFFERENCE.names}) for row in rows if row["shard"] is not None]
-    found.sort(key=lambda one: (one.log_partition, one.offset, one.shard))
-    by_count = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
-    return Redecided(requests, causes.total(), tuple(by_count), tuple(found))
+    count = sum(row["times"] for row in rows if row["why"] is None)
+    found = [{name: row[name] for name in _DIFFERENCE.names} for row in rows if row["shard"] is not None]
+    found.sort(key=itemgetter("log_partition", "offset", "shard"))
+    otherwise = causes.total()
+    return Outcome(
+        rows=found,
+        found=otherwise > 0,
+        lines=[
+            f"{many(count, 'request')} up to {as_of(ends)} decided again by release {release}: "
+            f"{otherwise} decided otherwise",
+            *_lines(causes, found, options.limit),
+        ],
+        about={**offsets_row(ends), "requests": count, "otherwise": otherwise, "release": release},
+    )
 
 
 _DIFFERENCE = pa.schema(
@@ -111,10 +94,10 @@ _DIFFERENCE = pa.schema(
 _SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 
-def _of_bucket(shards: Iterable[Shard], clusters: Clusters, release: str) -> Iterator[Row]:
+def _of_bucket(decided: Iterable[RecordedRequest], release: str) -> Iterator[Row]:
     """A row of _SCHEMA for each difference, for each cause with its count, and for the number of requests."""
     requests, causes = 0, Counter[str]()
-    for found in differences(shards, timelines_of(clusters), release):
+    for found in differences(decided, release):
         requests += 1
         if found is None:
             continue
@@ -127,33 +110,25 @@ def _of_bucket(shards: Iterable[Shard], clusters: Clusters, release: str) -> Ite
     yield (*[None] * 8, requests)
 
 
-def _lines(again: Redecided, limit: int) -> Iterator[str]:
-    for why, count in again.causes:
+def _lines(causes: Counter[str], found: Sequence[Mapping[str, Any]], limit: int) -> Iterator[str]:
+    for why, count in sorted(causes.items(), key=lambda cause: (-cause[1], cause[0])):
         yield f"  {count} x {why}"
-    for one in again.first[:limit]:
-        of_log = f" of partition {one.log_partition}" if one.log_partition else ""
-        yield f"offset {one.offset}{of_log}, topic {one.topic}, request {one.request_id}"
-        yield f"  recorded  {one.recorded}"
-        yield f"  now       {one.now}"
-        yield f"  because   {one.why}"
-    if again.differences > limit:
-        yield f"… and {again.differences - len(again.first[:limit])} more"
+    for one in found[:limit]:
+        of_log = f" of partition {one['log_partition']}" if one["log_partition"] else ""
+        yield f"offset {one['offset']}{of_log}, topic {one['topic']}, request {one['request_id']}"
+        yield f"  recorded  {one['recorded']}"
+        yield f"  now       {one['now']}"
+        yield f"  because   {one['why']}"
+    if causes.total() > limit:
+        yield f"… and {causes.total() - len(found[:limit])} more"
 
 
-def this_release() -> str:
-    """The release whose rules decide here."""
-    return RELEASE
+def differences(requests: Iterable[RecordedRequest], release: str) -> Iterator[Difference | None]:
+    """For each request: its difference, or None if it is decided bit for bit as recorded. `release` is this one."""
+    return (difference(request, release) for request in requests)
 
 
-def differences(
-    shards: Iterable[Shard], timelines: Mapping[int, Timeline], release: str
-) -> Iterator[Difference | None]:
-    """For each request of some shards: its difference, or None. `release` is this one."""
-    for request in recorded_requests(shards, timelines):
-        yield difference(request, timelines[request.log_partition], release)
-
-
-def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Difference | None:
+def difference(request: RecordedRequest, release: str) -> Difference | None:
     """The difference of one request; None if it is decided bit for bit as recorded."""
     recorded, first = _bytes(request.records), _words(request.first.event)
     if request.broken:
@@ -169,7 +144,7 @@ def difference(request: RecordedRequest, timeline: Timeline, release: str) -> Di
     if _bytes(now) == recorded:
         return None
     before, after = _first_difference(request.records, now)
-    return _difference(request, before, after, _why(request, recorded, timeline, release))
+    return _difference(request, before, after, _why(request, recorded, release))
 
 
 def _difference(request: RecordedRequest, recorded: str, now: str, why: str) -> Difference:
@@ -207,27 +182,21 @@ def _first_difference(recorded: tuple[Recorded, ...], now: tuple[Recorded, ...])
 def _what_differs(recorded: Recorded, now: Recorded) -> tuple[str, str]:
     if type(recorded.event) is not type(now.event):
         return _words(recorded.event), _words(now.event)
-    fields = [name for name in now.event.__struct_fields__ if _field(recorded, name) != _field(now, name)]
+    names = now.event.__struct_fields__
+    fields = [name for name in names if getattr(recorded.event, name) != getattr(now.event, name)]
     if not fields:
         return _envelope(recorded), _envelope(now)
     return _fields(recorded, fields), _fields(now, fields)
 
 
-def _field(record: Recorded, name: str) -> object:
-    return getattr(record.event, name)
-
-
 def _fields(record: Recorded, names: list[str]) -> str:
-    kind = type(record.event).__name__
-    return _cut("; ".join(f"{kind}.{name} = {_text(_field(record, name))}" for name in names))
+    kind, values = type(record.event).__name__, {name: getattr(record.event, name) for name in names}
+    texts = (f"{kind}.{name} = {msgspec.json.encode(value).decode()}" for name, value in values.items())
+    return _cut("; ".join(texts))
 
 
 def _envelope(record: Recorded) -> str:
     return f"at {record.at_ms} ms, caused by {record.cause.command} {record.cause.request_id}"
-
-
-def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _words(event: Event) -> str:
@@ -241,12 +210,12 @@ def _cut(text: str) -> str:
 # The cause of a difference.
 
 
-def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, release: str) -> str:
-    in_force = timeline.settings_before(request.first.offset)
+def _why(request: RecordedRequest, recorded: list[bytes], release: str) -> str:
+    in_force = request.timeline.settings_before(request.first.offset)
     if in_force is None:
         return "no settings are recorded before it"
     assert isinstance(in_force.event, SettingsChanged), "a settings change holds settings"
-    by_settings = _other_settings(request, recorded, timeline, in_force)
+    by_settings = _other_settings(request, recorded, in_force)
     if by_settings:
         return by_settings
     by_brokers = _other_brokers(request)
@@ -259,36 +228,30 @@ def _why(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, re
     return f"release {release} ({since}), which is this one, has recorded it: its rules or the log were changed"
 
 
-def _other_settings(request: RecordedRequest, recorded: list[bytes], timeline: Timeline, in_force: Recorded) -> str:
+def _other_settings(request: RecordedRequest, recorded: list[bytes], in_force: Recorded) -> str:
     """Other settings than the effective ones, if these lead to the recorded result; as text, else ""."""
-    for pairs, origin in _candidates(request, timeline):
-        cluster = _with_settings(request.cluster, pairs)
-        if cluster is None or not _gives(request, cluster, recorded):
-            continue
-        changed = _changed(dict(request.cluster.settings_pairs), dict(pairs))
-        return (
-            f"with {changed} it is decided as recorded{origin}; in force are the settings of offset {in_force.offset}"
-        )
+    for pairs, origin in _candidates(request):
+        if _gives(request, pairs, recorded):
+            changed = _changed(dict(request.cluster.settings_pairs), dict(pairs))
+            of = f"in force are the settings of offset {in_force.offset}"
+            return f"with {changed} it is decided as recorded{origin}; {of}"
     return ""
 
 
-def _gives(request: RecordedRequest, cluster: Cluster, recorded: list[bytes]) -> bool:
+def _gives(request: RecordedRequest, pairs: Pairs, recorded: list[bytes]) -> bool:
     try:
-        return _bytes(_decided(request, cluster)) == recorded
+        return _bytes(_decided(request, request.cluster.with_settings(pairs))) == recorded
     except Exception:
-        return False
+        return False  # invalid settings, or a decision that fails with them
 
 
-Pairs = tuple[tuple[str, str], ...]
-
-
-def _candidates(request: RecordedRequest, timeline: Timeline) -> Iterator[tuple[Pairs, str]]:
+def _candidates(request: RecordedRequest) -> Iterator[tuple[Pairs, str]]:
     """Settings to try: one key changed as the record suggests, then those of other times."""
     mine = dict(request.cluster.settings_pairs)
     for key, value in _suggested(request):
         if mine.get(key) != value:
             yield tuple(sorted({**mine, key: value}.items())), ""
-    for record in timeline.settings_changes[-SETTINGS_TRIED:]:
+    for record in request.timeline.settings_changes[-SETTINGS_TRIED:]:
         assert isinstance(record.event, SettingsChanged), "a settings change holds settings"
         if record.event.settings != request.cluster.settings_pairs:
             yield record.event.settings, f" (settings of offset {record.offset})"
@@ -307,13 +270,6 @@ def _suggested(request: RecordedRequest) -> Iterator[tuple[str, str]]:
         if isinstance(event, TopicCreated):
             yield "num.partitions", str(len(event.partitions))
             yield "default.replication.factor", str(event.replication_factor)
-
-
-def _with_settings(cluster: Cluster, pairs: Pairs) -> Cluster | None:
-    try:
-        return cluster.with_settings(pairs)
-    except msgspec.ValidationError:
-        return None
 
 
 def _changed(before: dict[str, str], after: dict[str, str]) -> str:

@@ -155,9 +155,7 @@ _DECISIVE = {**_DEFAULTS, **SETTINGS}
 
 
 def _checked(key: str, value: str) -> tuple[str, str]:
-    if key == RULES_FILE:
-        return key, value
-    if key.startswith(POLICY_PREFIX):
+    if key == RULES_FILE or key.startswith(POLICY_PREFIX):
         return key, value
     if key not in _DECISIVE:
         near = get_close_matches(key, _DECISIVE, n=1)

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 import msgspec
+
+Row = SimpleNamespace
+"""A row of a query of `report`, with its columns as attributes."""
+Rows = Sequence[Row]
 
 OUTCOMES: dict[str, str] = {
     "created": "created and complete in time",
@@ -36,94 +41,6 @@ WAIT_EDGES_MS = (
 """The lower edges of the bars in the histogram of waits; the last bar is unbounded."""
 
 
-class Outcomes(msgspec.Struct, frozen=True):
-    """The number of requests with one outcome in the bar that begins at `at_ms`."""
-
-    at_ms: int
-    outcome: str
-    count: int
-
-
-class WaitBin(msgspec.Struct, frozen=True):
-    """Topics that became complete between `low_ms` and `high_ms` (None: unbounded) after their creation."""
-
-    low_ms: int
-    high_ms: int | None
-    count: int
-
-
-class Waits(msgspec.Struct, frozen=True):
-    """The times from creation until a topic was complete.
-
-    `never` is the number of topics that were not complete before they were deleted or the log ended. The percentiles
-    are None if no topic was complete.
-    """
-
-    bins: tuple[WaitBin, ...]
-    complete: int
-    never: int
-    median_ms: int | None = None
-    p95_ms: int | None = None
-    p99_ms: int | None = None
-    max_ms: int | None = None
-
-
-class Refusals(msgspec.Struct, frozen=True):
-    """The number of requests that a rule refused, by Kafka's error."""
-
-    rule: str
-    error: str
-    count: int
-
-
-class BrokerLoad(msgspec.Struct, frozen=True):
-    """The load of a broker at the end. A broker that is not registered may still be named by partitions."""
-
-    broker_id: int
-    status: str
-    rack: str | None
-    replicas: int
-    leaders: int
-
-
-class Held(msgspec.Struct, frozen=True):
-    """The totals at the end, and the load of each broker."""
-
-    topics: int
-    partitions: int
-    placeholders: int
-    leaderless: int
-    brokers: tuple[BrokerLoad, ...]
-
-
-class Lane(msgspec.Struct, frozen=True):
-    """A range of time in which the status of a broker does not change."""
-
-    broker_id: int
-    since_ms: int
-    until_ms: int
-    status: str
-
-
-class Health(msgspec.Struct, frozen=True):
-    """The highest numbers of partitions in the bar that begins at `at_ms`: all, and those with each problem."""
-
-    at_ms: int
-    partitions: int
-    leaderless: int
-    under_replicated: int
-    placeholders: int
-
-
-class CheckResult(msgspec.Struct, frozen=True):
-    """The result of an invariant: its requirement, the number of violations, and the first ones as text."""
-
-    name: str
-    demands: str
-    violations: int
-    examples: tuple[str, ...] = ()
-
-
 class Report(msgspec.Struct, frozen=True):
     """All numbers of the page, as of `ends` (by log partition). The last event is at `last_ms`."""
 
@@ -133,18 +50,31 @@ class Report(msgspec.Struct, frozen=True):
     last_ms: int
     releases: tuple[str, ...]
     bucket_ms: int
-    outcomes: tuple[Outcomes, ...]
-    events_by_type: tuple[tuple[str, int], ...]
-    waits: Waits
-    refusals: tuple[Refusals, ...]
-    held: Held
-    lanes: tuple[Lane, ...]
-    health: tuple[Health, ...]
-    creators: tuple[tuple[str, int, int], ...]
+    outcomes: Rows
+    """The number of requests (`count`) with one `outcome` in the bar that begins at `at_ms`."""
+    events_by_type: Sequence[tuple[str, int]]
+    waits: Row
+    """The times from creation until a topic was complete: the number of topics that were (`complete`) and that were not
+    before they were deleted or the log ended (`never`), percentiles (None if none was complete)."""
+    wait_bins: Rows
+    """Topics (`count`) that became complete between `low_ms` and `high_ms` (None: unbounded) after their creation."""
+    refusals: Rows
+    """The number of requests that a `rule` refused, by Kafka's `error`."""
+    held: Row
+    """The totals at the end: topics, partitions, placeholders, and partitions that are leaderless."""
+    brokers: Rows
+    """The load of each broker at the end. A broker that is not registered may still be named by partitions."""
+    lanes: Rows
+    """A range of time in which the status of a broker does not change, from `since_ms` to `until_ms`."""
+    health: Rows
+    """The highest numbers of partitions in the bar that begins at `at_ms`: all, and those with each problem."""
+    creators: Sequence[tuple[str, int, int]]
     """By principal: topics created, and requests refused; the most frequent first."""
-    changes: tuple[tuple[str, str, str, str], ...]
+    changes: Sequence[tuple[str, str, str, str]]
     """The newest changes: time, principal, topic and what was changed."""
-    checks: tuple[CheckResult, ...]
+    checks: Rows
+    """The result of each invariant: its requirement (`demands`), the number of violations, and the first ones as text
+    (`examples`)."""
 
     @property
     def events(self) -> int:
@@ -166,12 +96,10 @@ def bucket_ms(span_ms: int) -> int:
     return next((width for width in BUCKETS_MS if span_ms // width < BUCKETS_MAX), BUCKETS_MS[-1])
 
 
-def wait_bins(counts: dict[int, int]) -> tuple[WaitBin, ...]:
+def wait_bins(counts: Mapping[int, int]) -> list[Row]:
     """The bars from the first to the last that is not empty; `counts` are by index of their edge."""
-    if not counts:
-        return ()
     ends = (*WAIT_EDGES_MS[1:], None)
-    return tuple(
-        WaitBin(WAIT_EDGES_MS[place], ends[place], counts.get(place, 0))
-        for place in range(min(counts), max(counts) + 1)
-    )
+    return [
+        Row(low_ms=WAIT_EDGES_MS[place], high_ms=ends[place], count=counts.get(place, 0))
+        for place in range(min(counts, default=0), max(counts, default=-1) + 1)
+    ]

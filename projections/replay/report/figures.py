@@ -15,7 +15,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from projections.replay.report.data import OUTCOMES, BrokerLoad, Refusals, Report, WaitBin
+from projections.replay.report.data import OUTCOMES, Report, Row, Rows
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 SKY, PURPLE, GREY, INK = "#56b4e9", "#cc79a7", "#9aa3ad", "#1f2933"
@@ -38,127 +38,108 @@ HEIGHT, ROW_HEIGHT = 340, 44
 
 def outcomes_figure(report: Report) -> go.Figure:
     """Requests over time, stacked by outcome."""
-    figure = go.Figure()
+    bars, heights = [], Counter[int]()
     for outcome, words in OUTCOMES.items():
         found = [one for one in report.outcomes if one.outcome == outcome]
+        for one in found:
+            heights[one.at_ms] += one.count
         if found:
-            figure.add_bar(
-                x=[_time(one.at_ms) for one in found],
-                y=[one.count for one in found],
-                width=report.bucket_ms,
-                offset=0,
-                name=outcome.replace("-", " "),
-                marker={"color": OUTCOME_COLOURS[outcome], "line": {"width": 0}},
-                hovertemplate=f"%{{y}} {words}<extra>%{{x}}</extra>",
+            bars.append(
+                _bars(
+                    OUTCOME_COLOURS[outcome],
+                    x=[_time(one.at_ms) for one in found],
+                    y=[one.count for one in found],
+                    width=report.bucket_ms,
+                    offset=0,
+                    name=outcome.replace("-", " "),
+                    hovertemplate=f"%{{y}} {words}<extra>%{{x}}</extra>",
+                )
             )
-    figure.update_xaxes(type="date", range=[_time(report.first_ms), _time(report.last_ms + report.bucket_ms)])
-    figure.update_yaxes(title=f"requests per {span(report.bucket_ms)}", **_counting(_highest(report)))
-    return _dressed(figure, barmode="stack", showlegend=True)
+    counts = _counts(f"requests per {span(report.bucket_ms)}", max(heights.values(), default=0))
+    return _figure(bars, _times(report), counts, barmode="stack", showlegend=True)
 
 
-def waits_figure(bins: Sequence[WaitBin]) -> go.Figure:
+def waits_figure(bins: Rows) -> go.Figure:
     """The histogram of waits."""
-    figure = go.Figure()
-    figure.add_bar(
-        x=[bin_text(one) for one in bins],
-        y=[one.count for one in bins],
-        marker={"color": BLUE, "line": {"width": 0}},
-        hovertemplate="%{y} topics<extra>%{x}</extra>",
-    )
-    figure.update_xaxes(type="category", title="from creation until complete", tickangle=-45)
-    figure.update_yaxes(title="topics", **_counting(max(one.count for one in bins)))
-    return _dressed(figure, bargap=0.06)
+    counts = [one.count for one in bins]
+    bars = _bars(BLUE, x=[bin_text(one) for one in bins], y=counts, hovertemplate="%{y} topics<extra>%{x}</extra>")
+    axis = {"type": "category", "title": "from creation until complete", "tickangle": -45}
+    return _figure([bars], axis, _counts("topics", max(counts)), bargap=0.06)
 
 
-def refusals_figure(refusals: Sequence[Refusals]) -> go.Figure:
+def refusals_figure(refusals: Rows) -> go.Figure:
     """Refusals by rule, the most frequent on top."""
     shown = list(refusals[:REFUSALS_SHOWN])
-    labels = [f"{label(one.rule)}<br><span style='color:#66707a'>{label(one.error)}</span>" for one in shown]
-    figure = go.Figure()
-    figure.add_bar(
-        x=[one.count for one in shown],
-        y=list(range(len(shown))),
+    counts, places = [one.count for one in shown], list(range(len(shown)))
+    bars = _bars(
+        VERMILION,
+        x=counts,
+        y=places,
         orientation="h",
-        marker={"color": VERMILION, "line": {"width": 0}},
-        text=[f"{one.count:,}" for one in shown],
+        text=[f"{count:,}" for count in counts],
         textposition="outside",
         cliponaxis=False,
         customdata=[f"{escape(one.rule)}, {escape(one.error)}" for one in shown],
         hovertemplate="%{x}<extra>%{customdata}</extra>",
     )
-    figure.update_xaxes(title="refused requests", **_counting(max(one.count for one in shown)))
-    figure.update_yaxes(
-        tickmode="array",
-        tickvals=list(range(len(shown))),
-        ticktext=labels,
-        ticklabelstandoff=8,
-        range=[len(shown) - 0.4, -0.6],
-    )
-    return _dressed(figure, height=100 + len(shown) * ROW_HEIGHT)
+    labels = [f"{label(one.rule)}<br><span style='color:#66707a'>{label(one.error)}</span>" for one in shown]
+    rules = {"tickmode": "array", "tickvals": places, "ticktext": labels, "ticklabelstandoff": 8}
+    rules["range"] = [len(shown) - 0.4, -0.6]
+    return _figure([bars], _counts("refused requests", max(counts)), rules, height=100 + len(shown) * ROW_HEIGHT)
 
 
-def brokers_figure(brokers: Sequence[BrokerLoad]) -> go.Figure:
+def brokers_figure(brokers: Rows) -> go.Figure:
     """Replicas and leaders by broker."""
     names = [broker_text(one, racks=len(brokers) <= RACKS_SHOWN) for one in brokers]
-    figure = go.Figure()
-    for name, colour, counts in (
-        ("replicas", SKY, [one.replicas for one in brokers]),
-        ("leaders", BLUE, [one.leaders for one in brokers]),
-    ):
-        figure.add_bar(
-            x=names,
-            y=counts,
-            name=name,
-            marker={"color": colour, "line": {"width": 0}},
-            hovertemplate=f"%{{y}} {name}<extra>%{{x}}</extra>",
-        )
-    figure.update_xaxes(type="category", title="broker")
-    figure.update_yaxes(title="partitions", **_counting(max(one.replicas for one in brokers)))
-    return _dressed(figure, barmode="group", showlegend=True, bargap=0.25)
+    replicas = [one.replicas for one in brokers]
+    bars = [
+        _bars(colour, x=names, y=counts, name=name, hovertemplate=f"%{{y}} {name}<extra>%{{x}}</extra>")
+        for name, colour, counts in (("replicas", SKY, replicas), ("leaders", BLUE, [one.leaders for one in brokers]))
+    ]
+    axis = {"type": "category", "title": "broker"}
+    return _figure(bars, axis, _counts("partitions", max(replicas)), barmode="group", showlegend=True, bargap=0.25)
 
 
 def lanes_figure(report: Report) -> go.Figure:
     """A lane for each broker: when it was live."""
-    figure = go.Figure()
+    bars = []
     for status, colour in (("live", GREEN), ("down", VERMILION)):
         found = [one for one in report.lanes if one.status == status]
-        figure.add_bar(
-            x=[one.until_ms - one.since_ms for one in found],
-            y=[str(one.broker_id) for one in found],
-            base=[_time(one.since_ms) for one in found],
-            orientation="h",
-            name=status,
-            marker={"color": colour, "line": {"width": 0}},
-            hovertemplate=f"{status} from %{{base}}<extra>broker %{{y}}</extra>",
+        bars.append(
+            _bars(
+                colour,
+                x=[one.until_ms - one.since_ms for one in found],
+                y=[str(one.broker_id) for one in found],
+                base=[_time(one.since_ms) for one in found],
+                orientation="h",
+                name=status,
+                hovertemplate=f"{status} from %{{base}}<extra>broker %{{y}}</extra>",
+            )
         )
-    figure.update_xaxes(type="date", range=[_time(report.first_ms), _time(report.last_ms + report.bucket_ms)])
-    figure.update_yaxes(type="category", title="broker", autorange="reversed")
+    axis = {"type": "category", "title": "broker", "autorange": "reversed"}
     brokers = len({one.broker_id for one in report.lanes})
-    return _dressed(figure, barmode="overlay", showlegend=True, height=100 + min(brokers, LANES_HIGH) * ROW_HEIGHT // 2)
+    height = 100 + min(brokers, LANES_HIGH) * ROW_HEIGHT // 2
+    return _figure(bars, _times(report), axis, barmode="overlay", showlegend=True, height=height)
 
 
 def health_figure(report: Report) -> go.Figure:
     """Partitions over time: all, and those with a problem."""
-    figure = go.Figure()
-    for name, colour in (
-        ("partitions", GREY),
-        ("under_replicated", ORANGE),
-        ("leaderless", VERMILION),
-        ("placeholders", PURPLE),
-    ):
-        figure.add_scatter(
+    colours = {"partitions": GREY, "under_replicated": ORANGE, "leaderless": VERMILION, "placeholders": PURPLE}
+    lines = [
+        go.Scatter(
             x=[_time(one.at_ms) for one in report.health],
             y=[getattr(one, name) for one in report.health],
             name=name.replace("_", "-"),
             mode="lines",
             line={"color": colour, "shape": "hv", "dash": "dot" if name == "partitions" else "solid"},
         )
-    figure.update_xaxes(type="date", range=[_time(report.first_ms), _time(report.last_ms + report.bucket_ms)])
-    figure.update_yaxes(title="partitions", **_counting(max((one.partitions for one in report.health), default=0)))
-    return _dressed(figure, showlegend=True)
+        for name, colour in colours.items()
+    ]
+    counts = _counts("partitions", max((one.partitions for one in report.health), default=0))
+    return _figure(lines, _times(report), counts, showlegend=True)
 
 
-def bin_text(one: WaitBin) -> str:
+def bin_text(one: Row) -> str:
     """The bounds of a bar: `5 to 10 ms`."""
     if one.high_ms is None:
         return f"{span(one.low_ms)} and more"
@@ -167,7 +148,7 @@ def bin_text(one: WaitBin) -> str:
     return f"{number if high.endswith(f' {unit}') else low} to {high}"
 
 
-def broker_text(one: BrokerLoad, racks: bool) -> str:
+def broker_text(one: Row, racks: bool) -> str:
     """A broker in up to three lines: its rack, if wanted, and its status if it is not live."""
     facts = [label(one.rack, RACK_CHARS_MAX)] if one.rack and racks else []
     facts += [] if one.status == "live" else [f"<b>{escape(one.status)}</b>"]
@@ -187,26 +168,29 @@ def label(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
     return escape(text if len(text) <= chars_max else text[: chars_max - 1] + "…")
 
 
-def _highest(report: Report) -> int:
-    """The height of the highest bar."""
-    heights = Counter[int]()
-    for one in report.outcomes:
-        heights[one.at_ms] += one.count
-    return max(heights.values(), default=0)
+def _bars(colour: str, **bars: Any) -> go.Bar:
+    return go.Bar(marker={"color": colour, "line": {"width": 0}}, **bars)
 
 
-def _counting(highest: int) -> dict[str, Any]:
+def _counts(title: str, highest: int) -> dict[str, Any]:
     """An axis of counts: from 0, with whole numbers."""
-    return {"rangemode": "tozero", **({"dtick": 1} if highest < 6 else {})}
+    return {"title": title, "rangemode": "tozero", **({"dtick": 1} if highest < 6 else {})}
+
+
+def _times(report: Report) -> dict[str, Any]:
+    """The axis of time."""
+    return {"type": "date", "range": [_time(report.first_ms), _time(report.last_ms + report.bucket_ms)]}
 
 
 def _time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
-def _dressed(figure: go.Figure, **layout: Any) -> go.Figure:
-    figure.update_layout(
-        **{
+def _figure(traces: Sequence[Any], x_axis: dict[str, Any], y_axis: dict[str, Any], **layout: Any) -> go.Figure:
+    axis = {"automargin": True, "gridcolor": "#e4e7eb", "zeroline": False}
+    return go.Figure(
+        traces,
+        {
             "template": "plotly_white",
             "height": HEIGHT,
             "margin": {"l": 12, "r": 24, "t": 12, "b": 12},
@@ -216,9 +200,8 @@ def _dressed(figure: go.Figure, **layout: Any) -> go.Figure:
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
             "showlegend": False,
+            "xaxis": {**axis, "linecolor": "#9aa3ad", **x_axis},
+            "yaxis": {**axis, **y_axis},
             **layout,
-        }
+        },
     )
-    figure.update_xaxes(automargin=True, gridcolor="#e4e7eb", zeroline=False, linecolor="#9aa3ad")
-    figure.update_yaxes(automargin=True, gridcolor="#e4e7eb", zeroline=False)
-    return figure

@@ -15,18 +15,17 @@ import duckdb
 import plotly.graph_objects as go
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from msgspec.structs import astuple
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from projections.replay.checks.checking import COLUMNS, check
-from projections.replay.checks.history import database, load
+from projections.replay.checks.checking import check
+from projections.replay.checks.history import COLUMNS, database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.report import data, figures
-from projections.replay.report.data import OUTCOMES, Report
+from projections.replay.report.data import OUTCOMES, Report, Row
 from projections.replay.runner import events_of
 from projections.text.moments import iso
 from projections.text.names import error_name
@@ -49,12 +48,10 @@ def page(report: Report) -> str:
     return environment.get_template("page.html").render(
         report=report,
         outcome_rows=[(name.replace("-", " "), words, report.requests(name)) for name, words in OUTCOMES.items()],
-        wait_rows=[(figures.bin_text(one), one.count) for one in report.waits.bins],
-        broker_rows=[
-            (one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.held.brokers
-        ],
+        wait_rows=[(figures.bin_text(one), one.count) for one in report.wait_bins],
+        broker_rows=[(one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.brokers],
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
-        health_rows=[(iso(one.at_ms), *astuple(one)[1:]) for one in report.health],
+        health_rows=[(iso(at_ms), *counts) for at_ms, *counts in (vars(one).values() for one in report.health)],
         lane_rows=[(one.broker_id, one.status, iso(one.since_ms), iso(one.until_ms)) for one in report.lanes],
         brokers_beside_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
@@ -80,14 +77,14 @@ EXAMPLES_MAX = 3
 _COLUMNS = (*COLUMNS, "release", "rack", "principal")
 
 _OUTCOMES = """
-select at_ms // $width * $width as since_ms,
+select at_ms // $width * $width as at_ms,
        case when type = 'CreateRejected' then 'refused'
             when type = 'ChangeRejected' then 'change-refused'
             when type in ('PartitionsAdded', 'TopicDeleted', 'TopicConfigsChanged') then 'changed'
             when type = 'CreateAnswered' and error_code = 0 then 'created'
             when type = 'CreateAnswered' and error_code = 7 then 'timed-out'
             when type = 'CreateAnswered' and cause_command = 'DeleteTopic' then 'failed' end as outcome,
-       count(*)
+       count(*) as count
 from events group by all having outcome is not null order by all
 """
 """The outcomes of requests. A refusal counts when it is decided, not again when it is answered."""
@@ -101,9 +98,9 @@ with lives as (
   group by created.log_partition, created."offset", created.at_ms)
 """
 _HELD = """
-select (select count(*) from topic_lives where until = forever() and topic <> ''), count(*),
-       coalesce(sum(len(list_filter(replicas, lambda id: id < 0))), 0)::bigint,
-       count(*) filter (where leader < 0)
+select (select count(*) from topic_lives where until = forever() and topic <> '') as topics, count(*) as partitions,
+       coalesce(sum(len(list_filter(replicas, lambda id: id < 0))), 0)::bigint as placeholders,
+       count(*) filter (where leader < 0) as leaderless
 from open_partitions
 """
 _BROKERS = """
@@ -118,14 +115,15 @@ brokers as (
 racks as (
   select broker_id, max_by(coalesce(rack, ''), "offset") as rack from events
   where type = 'BrokerRegistered' and log_partition = (select min(log_partition) from log_extents) group by broker_id)
-select broker_id, coalesce(status, 'not registered'), if(status is null, null, nullif(rack, '')),
-       coalesce(replicas, 0), coalesce(leaders, 0)
+select broker_id, coalesce(status, 'not registered') as status,
+       if(brokers.status is null, null, nullif(rack, '')) as rack,
+       coalesce(replicas, 0) as replicas, coalesce(leaders, 0) as leaders
 from brokers full join loads using (broker_id) left join racks using (broker_id)
-where status is not null or replicas is not null order by broker_id
+where brokers.status is not null or loads.replicas is not null order by broker_id
 """
 _LANES = """
-select broker_id, since_ms, coalesce(lead(since_ms) over (partition by broker_id order by since), $last),
-       if(live, 'live', 'down')
+select broker_id, since_ms, coalesce(lead(since_ms) over (partition by broker_id order by since), $last) as until_ms,
+       if(live, 'live', 'down') as status
 from broker_spans where registered and log_partition = (select min(log_partition) from log_extents) order by all
 """
 _HEALTH = """
@@ -142,14 +140,19 @@ by_event as (
   select at_ms, "offset", sum(c.partitions) as partitions, sum(leaderless) as leaderless,
          sum(under_replicated) as under_replicated, sum(placeholders) as placeholders
   from changes c join events using (log_partition, "offset") group by all)
-select at_ms // $width * $width as since_ms, max(partitions)::bigint, max(leaderless)::bigint,
-       max(under_replicated)::bigint, max(placeholders)::bigint
+select at_ms // $width * $width as at_ms, max(partitions)::bigint as partitions,
+       max(leaderless)::bigint as leaderless, max(under_replicated)::bigint as under_replicated,
+       max(placeholders)::bigint as placeholders
 from (select at_ms, sum(partitions) over up_to as partitions, sum(leaderless) over up_to as leaderless,
              sum(under_replicated) over up_to as under_replicated, sum(placeholders) over up_to as placeholders
       from by_event window up_to as (order by at_ms, "offset"))
-group by since_ms order by since_ms
+group by 1 order by 1
 """
 """The highest number within each bar, so that a short outage shows."""
+_REFUSALS = """
+select rule, error_code, count(*) as count from events where type in ('CreateRejected', 'ChangeRejected')
+group by all order by count desc, rule, error_code
+"""
 _CREATORS = """
 select q.principal, count(*) filter (where r.type = 'TopicCreated'), count(*) filter (where r.type = 'CreateRejected')
 from events q join events r on r.log_partition = q.log_partition and r.request_id = q.request_id and r.topic = q.topic
@@ -166,7 +169,7 @@ order by at_ms desc, "offset" desc limit 20
 """
 
 
-def gather(ref: Ref, at: str | None) -> data.Report:
+def gather(ref: Ref, at: str | None) -> Report:
     """The report of a log as of a point in time. Raises ReplayError."""
     ends = ends_of(ref, at)
     source = events_of(ref, ends, _COLUMNS)
@@ -178,55 +181,56 @@ def gather(ref: Ref, at: str | None) -> data.Report:
         width = data.bucket_ms(last_ms - first_ms)
         releases = "select release from events where release is not null group by release order by min(at_ms)"
         types = "select type, count(*) from events group by type order by count(*) desc, type"
-        refusals = "select rule, error_code, count(*) from events where type in ('CreateRejected', 'ChangeRejected')"
-        return data.Report(
+        refusals = _rows(history, _REFUSALS)
+        for one in refusals:
+            one.error = error_name(one.error_code)
+        waits, bins = _waits(history)
+        return Report(
             log=ref.text,
             ends=ends,
             first_ms=first_ms,
             last_ms=last_ms,
             releases=tuple(release for (release,) in history.execute(releases).fetchall()),
             bucket_ms=width,
-            outcomes=tuple(data.Outcomes(*row) for row in history.execute(_OUTCOMES, {"width": width}).fetchall()),
-            events_by_type=tuple(history.execute(types).fetchall()),
-            waits=_waits(history),
-            refusals=tuple(
-                data.Refusals(rule, error_name(code), count)
-                for rule, code, count in history.execute(
-                    f"{refusals} group by all order by count(*) desc, rule, error_code"
-                ).fetchall()
-            ),
-            held=_held(history),
-            lanes=tuple(data.Lane(*row) for row in history.execute(_LANES, {"last": last_ms}).fetchall()),
-            health=tuple(data.Health(*row) for row in history.execute(_HEALTH, {"width": width}).fetchall()),
-            creators=tuple(history.execute(_CREATORS).fetchall()),
-            changes=tuple((iso(at_ms), *row) for at_ms, *row in history.execute(_CHANGES).fetchall()),
-            checks=tuple(_result(name, demands, found.get(name), len(ends) > 1) for name, demands in CHECKS.items()),
+            outcomes=_rows(history, _OUTCOMES, width=width),
+            events_by_type=history.execute(types).fetchall(),
+            waits=waits,
+            wait_bins=bins,
+            refusals=refusals,
+            held=_rows(history, _HELD)[0],
+            brokers=_rows(history, _BROKERS),
+            lanes=_rows(history, _LANES, last=last_ms),
+            health=_rows(history, _HEALTH, width=width),
+            creators=history.execute(_CREATORS).fetchall(),
+            changes=[(iso(at_ms), *row) for at_ms, *row in history.execute(_CHANGES).fetchall()],
+            checks=[_result(name, demands, found.get(name), len(ends) > 1) for name, demands in CHECKS.items()],
         )
 
 
-def _waits(history: duckdb.DuckDBPyConnection) -> data.Waits:
-    edges = list(data.WAIT_EDGES_MS)
-    place = f"len(list_filter({edges}, lambda edge: edge <= wait_ms)) - 1"
+def _rows(history: duckdb.DuckDBPyConnection, query: str, **parameters: int) -> list[Row]:
+    answer = history.execute(query, parameters)
+    names = [column[0] for column in answer.description or ()]
+    return [Row(**dict(zip(names, row, strict=True))) for row in answer.fetchall()]
+
+
+def _waits(history: duckdb.DuckDBPyConnection) -> tuple[Row, list[Row]]:
+    """The waits, and their histogram."""
+    place = f"len(list_filter({list(data.WAIT_EDGES_MS)}, lambda edge: edge <= wait_ms)) - 1"
     bins = history.execute(f"{_WAITS} select {place}, count(*) from lives where wait_ms is not null group by all")
     by_place = dict(bins.fetchall())
-    ((complete, never, percentiles),) = history.execute(
-        f"{_WAITS} select count(wait_ms), count(*) - count(wait_ms), "
-        "quantile_disc(wait_ms, [0.5, 0.95, 0.99, 1.0]) from lives"
-    ).fetchall()
-    return data.Waits(data.wait_bins(by_place), complete, never, *(percentiles or ()))
+    (waits,) = _rows(
+        history,
+        f"{_WAITS} select count(wait_ms) as complete, count(*) - count(wait_ms) as never, "
+        "quantile_disc(wait_ms, 0.5) as median_ms, quantile_disc(wait_ms, 0.95) as p95_ms, "
+        "quantile_disc(wait_ms, 0.99) as p99_ms, max(wait_ms) as max_ms from lives",
+    )
+    return waits, data.wait_bins(by_place)
 
 
-def _held(history: duckdb.DuckDBPyConnection) -> data.Held:
-    ((topics, partitions, placeholders, leaderless),) = history.execute(_HELD).fetchall()
-    brokers = tuple(data.BrokerLoad(*row) for row in history.execute(_BROKERS).fetchall())
-    return data.Held(topics, partitions, placeholders, leaderless, brokers)
-
-
-def _result(name: str, demands: str, broken: Found | None, several: bool) -> data.CheckResult:
-    if broken is None:
-        return data.CheckResult(name, demands, 0)
-    lines = tuple(violation_line(row, several) for row in broken.violations)
-    return data.CheckResult(name, demands, broken.times, lines)
+def _result(name: str, demands: str, broken: Found | None, several: bool) -> Row:
+    found = Found(name, 0, ()) if broken is None else broken
+    examples = [violation_line(row, several) for row in found.violations]
+    return Row(name=name, demands=demands, violations=found.times, examples=examples)
 
 
 DEFAULT_OUTPUT = "topicwright-report.html"

@@ -1,7 +1,6 @@
 """Shows the progress of long Spark jobs: one changing line on a terminal, a few lines elsewhere.
 
-Lines stay in logs and mails, so there are few: after 5 seconds, then 10, 20, 40 and so on later. A new stage is shown
-at once if the last line is 5 seconds old, and the waits start again at 5 seconds.
+Lines stay in logs and mails, so there are few: after 5, 10, 20, 40 seconds and so on.
 
 Spark's own progress bar writes to the terminal from Java, over other output. This one asks Spark a few times a second
 which stages run and how many of their tasks are done; with Spark Connect, Spark calls it.
@@ -49,11 +48,8 @@ class _Reporter:
         self._out = out
         self._is_terminal = out.isatty()
         self._started = monotonic()
-        self._gap_s = self._shortest_s = LOOK_EVERY_S if self._is_terminal else line_every_s
-        self._last = self._started
+        self._next = self._started + (LOOK_EVERY_S if self._is_terminal else line_every_s)
         self._stages: dict[int, tuple[int, int]] = {}
-        self._shown: frozenset[int] = frozenset()
-        """The known stages when the last line was shown."""
         self.ended = False
 
     def hear(self, stages: Iterable[tuple[int, int, int]]) -> None:
@@ -61,23 +57,17 @@ class _Reporter:
         now = {stage: (done, tasks) for stage, done, tasks in stages}
         finished = {stage: (tasks, tasks) for stage, (_, tasks) in self._stages.items() if stage not in now}
         self._stages = finished | now
-        if self._stages.keys() != self._shown:
-            self._gap_s = self._shortest_s
-        if self._stages and not self.ended and monotonic() >= self._last + self._gap_s:
-            self._last, self._shown = monotonic(), frozenset(self._stages)
-            self._gap_s *= 1 if self._is_terminal else 2
-            self._say()
+        elapsed_s = monotonic() - self._started
+        if self._stages and not self.ended and self._started + elapsed_s >= self._next:
+            self._next = monotonic() + (LOOK_EVERY_S if self._is_terminal else elapsed_s)
+            done, tasks = (sum(counts) for counts in zip(*self._stages.values(), strict=True))
+            before, after = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
+            self._write(f"{before}{self._work}: {done} of {tasks} tasks done after {int(elapsed_s)} s{after}")
 
     def clear(self) -> None:
         """Remove the line from the terminal."""
         if self._is_terminal:
             self._write("\r\x1b[K")
-
-    def _say(self) -> None:
-        done, tasks = (sum(counts) for counts in zip(*self._stages.values(), strict=True))
-        seconds = int(monotonic() - self._started)
-        before, after = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
-        self._write(f"{before}{self._work}: {done} of {tasks} tasks done after {seconds} s{after}")
 
     def _write(self, text: str) -> None:
         try:

@@ -23,19 +23,20 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryFile, gettempdir, mkdtemp
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from projections.replay.outcome import ReplayError, message_of
-from projections.replay.runner import Batches, Function, Source
+from projections.replay.runner import PLACE, SHARD, Batches, Function, Source
 
 DEFAULT_MASTER = "local[*]"
 CONNECT = "sc://"
@@ -92,13 +93,16 @@ def spark_session(
     if not submitted:
         check_java()
     url = master if master is not None else (None if submitted else DEFAULT_MASTER)
-    chosen = {**_SETTINGS, **(_LOCAL if url is not None and url.startswith("local") else {}), **(settings or {})}
+    of_master = {} if url is None else {"spark.master": url, **(_LOCAL if url.startswith("local") else {})}
+    chosen: dict[str, Any] = {**_SETTINGS, **of_master, **(settings or {})}
     with _standard_error_aside(aside=not spark_log) as said:
         try:
-            session = _built(url, chosen, spark_log)
+            session = SparkSession.builder.appName("topicwright replay").config(map=chosen).getOrCreate()
         except Exception as error:
             why = why_not_started(said()) or message_of(error)
             raise ReplayError(f"Spark did not start on {url or 'its master'}: {why}") from error
+    if not spark_log:
+        session.sparkContext.setLogLevel("OFF")
     ship(session)
     return session
 
@@ -178,18 +182,6 @@ def check_java() -> None:
         raise ReplayError(f"{java} is Java {found[1]}: Spark needs {JAVA_AT_LEAST} or later")
 
 
-def _built(master: str | None, settings: dict[str, str], spark_log: bool) -> SparkSession:
-    builder = SparkSession.builder.appName("topicwright replay")
-    if master is not None:
-        builder = builder.master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    if not spark_log:
-        session.sparkContext.setLogLevel("OFF")
-    return session
-
-
 def _connected(url: str) -> SparkSession:
     try:
         session = SparkSession.builder.remote(url).getOrCreate()
@@ -253,14 +245,7 @@ class OnSpark:
         self._session = session
 
     def fold(
-        self,
-        source: Source,
-        function: Function,
-        schema: pa.Schema,
-        *,
-        by: Sequence[str] = (),
-        order: Sequence[str] = (),
-        buckets: int = 1,
+        self, source: Source, function: Function, schema: pa.Schema, buckets: int = 0, ordered: bool = False
     ) -> pa.Table:
         parts, read, count = source.parts, source.read, len(source.parts)
 
@@ -270,10 +255,10 @@ class OnSpark:
                     yield from read(parts[number])
 
         numbers = self._session.range(0, count, 1, count)
-        if by:
-            frame = numbers.mapInArrow(read_parts, from_arrow_schema(source.schema)).repartition(buckets, *by)
-            if order:
-                frame = frame.sortWithinPartitions(*order)
+        if buckets:
+            frame = numbers.mapInArrow(read_parts, from_arrow_schema(source.schema)).repartition(buckets, *SHARD)
+            if ordered:
+                frame = frame.sortWithinPartitions(*PLACE)
             frame = frame.mapInArrow(function, from_arrow_schema(schema))
         else:
             frame = numbers.mapInArrow(lambda batches: function(read_parts(batches)), from_arrow_schema(schema))

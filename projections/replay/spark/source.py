@@ -36,7 +36,7 @@ from pyspark.sql.types import StructType
 
 from events.names import shard_key
 from projections.replay.log.columns import arrow_schema, column_names
-from projections.replay.log.kafka_ref import KafkaTopic, Properties, checked_properties
+from projections.replay.log.kafka_ref import KafkaTopic
 from projections.replay.log.log_ref import LogRef, Range, Ref, ends_of, parse_ref, ranges_of, scanned
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.outcome import ReplayError
@@ -57,7 +57,7 @@ class TopicwrightSource(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._options = {name.lower(): text for name, text in options.items()}
-        self._names = _columns(self._options.get("columns"))
+        self._names = column_names(self._options.get("columns"))
         self._plan: list[Range] | None = None
 
     def schema(self) -> StructType:
@@ -92,14 +92,10 @@ class EventReader(DataSourceReader):
 
 
 def log_of_options(options: Mapping[str, str]) -> LogRef | KafkaTopic:
-    """The log that options name. Raises ReplayError."""
-    return parse_ref(options.get("path", ""), _number(options, "logpartition", 0), _properties(options))
-
-
-def _properties(options: Mapping[str, str]) -> Properties:
-    """librdkafka's properties among options, whose names Spark hands over in lower case."""
+    """The log that options name; Spark hands over the names of librdkafka's properties in lower case. Raises
+    ReplayError."""
     given = ((key.removeprefix(_PROPERTY), value) for key, value in options.items() if key.startswith(_PROPERTY))
-    return checked_properties(tuple(given))
+    return parse_ref(options.get("path", ""), _number(options, "logpartition", 0), tuple(given))
 
 
 def _plan(options: Mapping[str, str]) -> list[Range]:
@@ -137,10 +133,3 @@ def _shards(text: str | None) -> frozenset[str] | None:
     if text is None:
         return None
     return frozenset("" if one == _CLUSTER else shard_key(one) for one in map(str.strip, text.split(",")) if one)
-
-
-def _columns(text: str | None) -> tuple[str, ...]:
-    try:
-        return column_names(text)
-    except ValueError as error:
-        raise ReplayError(str(error)) from None

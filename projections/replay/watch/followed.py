@@ -15,9 +15,9 @@ from events.catalog import EVENT_VERSION
 from events.logs.events_topic import PartitionReader
 from events.logs.log import Commit, Entry, EventLog, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
-from events.names import CLUSTER_SHARD, ShardKey, shard_key
-from projections.replay.checks.checking import COLUMNS
-from projections.replay.log.columns import Columns
+from events.names import ShardKey
+from projections.replay.checks.history import COLUMNS
+from projections.replay.log.columns import Columns, shard_of
 from projections.replay.log.kafka_ref import Reading, reading
 from projections.replay.log.kafka_scan import check_begins, decoded, folded
 from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, ranges
@@ -84,9 +84,8 @@ class _Topic:
         for events in folded(self._ref.topic, reader, self._kafka.records(partition, reader.kafka_offset, end)):
             for number, value in events:
                 recorded = decoded(self._ref.topic, partition, number, value)
-                topic = getattr(recorded.event, "topic", None)
                 columns.add(recorded, value)
-                entries.append(Entry(value, CLUSTER_SHARD if topic is None else shard_key(topic)))
+                entries.append(Entry(value, shard_of(recorded.event)))
             if len(entries) >= _EVENTS_PER_WRITE:
                 log.write(Commit(entries))
                 entries = []

@@ -26,9 +26,9 @@ import msgspec
 
 from events.codec import decode_event
 from events.names import ShardKey
-from projections.replay.checks.checking import COLUMNS, check
+from projections.replay.checks.checking import check
 from projections.replay.checks.growth import Run, Shards, complete, ends_of_runs, joined
-from projections.replay.checks.history import database, load
+from projections.replay.checks.history import COLUMNS, database, load
 from projections.replay.checks.invariants import CHECKS, violation_line
 from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.log.columns import Columns, arrow_schema

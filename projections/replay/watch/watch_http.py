@@ -11,10 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from projections.replay.outcome import ReplayError
 
@@ -23,18 +20,22 @@ ALERTS_SHOWN_MAX = 1000
 METRICS_TYPE = "text/plain; version=0.0.4"
 
 
-class Alerts(Collector):
+class Alerts:
     """The alerts so far, and the offsets checked. Written by one thread, read by any."""
 
     def __init__(self, checks: Iterable[str]) -> None:
-        self._counts = dict.fromkeys(checks, 0)
         self._newest: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_SHOWN_MAX)
         self._reported: set[tuple[Any, ...]] = set()
         self._lock = threading.Lock()
-        self._events = 0
         self.next_offsets: dict[int, int] = {}
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        self._registry = CollectorRegistry()
+        of_check = "topicwright_invariant_violations", "Violations of the invariants found in the log.", ("check",)
+        self._violations = Counter(*of_check, registry=self._registry)
+        self._events = Counter("topicwright_watched_events", "Events checked.", registry=self._registry)
+        of_offset = "topicwright_watched_offset", "The offset up to which is checked."
+        self._offset = Gauge(*of_offset, registry=self._registry)
+        for check in checks:
+            self._violations.labels(check)
 
     def add(self, violation: Mapping[str, Any]) -> bool:
         """Add a violation; False if it was added before."""
@@ -44,14 +45,15 @@ class Alerts(Collector):
                 return False
             self._reported.add(key)
             self._newest.append(violation)
-            self._counts[violation["check"]] += 1
-            return True
+        self._violations.labels(violation["check"]).inc()
+        return True
 
     def reached(self, events: int, next_offsets: Mapping[int, int]) -> None:
         """Record that so many more events were checked, up to these offsets by log partition."""
         with self._lock:
-            self._events += events
             self.next_offsets = dict(next_offsets)
+        self._events.inc(events)
+        self._offset.set(self.next_offset)
 
     @property
     def next_offset(self) -> int:
@@ -61,8 +63,7 @@ class Alerts(Collector):
     @property
     def count(self) -> int:
         """The number of alerts."""
-        with self._lock:
-            return sum(self._counts.values())
+        return len(self._reported)
 
     def shown(self) -> bytes:
         """The newest alerts, oldest first, as JSON."""
@@ -70,7 +71,7 @@ class Alerts(Collector):
             body = {
                 "next_offset": self.next_offset,
                 "next_offsets": {str(partition): offset for partition, offset in self.next_offsets.items()},
-                "count": sum(self._counts.values()),
+                "count": self.count,
                 "alerts": list(self._newest),
             }
         return msgspec.json.encode(body)
@@ -78,19 +79,6 @@ class Alerts(Collector):
     def metrics(self) -> bytes:
         """The counts in Prometheus' text format."""
         return generate_latest(self._registry)
-
-    def collect(self) -> Iterator[Metric]:
-        """The counts as Prometheus' own types."""
-        with self._lock:
-            counts, events, next_offset = dict(self._counts), self._events, self.next_offset
-        broken = CounterMetricFamily(
-            "topicwright_invariant_violations", "Violations of the invariants found in the log.", labels=("check",)
-        )
-        for check, count in counts.items():
-            broken.add_metric((check,), count)
-        yield broken
-        yield CounterMetricFamily("topicwright_watched_events", "Events checked.", value=events)
-        yield GaugeMetricFamily("topicwright_watched_offset", "The offset up to which is checked.", value=next_offset)
 
 
 @contextmanager

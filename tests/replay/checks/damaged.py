@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from events import catalog
 from events.catalog import Recorded
 from events.codec import encode_event
-from projections.replay.checks.checking import COLUMNS, check
-from projections.replay.checks.history import database, load
+from projections.replay.checks.checking import check
+from projections.replay.checks.history import COLUMNS, database, load
 from projections.replay.log.columns import Columns, arrow_schema
 from tests.machine.audit.auditor import audit
 from tests.machine.audit.planted import Log, clean, renumbered

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 from events.catalog import CreateRequested, Recorded, TopicCreated
 from events.codec import decode_event
-from projections.replay.checks.checking import COLUMNS, Result, check, check_here, check_in_buckets
+from projections.replay.checks.checking import Result, check, check_here, check_in_buckets
 from projections.replay.checks.growth import joined
-from projections.replay.checks.history import database, load
+from projections.replay.checks.history import COLUMNS, database, load
 from projections.replay.checks.invariants import CHECKS, run_invariants
 from projections.replay.checks.rules import COLUMNS as VIOLATION
 from projections.replay.checks.rules import (

@@ -1,19 +1,35 @@
-"""The export: every event, once; a second run adds what is new; never two logs in one."""
+"""The export: every event, once; a second run adds what is new; never two logs in one.
+
+Nothing counts that a failed task left, or one that ran twice.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from events.logs.log import Commit, Entry, read_one
-from projections.replay.export.export import NOTE, export, exported, noted, run_export, segment_starts
-from projections.replay.log.columns import COLUMNS
-from projections.replay.log.log_ref import LogRef, open_frozen
-from projections.replay.outcome import Options, ReplayError
+from projections.replay.export import export as export_module
+from projections.replay.export.export import (
+    NOTE,
+    Note,
+    export,
+    exported,
+    exported_files,
+    noted,
+    run_export,
+    write_files,
+)
+from projections.replay.log.columns import COLUMNS, arrow_schema
+from projections.replay.log.log_ref import LogRef, Range, ends_of
+from projections.replay.outcome import Options, ReplayError, message_of
 from projections.replay.runner import InProcess, Source, events_of
+from tests.replay.damage import put_event
 from tests.replay.history import open_log
 
 
@@ -26,10 +42,9 @@ def grow(path: Path, count: int) -> None:
     log.close()
 
 
-def end_of_log(ref: LogRef) -> int:
-    """How many events there are."""
-    with open_frozen(ref) as log:
-        return log.next_offset
+def added_to(folder: Path, ref: LogRef, at: str | None = None) -> tuple[int, Note]:
+    """Export a log up to a point in time: how many events were added, and the new note."""
+    return export(InProcess(), ref, folder, ends_of(ref, at))[folder]
 
 
 def table(source: Source) -> pa.Table:
@@ -43,49 +58,53 @@ def offsets(folder: Path, end: int) -> list[int]:
     return found
 
 
+def offsets_in(file: str | Path) -> list[int]:
+    """The offsets in a file."""
+    found: list[int] = pq.ParquetFile(file).read(["offset"])["offset"].to_pylist()
+    return found
+
+
 def test_an_export_has_what_the_log_has(history: LogRef, tmp_path: Path) -> None:
-    added, note = export(InProcess(), history, tmp_path / "out", segment_events=40)
-    assert added == note.next_offset == end_of_log(history)
-    assert {one.name for one in (tmp_path / "out").glob("from_offset=*")} == {
-        f"from_offset={segment}" for segment in range(0, added, 40)
-    }
-    ends, names = {0: added}, tuple(COLUMNS)
+    added, note = added_to(tmp_path / "out", history)
+    ends, names = ends_of(history), tuple(COLUMNS)
+    assert {0: added} == {0: note.next_offset} == ends
     mine, theirs = exported(tmp_path / "out", ends, names), events_of(history, ends, names)
     assert table(mine) == table(theirs)
     assert table(exported(tmp_path / "out", {0: 50}, ("offset",)))["offset"].to_pylist() == list(range(50))
 
 
 def test_others_can_read_it_as_plain_parquet(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
-    export(InProcess(), history, tmp_path / "out", segment_events=40)
+    added_to(tmp_path / "out", history, "39")
+    added_to(tmp_path / "out", history)
     frame = spark.read.parquet(str(tmp_path / "out"))
     assert frame.where("from_offset = 40").agg({"offset": "min"}).collect()[0][0] == 40
-    assert frame.count() == end_of_log(history)
+    assert {0: frame.count()} == ends_of(history)
 
 
 def test_a_second_run_adds_only_what_is_new(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first, _ = export(InProcess(), own_history, out, at="50", segment_events=40)
+    first, _ = added_to(out, own_history, "50")
     files = {file: file.stat().st_mtime_ns for file in out.rglob("*.parquet")}
     grow(own_history.path, 5)
-    second, note = export(InProcess(), own_history, out, segment_events=40)
-    assert (first, first + second) == (51, end_of_log(own_history))
-    assert note.segments[:3] == (0, 40, 51)
+    second, note = added_to(out, own_history)
+    assert first == 51
+    assert {0: first + second} == ends_of(own_history)
+    assert note.segments == (0, 51)
     assert {file: file.stat().st_mtime_ns for file in files} == files, "what is there stays as it is"
-    assert export(InProcess(), own_history, out) == (0, note)
+    assert added_to(out, own_history) == (0, note)
     assert offsets(out, note.next_offset) == list(range(note.next_offset))
 
 
 def test_what_a_dead_run_left_is_removed(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    export(InProcess(), own_history, out, at="50")
+    added_to(out, own_history, "50")
     left = out / "from_offset=51"
     left.mkdir()
     (left / "part-dead.parquet").write_bytes(b"half of a file")
     run = out / "_run-dead" / "from_offset=51"
     run.mkdir(parents=True)
     (run / "part-dead.parquet").write_bytes(b"half of a file")
-    export(InProcess(), own_history, out)
-    end = end_of_log(own_history)
+    end = added_to(out, own_history)[1].next_offset
     assert offsets(out, end) == list(range(end))
     assert not (left / "part-dead.parquet").exists()
     assert not run.parent.exists()
@@ -93,7 +112,7 @@ def test_what_a_dead_run_left_is_removed(own_history: LogRef, tmp_path: Path) ->
 
 def test_an_export_of_another_log_is_left_alone(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    _, exported_all = export(InProcess(), own_history, out)
+    _, exported_all = added_to(out, own_history)
     note, end = (out / NOTE).read_text(), exported_all.next_offset
     for before, after, says in (
         (exported_all.last_event, "0" * 64, f"at offset {end - 1}, is not the one in"),
@@ -105,7 +124,7 @@ def test_an_export_of_another_log_is_left_alone(own_history: LogRef, tmp_path: P
         assert before in note
         (out / NOTE).write_text(note.replace(before, after))
         with pytest.raises(ReplayError, match=says):
-            export(InProcess(), own_history, out)
+            added_to(out, own_history)
 
 
 def test_a_folder_with_something_else_is_left_alone(history: LogRef, tmp_path: Path) -> None:
@@ -126,8 +145,85 @@ def test_the_sub_command_says_what_it_added(history: LogRef, tmp_path: Path) -> 
     assert run_export(InProcess(), history, options).rows[0]["added"] == 0
 
 
-def test_segments_begin_at_multiples_but_for_the_first() -> None:
-    assert segment_starts(0, 10, 10) == [0]
-    assert segment_starts(0, 11, 10) == [0, 10]
-    assert segment_starts(7, 31, 10) == [7, 10, 20, 30]
-    assert segment_starts(10, 12, 10) == [10]
+# --- the files
+
+
+def test_files_are_named_by_their_first_offset(
+    history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_module, "FILE_EVENTS", 30)
+    added_to(tmp_path / "out", history, "49")
+    added_to(tmp_path / "out", history, "89")
+    files = [str(Path(file).relative_to(tmp_path / "out")) for file in exported_files(tmp_path / "out")]
+    assert files == [
+        f"from_offset={segment}/part-{first:012}.parquet" for segment, first in ((0, 0), (0, 25), (50, 50), (50, 70))
+    ]
+    read = [offset for file in exported_files(tmp_path / "out") for offset in offsets_in(file)]
+    assert read == list(range(90)), "in order, each once"
+    assert {one.name for one in (tmp_path / "out").iterdir()} == {NOTE, "from_offset=0", "from_offset=50"}
+
+
+def test_groups_of_rows_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_module, "GROUP_BYTES", 1)
+    monkeypatch.setattr("projections.replay.log.reading._BATCH_ROWS", 16)
+    name = "part-000000000005.parquet"
+    assert export_module._write(history, Range(5, 55), tmp_path) == {"file": name, "events": 50}
+    file = pq.ParquetFile(tmp_path / name)
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [16, 16, 16, 2]
+    assert file.schema_arrow.equals(arrow_schema(tuple(COLUMNS))), "the columns as they are said to be"
+    assert file.metadata.row_group(0).column(1).compression == "SNAPPY"
+
+
+def test_a_failed_run_leaves_nothing_that_counts(own_history: LogRef, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    added_to(out, own_history, "50")
+    note, before = (out / NOTE).read_bytes(), exported_files(out)
+    put_event(own_history.path, 90, None)
+    with pytest.raises(Exception, match="90") as failed:
+        added_to(out, own_history)
+    assert "event 90 is missing" in message_of(failed.value)
+    assert ((out / NOTE).read_bytes(), exported_files(out)) == (note, before)
+    assert {one.name for one in out.iterdir()} == {NOTE, "from_offset=0"}
+
+
+def test_a_task_that_runs_twice_writes_the_same(history: LogRef, tmp_path: Path) -> None:
+    name = str(export_module._write(history, Range(3, 60), tmp_path)["file"])
+    first = (tmp_path / name).read_bytes()
+    export_module._write(history, Range(3, 60), tmp_path)
+    assert (tmp_path / name).read_bytes() == first
+    assert [one.name for one in tmp_path.iterdir()] == [name]
+
+
+def test_a_task_that_fails_leaves_no_half_file(own_history: LogRef, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    put_event(own_history.path, 40, None)
+    with pytest.raises(Exception, match="event 40 is missing"):
+        export_module._write(own_history, Range(0, 60), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_task_that_outlives_its_run_finds_no_folder(history: LogRef, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        export_module._write(history, Range(0, 9), tmp_path / "_run-gone")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_lost_task_left_is_removed(history: LogRef, tmp_path: Path) -> None:
+    (tmp_path / ".part-000000000000.parquet.lost").write_bytes(b"half of a file")
+    write_files(InProcess(), history, tmp_path, 0, {0: 60})
+    (file,) = tmp_path.iterdir()
+    assert file.name == "part-000000000000.parquet"
+    assert offsets_in(file) == list(range(60))
+
+
+class Elsewhere(InProcess):
+    """Writes to folders of another machine."""
+
+    def fold(self, source: Source, function: Any, schema: pa.Schema, *_: Any, **__: Any) -> pa.Table:
+        rows = [{"file": f"part-{one.start:012}.parquet", "events": one.end - one.start} for one in source.parts]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+
+def test_a_folder_that_workers_do_not_share_is_reported(history: LogRef, tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="name a folder that they share"):
+        write_files(Elsewhere(), history, tmp_path, 0, {0: 20})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log2
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ SHARDS = ("pay_orders", "pay_refunds", "late_one", "slow_one", "team_auto", "ord
 
 def states(history: History) -> list[Topic | None]:
     """The topic after each number of events."""
-    return [history.after(count) for count in range(len(history.offsets) + 1)]
+    return [None, *(topic for _, topic in history.steps())]
 
 
 @pytest.mark.parametrize("shard", SHARDS)
@@ -45,50 +44,39 @@ def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: 
             assert first_difference(past, live).offset == past.offsets[after - 1], f"{shard} after {count} events"
 
 
-def bogus_leader(topic: Topic) -> Topic:
-    """A leader that no event elected."""
-    first = replace(topic.partitions[1], leader=BrokerId(9))
-    return replace(topic, partitions=(topic.partitions[0], first, *topic.partitions[2:]))
+def with_partition(number: int, **changes: Any) -> Callable[[Topic], Topic]:
+    """A topic with another partition."""
+
+    def changed(topic: Topic) -> Topic:
+        partitions = list(topic.partitions)
+        partitions[number] = replace(partitions[number], **changes)
+        return replace(topic, partitions=tuple(partitions))
+
+    return changed
 
 
-def ahead(topic: Topic) -> Topic:
-    """A partition that has changed more often than the log says."""
-    first = replace(topic.partitions[0], partition_epoch=99, leader=BrokerId(2))
-    return replace(topic, partitions=(first, *topic.partitions[1:]))
+CHANGED: dict[str, tuple[Callable[[Topic], Topic], str]] = {
+    "a leader that no event elected": (with_partition(1, leader=BrokerId(9)), "partition 1: the ISR is [2,3,1]"),
+    "changed more often than the log says": (with_partition(0, partition_epoch=99, leader=BrokerId(2)), UNEXPLAINED),
+    "configs that it never had": (
+        lambda topic: replace(topic, configs=(("retention.ms", "77"),)),
+        "pay.orders is created",
+    ),
+    "not ready": (
+        lambda topic: replace(topic, ready_at_ms=None, propagated=(BrokerId(1),)),
+        "brokers 1, 2, 3 applied the creation of pay.orders",
+    ),
+    "another name": (lambda topic: replace(topic, name=TopicName("pay_orders")), "pay.orders is created"),
+}
 
 
-def other_configs(topic: Topic) -> Topic:
-    """Configs that it never had."""
-    return replace(topic, configs=(("retention.ms", "77"),))
-
-
-def never_ready(topic: Topic) -> Topic:
-    """A topic that waits still."""
-    return replace(topic, ready_at_ms=None, propagated=(BrokerId(1),))
-
-
-def renamed(topic: Topic) -> Topic:
-    """Another name under the same key."""
-    return replace(topic, name=TopicName("pay_orders"))
-
-
-@pytest.mark.parametrize(
-    ("change", "event"),
-    [
-        (bogus_leader, "partition 1: the ISR is [2,3,1]"),
-        (ahead, UNEXPLAINED),
-        (other_configs, "pay.orders is created"),
-        (never_ready, "brokers 1, 2, 3 applied the creation of pay.orders"),
-        (renamed, "pay.orders is created"),
-    ],
-    ids=lambda given: getattr(given, "__name__", ""),
-)
+@pytest.mark.parametrize(("change", "event"), CHANGED.values(), ids=CHANGED)
 def test_where_a_live_side_parts_that_was_changed(
     history: LogRef, change: Callable[[Topic], Topic], event: str
 ) -> None:
     with open_frozen(history) as log:
         past = History(log, "pay_orders")
-        topic = past.after(len(past.offsets))
+        topic = past.topic()
         assert topic is not None
         found = first_difference(past, change(topic))
     assert found.event.startswith(event)
@@ -97,22 +85,12 @@ def test_where_a_live_side_parts_that_was_changed(
 
 def test_a_topic_that_the_log_never_made(history: LogRef) -> None:
     with open_frozen(history) as log:
-        topic = History(log, "slow_one").after(3)
+        topic = states(History(log, "slow_one"))[3]
         assert topic is not None
         assert first_difference(History(log, "never_heard_of"), topic).event == UNEXPLAINED
 
 
-def test_the_history_is_halved(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_frozen(history) as log:
-        past = History(log, "pay_orders")
-        live, probes = past.after(3), []
-        fold = History.after
-        monkeypatch.setattr(History, "after", lambda self, count: probes.append(count) or fold(self, count))  # type: ignore[func-returns-value]
-        first_difference(past, live)
-    assert 0 < len(probes) <= log2(len(past.offsets)) + 2
-
-
-# --- with Spark
+# --- the sub-command
 
 
 def state_key(shard: str) -> bytes:
@@ -134,11 +112,11 @@ def test_live_state_is_what_the_events_come_to(history: LogRef) -> None:
 def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         orders = History(log, "pay_orders")
-        stale, newest = orders.after(7), orders.after(len(orders.offsets))
+        stale, newest = states(orders)[7], orders.topic()
         missed = orders.offsets[7]
         late = History(log, "late_one")
         created = late.offsets[1]
-        stranger = History(log, "slow_one").after(3)
+        stranger = states(History(log, "slow_one"))[3]
     assert stale is not None
     assert newest is not None
     assert stranger is not None

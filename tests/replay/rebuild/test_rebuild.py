@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -33,34 +33,23 @@ from events.catalog import (
     TopicConfigsChanged,
     TopicCreated,
 )
-from events.codec import IDLE, decode_event, encode_event
+from events.codec import IDLE, decode_event
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName, shard_key
 from projections.queries.query import Query
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options
-from projections.replay.rebuild.folds import REQUESTS, hash_rows, requests_of_shard, state_hash
+from projections.replay.rebuild.folds import REQUESTS, hash_rows, request_rows, state_hash
 from projections.replay.rebuild.rebuild import rebuilt, rebuilt_clusters, run_rebuild
 from projections.replay.runner import InProcess, Runner
-from projections.replay.shards import Row, Shard, Stored, fold_shards
+from projections.replay.shards import Row, Shard, fold_shards
 from projections.replay.spark.session import OnSpark
 from projections.text.names import topic_id_text
 from projections.views.requests import request_view
 from tests.events import golden
 from tests.machine.rig import fold
-from tests.replay.history import BORN_MS
+from tests.replay.history import BORN_MS, shards_of
 
 _encode = msgspec.msgpack.encode
-
-
-def by_shard(ref: LogRef, end: int) -> dict[str, list[Stored]]:
-    """The events of each shard before an offset, as they are stored."""
-    shards: dict[str, list[Stored]] = {}
-    with open_frozen(ref) as log:
-        for offset, value in log.read(0, end):
-            topic = getattr(decode_event(offset, value).event, "topic", None)
-            if topic is not None:
-                shards.setdefault(shard_key(topic), []).append((offset, value))
-    return shards
 
 
 def hashes(records: list[Recorded]) -> dict[str, str]:
@@ -70,14 +59,14 @@ def hashes(records: list[Recorded]) -> dict[str, str]:
     return {key: state_hash(_encode(topic)) for key, topic in topics.by_key.items()}
 
 
-def test_after_every_event_topics_are_what_the_machine_had(history: LogRef, records: list[Recorded]) -> None:
+def test_after_every_event_topics_are_what_the_machine_had(records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
-        assert hashes_of_shards(by_shard(history, end)) == hashes(records[:end]), f"before offset {end}"
+        assert hashes_of_shards(records[:end]) == hashes(records[:end]), f"before offset {end}"
 
 
-def hashes_of_shards(shards: Mapping[str, Sequence[Stored]]) -> dict[str, str]:
+def hashes_of_shards(records: list[Recorded]) -> dict[str, str]:
     """The same by the fold of each shard."""
-    return {shard: found for _, shard, found in hash_rows((0, key, iter(stored)) for key, stored in shards.items())}
+    return {shard: found for _, shard, found in hash_rows(shards_of(records))}
 
 
 def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,9 +94,8 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
         if epoch == 4:
             events.append(PartitionsAdded(RequestId("p"), TopicName("t"), 2, (one,), "User:a", None, (), asked))
     records = [Recorded(Offset(offset), 7, cause, event) for offset, event in enumerate(events)]
-    stored = [(int(record.offset), encode_event(7, cause, record.event)) for record in records]
     monkeypatch.setattr("projections.replay.rebuild.folds.decode_event", noted)
-    assert hashes_of_shards({"t": stored}) == hashes(records)
+    assert hashes_of_shards(records) == hashes(records)
     kinds = [type(records[offset].event) for offset in decoded]
     assert kinds.count(PartitionChanged) == 4, "of two partitions, before and after a third came"
     assert ChangeRejected not in kinds, "what says nothing of the topic is passed over"
@@ -117,16 +105,10 @@ def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
     assert {kind for kind, fold_ in _TOPIC_EVENTS.items() if fold_ is _unchanged} == IDLE
 
 
-def rows_of(ref: LogRef, view: str, end: int, runner: Runner | None = None) -> list[Any]:
+def rows_of(ref: LogRef, view: str, end: int) -> list[Any]:
     """The rows of a rebuilt view."""
-    rows: list[Any] = rebuilt(runner or InProcess(), ref, view, {0: end}).to_pylist(maps_as_pydicts="strict")
+    rows: list[Any] = rebuilt(InProcess(), ref, view, {0: end}).to_pylist(maps_as_pydicts="strict")
     return rows
-
-
-def test_spark_gives_the_same(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
-    for end in (7, 40, len(records)):
-        rows = rows_of(history, "topics", end, OnSpark(spark))
-        assert {row["shard"]: row["state_hash"] for row in rows} == hashes(records[:end]), f"before offset {end}"
 
 
 def test_a_rebuilt_topic_in_full(history: LogRef, records: list[Recorded]) -> None:
@@ -148,10 +130,9 @@ def test_what_is_rebuilt_to_the_end_is_what_is_stored(history: LogRef) -> None:
     assert {row["shard"]: row["state_hash"] for row in rows_of(history, "topics", end)} == stored
 
 
-def test_after_every_event_requests_are_what_the_projection_shows(history: LogRef, records: list[Recorded]) -> None:
+def test_after_every_event_requests_are_what_the_projection_shows(records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
-        events = by_shard(history, end)
-        rows = [(0, *row) for stored in events.values() for row in requests_of_shard(stored)]
+        rows = request_rows(shards_of(records[:end]))
         rebuilt = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
         assert sorted(map(_texts, rebuilt)) == sorted(_expected(records[:end])), f"before offset {end}"
 
@@ -176,11 +157,6 @@ def _expected(records: list[Recorded]) -> Iterator[tuple[str, ...]]:
 
 def _is_request(one: Recorded, request_id: str, topic: str) -> bool:
     return getattr(one.event, "request_id", None) == request_id and getattr(one.event, "topic", None) == topic
-
-
-def test_spark_gives_the_requests(spark: SparkSession, history: LogRef, records: list[Recorded]) -> None:
-    rows = rows_of(history, "requests", len(records), OnSpark(spark))
-    assert sorted(map(_texts, rows)) == sorted(_expected(records))
 
 
 def test_brokers_and_settings(history: LogRef) -> None:
@@ -227,9 +203,10 @@ def test_programs_get_every_row(history: LogRef) -> None:
     assert msgspec.json.decode(msgspec.json.encode(outcome.rows)) == outcome.rows
 
 
-@pytest.mark.parametrize("view", ["topics", "brokers"])
-@pytest.mark.parametrize("kind", ["parquet", "json"])
-@pytest.mark.parametrize("with_spark", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "view", "with_spark"),
+    [("parquet", "topics", True), ("json", "topics", False), ("parquet", "brokers", False), ("json", "brokers", False)],
+)
 def test_a_view_is_written(
     request: pytest.FixtureRequest, history: LogRef, tmp_path: Path, kind: str, view: str, with_spark: bool
 ) -> None:
@@ -247,15 +224,16 @@ def test_a_view_is_written(
 # --- folding
 
 
-def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: LogRef) -> None:
-    with open_frozen(history) as log:
-        end = log.next_offset
+def test_a_fold_gets_each_shard_once_and_in_order(
+    spark: SparkSession, history: LogRef, records: list[Recorded]
+) -> None:
+    end = len(records)
 
     def offsets(shards: Iterable[Shard]) -> Iterator[Row]:
         return ((shard, [offset for offset, _ in events]) for _, shard, events in shards)
 
     schema = pa.schema([("shard", pa.string()), ("offsets", pa.list_(pa.int64()))])
-    expected = [(shard, [offset for offset, _ in events]) for shard, events in sorted(by_shard(history, end).items())]
+    expected = list(offsets(shards_of(records)))
     for runner, buckets in ((InProcess(), 1), (OnSpark(spark), 1), (OnSpark(spark), 3)):
         rows = fold_shards(runner, history, {0: end}, offsets, schema, buckets=buckets).to_pylist()
         assert sorted((row["shard"], row["offsets"]) for row in rows) == expected
@@ -265,17 +243,11 @@ def test_a_fold_gets_each_shard_once_and_in_order(spark: SparkSession, history: 
 
 def test_topics_that_were_taken_over_with_their_cluster_were_requested_by_nobody() -> None:
     taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
-    stored = [(one.offset, encode_event(one.at_ms, one.cause, one.event)) for one in taken]
-    assert stored, "a topic was taken over"
-    assert list(requests_of_shard(stored)) == []
+    assert taken, "a topic was taken over"
+    assert list(request_rows(shards_of(taken))) == []
 
 
 def test_what_another_controller_decided_was_requested_there() -> None:
-    by_topic: dict[str, list[tuple[int, bytes]]] = {}
-    for one in golden.history(golden.FOLLOWED):
-        if hasattr(one.event, "topic"):
-            value = encode_event(one.at_ms, one.cause, one.event)
-            by_topic.setdefault(one.event.topic, []).append((one.offset, value))
-    assert {"orders", "pay.eu"} <= by_topic.keys()
-    for stored in by_topic.values():
-        assert list(requests_of_shard(stored)) == []
+    log = golden.history(golden.FOLLOWED)
+    assert {"orders", "pay_eu"} <= {shard for _, shard, _ in shards_of(log)}
+    assert list(request_rows(shards_of(log))) == []

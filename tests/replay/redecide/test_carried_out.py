@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from events.catalog import CreationRefused, Recorded, TopicVanished
-from events.codec import encode_event
-from events.names import TopicName, shard_key
-from projections.replay.rebuild.folds import requests_of_shard
+from events.names import TopicName
+from projections.replay.rebuild.folds import request_rows
 from tests.events.golden import history
 from tests.machine.audit.planted import at, changed
 from tests.replay.checks.test_invariants import Row, checked, rows_of
+from tests.replay.history import shards_of
 
 Log = list[Recorded]
 
@@ -47,12 +47,7 @@ def test_a_fault_is_found(found: dict[int, list[Row]], number: int, check: str) 
 
 
 def test_a_request_for_a_change_ends_when_it_is_carried_out() -> None:
-    stored = [
-        (record.offset, encode_event(record.at_ms, record.cause, record.event))
-        for record in history("cluster")
-        if shard_key(getattr(record.event, "topic", "")) == "a"
-    ]
-    rows = {row[0]: (row[2], row[3]) for row in requests_of_shard(stored)}
+    rows = {row[1]: (row[3], row[4]) for row in request_rows(shards_of(history("cluster"))) if row[2] == "a"}
     assert rows == {
         "q0": ("created", 0),
         "q3": ("partitions-added", 0),

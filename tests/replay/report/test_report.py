@@ -72,7 +72,7 @@ def test_waits_are_from_creation_until_complete(report: Report, records: list[Re
     assert (report.waits.complete, report.waits.never) == (len(waits), lives - len(waits))
     assert report.waits.max_ms == max(waits)
     assert report.waits.median_ms == sorted(waits)[(len(waits) - 1) // 2]
-    for bar in report.waits.bins:
+    for bar in report.wait_bins:
         high = bar.high_ms if bar.high_ms is not None else max(waits) + 1
         assert bar.count == sum(bar.low_ms <= wait < high for wait in waits), bar
 
@@ -95,7 +95,7 @@ def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[
     assert (report.held.topics, report.held.partitions) == (len(topics_of(state)), len(partitions))
     assert report.held.leaderless == leaders[-1]  # type: ignore[index]
     assert report.held.placeholders == sum(count for replica, count in replicas.items() if replica < 0)
-    shown = {one.broker_id: (one.status, one.rack, one.replicas, one.leaders) for one in report.held.brokers}
+    shown = {one.broker_id: (one.status, one.rack, one.replicas, one.leaders) for one in report.brokers}
     assert shown == {
         broker.broker_id: ("fenced" if broker.fenced else "live", broker.rack, replicas[number], leaders[number])
         for number, broker in state.cluster.brokers.items()

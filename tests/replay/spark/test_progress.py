@@ -83,21 +83,7 @@ def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable
 
 
 def test_lines_become_fewer_while_one_stage_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lines_at(monkeypatch, io.StringIO(), lambda _: [Stage()]) == [5, 15, 35, 75]
-
-
-def test_another_stage_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = lines_at(monkeypatch, io.StringIO(), lambda second: [Stage()] if second < 50 else [Stage(), Second()])
-    assert seconds == [5, 15, 35, 50, 60, 80]
-
-
-def test_many_short_stages_are_reported_every_five_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stages(second: int) -> list[Any]:
-        stage = Stage()
-        stage.stage_id = second
-        return [stage]
-
-    assert lines_at(monkeypatch, io.StringIO(), stages) == list(range(5, 101, 5))
+    assert lines_at(monkeypatch, io.StringIO(), lambda _: [Stage()]) == [5, 10, 20, 40, 80]
 
 
 def test_a_bar_is_drawn_anew_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,12 +119,6 @@ class Stage:
     """A stage as Spark Connect reports it."""
 
     stage_id, num_tasks, num_completed_tasks = 1, 8, 3
-
-
-class Second(Stage):
-    """The one after it."""
-
-    stage_id = 2
 
 
 def test_spark_connect_calls(monkeypatch: pytest.MonkeyPatch) -> None:

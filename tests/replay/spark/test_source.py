@@ -32,7 +32,6 @@ from events.names import shard_key
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import (
     LogRef,
-    end_of,
     ends_of,
     open_folder,
     open_frozen,
@@ -228,7 +227,7 @@ def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) 
         log.write(Commit((Entry(read_one(log, 0)),)))
         with frozen_log(own_history.path) as seen:
             assert (seen.durable_offset, seen.next_offset) == (synced, synced + 1)
-            assert end_of(seen, None) == synced
+            assert seen.durable_offset == synced
     finally:
         log.close()
     with frozen_log(own_history.path) as seen:
@@ -298,41 +297,23 @@ def test_a_log_of_a_newer_release_is_refused(own_history: LogRef) -> None:
 # --- damage
 
 
-def unknown_type(path: Path) -> None:
-    """An event of a type that no release knows."""
-    put_event(path, 20, event_bytes(path, 20).replace(b"CreateRequested", b"CreateDreamedOf"))
+DAMAGES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
+    "an unknown type": (
+        lambda event: event.replace(b"CreateRequested", b"CreateDreamedOf"),
+        "event at offset 20: unknown event type 'CreateDreamedOf'",
+    ),
+    "no event": (lambda _: b"\xc1garbage", "event at offset 20: not an event"),
+    "cut short": (lambda event: event[:-5], "event at offset 20: not an event"),
+    "missing": (lambda _: None, "event 20 is missing"),
+}
 
 
-def garbled(path: Path) -> None:
-    """Bytes that are no event."""
-    put_event(path, 20, b"\xc1garbage")
-
-
-def cut_short(path: Path) -> None:
-    """An event that ends in its middle."""
-    put_event(path, 20, event_bytes(path, 20)[:-5])
-
-
-def missing(path: Path) -> None:
-    """An event that is not there."""
-    put_event(path, 20, None)
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (unknown_type, "event at offset 20: unknown event type 'CreateDreamedOf'"),
-        (garbled, "event at offset 20: not an event"),
-        (cut_short, "event at offset 20: not an event"),
-        (missing, "event 20 is missing"),
-    ],
-    ids=lambda given: getattr(given, "__name__", ""),
-)
+@pytest.mark.parametrize(("damage", "says"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("options", [{}, {"columns": "offset"}, {"shards": "late_one"}], ids=str)
 def test_damage_does_not_pass_whatever_is_requested(
-    own_history: LogRef, damage: Damage, says: str, options: dict[str, str]
+    own_history: LogRef, damage: Callable[[bytes], bytes | None], says: str, options: dict[str, str]
 ) -> None:
-    damage(own_history.path)
+    put_event(own_history.path, 20, damage(event_bytes(own_history.path, 20)))
     with pytest.raises((LogError, EventDecodeError), match=re.escape(says)):
         read(str(own_history.path), **options)
 

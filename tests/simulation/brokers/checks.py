@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from controller.quorum.log.batches import embedded_events
 from controller.quorum.log.image import MetadataImage
+from controller.release import RELEASE
 from events.catalog import Recorded
-from projections.replay.redecide.recorded import Timeline
+from projections.replay.redecide.recorded import Timeline, recorded_requests
 from projections.replay.redecide.redecide import differences as decided_otherwise
-from projections.replay.redecide.redecide import this_release
 from tests.brokers.kraft.logs import differences
 from tests.machine.rig import fold
 from tests.replay.history import shards_of
@@ -43,7 +43,8 @@ async def check_at_rest(world: World) -> None:
 def _check_log(records: list[Recorded]) -> None:
     """The log passes all checks of any log, and it is decided so again."""
     check_log(records)
-    decided = decided_otherwise(shards_of(records), {0: Timeline(records)}, this_release())
+    requests = recorded_requests(shards_of(records), {0: Timeline(records)})
+    decided = decided_otherwise(requests, RELEASE)
     found = [one for one in decided if one is not None]
     assert not found, f"decided otherwise: {found[:3]}"
 
