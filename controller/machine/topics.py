@@ -155,7 +155,6 @@ DELETION_DISABLED_SINCE = 3
 def create_partitions(state: State, command: commands.CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
-    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _check_request(command)
@@ -180,7 +179,7 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         command.principal,
         command.client_id,
         cluster.live,
-        details,
+        _details(command),
         cluster.cordoned,
     )
     return Decision((event,), _immediate_answer(answer, cluster))
@@ -188,7 +187,6 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
 
 def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     """Deletes a topic and answers its pending create."""
-    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -202,7 +200,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     if command.validate_only:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
+    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, _details(command))
     answers = _immediate_answer(answer, state.cluster)
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
@@ -211,7 +209,6 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
 
 def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision:
     """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
-    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
@@ -233,7 +230,7 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
+    event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, _details(command), topic.configs)
     return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
 
 
