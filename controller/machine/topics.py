@@ -75,9 +75,6 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     factor = len(partitions[0].replicas)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
-    if command.validate_only:
-        return Decision((), (Answer(request_id, name, 0, topic=topic),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
     created = catalog.TopicCreated(
         request_id,
@@ -91,8 +88,11 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
         deadline_ms,
         cordoned_brokers=cluster.cordoned,
     )
-    if command.timeout_ms > 0:
+    if command.timeout_ms > 0 and not command.validate_only:
         return Decision((requested(command, deadline_ms), created))
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
+    if command.validate_only:
+        return Decision((), (Answer(request_id, name, 0, topic=topic),))
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
