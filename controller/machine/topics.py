@@ -3,6 +3,8 @@ topic configs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from controller.machine import validation
@@ -36,7 +38,7 @@ def create_topic(state: State, command: commands.CreateTopic) -> Decision:
     if rejection is None and _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
     rejection = rejection or validation.throttled(command)
-    return _created(cluster, command) if rejection is None else _reject_create(command, rejection)
+    return _created(cluster, command) if rejection is None else rejected(command, rejection)
 
 
 def _check_create(state: State, command: commands.CreateTopic) -> Rejection | None:
@@ -130,20 +132,6 @@ def requested(command: commands.CreateTopic, deadline_ms: int) -> catalog.Create
         command.denied,
         command.host,
     )
-
-
-def _reject_create(command: commands.CreateTopic, rejection: Rejection) -> Decision:
-    code, request_id, topic = int(rejection.code), command.request_id, command.topic
-    answer = Answer(request_id, topic, code, rejection.message, rejection.rule)
-    is_repeated = command.api == commands.AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
-    if command.validate_only or is_repeated:  # an earlier Metadata request created it
-        return Decision((), (answer,))
-    events = (
-        requested(command, command.at_ms + max(0, command.timeout_ms)),
-        catalog.CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
-        catalog.CreateAnswered(request_id, topic, code, rejection.message, 0),
-    )
-    return Decision(events, (answer,), refusal=rejection)
 
 
 ELECTED_AT_ONCE_MAX = 1_000
@@ -281,20 +269,27 @@ _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
-    """Refuses a command. The answer has the rejection for each named partition. Refused elections, reassignments and
-    changes of other resources are not recorded."""
-    if isinstance(command, commands.CreateTopic):
-        return _reject_create(command, rejection)
-    code, message, rule = int(rejection.code), rejection.message, rejection.rule
-    partitions = tuple(PartitionAnswer(one, code, message) for one in _named_partitions(command))
-    answer = Answer(command.request_id, command.topic, code, message, rule, partitions=partitions)
-    if command.validate_only:
+    """Refuses a command. The answer has the rejection for each named partition."""
+    code, request_id, topic = int(rejection.code), command.request_id, command.topic
+    partitions = tuple(PartitionAnswer(one, code, rejection.message) for one in _named_partitions(command))
+    answer = Answer(request_id, topic, code, rejection.message, rejection.rule, partitions=partitions)
+    is_repeated = command.api == commands.AUTO_CREATION and code == ErrorCode.TOPIC_ALREADY_EXISTS
+    if command.validate_only or is_repeated:  # an earlier Metadata request created it
         return Decision((), (answer,))
-    if not isinstance(command, TopicChange):
-        return Decision((), (answer,), refusal=rejection)
-    who = (command.principal, command.client_id, _details(command))
-    event = catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
-    return Decision((event,), (answer,), refusal=rejection)
+    return Decision(tuple(_events_of_rejection(command, rejection)), (answer,), refusal=rejection)
+
+
+def _events_of_rejection(command: commands.TopicCommand, rejection: Rejection) -> Iterator[catalog.Event]:
+    """Refused elections, reassignments and changes of other resources are not recorded."""
+    code, message, rule = int(rejection.code), rejection.message, rejection.rule
+    match command:
+        case commands.CreateTopic():
+            yield requested(command, command.at_ms + max(0, command.timeout_ms))
+            yield catalog.CreateRejected(command.request_id, command.topic, code, message, rule, command.verdict)
+            yield catalog.CreateAnswered(command.request_id, command.topic, code, message, 0)
+        case commands.CreatePartitions() | commands.DeleteTopic() | commands.AlterTopicConfigs():
+            who = (command.principal, command.client_id, _details(command))
+            yield catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
 
 
 def _named_partitions(command: commands.TopicCommand) -> tuple[int, ...]:
