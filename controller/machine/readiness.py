@@ -6,8 +6,8 @@ from itertools import filterfalse
 
 from controller.machine.decision import NOTHING, Answer, Decision
 from controller.machine.errors import ErrorCode
-from controller.machine.state import Cluster, Topic
-from events.catalog import CreateAnswered, MetadataPropagated, TopicReady
+from controller.machine.state import Cluster, PendingCreate, Topic
+from events.catalog import CreateAnswered, Event, MetadataPropagated, TopicReady
 from events.names import BrokerId
 
 
@@ -15,27 +15,30 @@ def confirm(topic: Topic, brokers: tuple[BrokerId, ...], cluster: Cluster, at_ms
     """Returns the decision after brokers have applied the creation of a topic."""
     known = topic.propagated
     fresh = tuple(filterfalse(frozenset(known).__contains__, brokers)) if known else brokers
-    completed = complete(topic, known + fresh, cluster, at_ms)
     if not fresh:
-        return completed
-    return Decision((MetadataPropagated(topic.name, fresh), *completed.events), completed.answers)
+        return complete(topic, known, cluster, at_ms)
+    return complete(topic, known + fresh, cluster, at_ms, (MetadataPropagated(topic.name, fresh),))
 
 
-def complete(topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, at_ms: int) -> Decision:
-    """Returns `TopicReady` and the answer to the pending create if the topic is complete, else nothing.
+def complete(
+    topic: Topic, propagated: tuple[BrokerId, ...], cluster: Cluster, at_ms: int, before: tuple[Event, ...] = ()
+) -> Decision:
+    """Returns the events `before`, and if the topic is complete `TopicReady` and the answer to the pending create.
 
     A fenced leader does not count, because it may never serve.
     """
     live = cluster.live
     if len(propagated) < len(live):
-        return NOTHING
+        return Decision(before)
     if propagated != live and not frozenset(propagated).issuperset(live):
-        return NOTHING
+        return Decision(before)
     if not {partition.leader for partition in topic.partitions}.issubset(live):
-        return NOTHING
-    warning = "" if topic.pending_create is None else topic.pending_create.warning
-    answered = answer_pending_create(topic, ErrorCode.NONE, warning, at_ms)
-    return Decision((TopicReady(topic.name), *answered.events), answered.answers)
+        return Decision(before)
+    before = (*before, TopicReady(topic.name))
+    if topic.pending_create is None:
+        return Decision(before)
+    event, answer = _answered(topic, topic.pending_create, 0, topic.pending_create.warning, at_ms)
+    return Decision((*before, event), (answer,))
 
 
 def progress_text(topic: Topic, cluster: Cluster) -> str:
@@ -49,12 +52,16 @@ def progress_text(topic: Topic, cluster: Cluster) -> str:
 
 
 def answer_pending_create(topic: Topic, code: ErrorCode, message: str, at_ms: int) -> Decision:
-    """Answers the pending create, if there is one."""
-    pending_create = topic.pending_create
-    if pending_create is None:
+    """Answers the pending create, if there is one, with an error."""
+    if topic.pending_create is None:
         return NOTHING
-    waited_ms = max(0, at_ms - pending_create.requested_at_ms)
-    event = CreateAnswered(pending_create.request_id, topic.name, int(code), message, waited_ms)
-    return Decision(
-        (event,), (Answer(pending_create.request_id, topic.name, int(code), message, "", waited_ms, topic),)
-    )
+    event, answer = _answered(topic, topic.pending_create, int(code), message, at_ms)
+    return Decision((event,), (answer,))
+
+
+def _answered(
+    topic: Topic, pending: PendingCreate, code: int, message: str, at_ms: int
+) -> tuple[CreateAnswered, Answer]:
+    waited_ms = max(0, at_ms - pending.requested_at_ms)
+    event = CreateAnswered(pending.request_id, topic.name, code, message, waited_ms)
+    return event, Answer(pending.request_id, topic.name, code, message, "", waited_ms, topic)

@@ -27,18 +27,10 @@ def recall(records: Sequence[catalog.Recorded]) -> TopicCommand | None:
     """Returns the command behind the records of one decision, in order; None if they do not come from a client's
     request."""
     for record in records:
-        match record.event:
-            case catalog.CreateRequested() as requested:
-                return _create(record.at_ms, requested, records)
-            case (
-                catalog.PartitionsAdded()
-                | catalog.TopicDeleted()
-                | catalog.TopicConfigsChanged()
-                | catalog.ChangeRejected() as change
-            ):
-                return _change(record.at_ms, change)
-            case _:
-                continue
+        if isinstance(record.event, catalog.CreateRequested):
+            return _create(record.at_ms, record.event, records)
+        if isinstance(record.event, Change):
+            return _change(record.at_ms, record.event)
     return None
 
 

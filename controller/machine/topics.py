@@ -3,6 +3,8 @@ topic configs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec.structs import replace
 
 from controller.machine import validation
@@ -36,7 +38,7 @@ def create_topic(state: State, command: commands.CreateTopic) -> Decision:
     if rejection is None and _needs_dry_run(command, cluster):
         return NEEDS_APPROVAL
     rejection = rejection or validation.throttled(command)
-    return _created(cluster, command) if rejection is None else _reject_create(command, rejection)
+    return _created(cluster, command) if rejection is None else rejected(command, rejection)
 
 
 def _check_create(state: State, command: commands.CreateTopic) -> Rejection | None:
@@ -75,9 +77,6 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
     factor = len(partitions[0].replicas)
     configs = explicit_configs(command.configs) if command.configs else ()
     name, request_id, at_ms = command.topic, command.request_id, command.at_ms
-    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
-    if command.validate_only:
-        return Decision((), (Answer(request_id, name, 0, topic=topic),))
     deadline_ms = at_ms + max(0, command.timeout_ms)
     created = catalog.TopicCreated(
         request_id,
@@ -91,8 +90,11 @@ def _created(cluster: Cluster, command: commands.CreateTopic) -> Decision:
         deadline_ms,
         cordoned_brokers=cluster.cordoned,
     )
-    if command.timeout_ms > 0:
+    if command.timeout_ms > 0 and not command.validate_only:
         return Decision((requested(command, deadline_ms), created))
+    topic = Topic(name, command.topic_id, partitions, configs, at_ms, _NOT_LOGGED)
+    if command.validate_only:
+        return Decision((), (Answer(request_id, name, 0, topic=topic),))
     code = ErrorCode.REQUEST_TIMED_OUT
     message = f"The topic was created; timeout_ms {command.timeout_ms} does not wait until it is complete."
     return Decision(
@@ -132,20 +134,6 @@ def requested(command: commands.CreateTopic, deadline_ms: int) -> catalog.Create
     )
 
 
-def _reject_create(command: commands.CreateTopic, rejection: Rejection) -> Decision:
-    code, request_id, topic = int(rejection.code), command.request_id, command.topic
-    answer = Answer(request_id, topic, code, rejection.message, rejection.rule)
-    is_repeated = command.api == commands.AUTO_CREATION and rejection.code == ErrorCode.TOPIC_ALREADY_EXISTS
-    if command.validate_only or is_repeated:  # an earlier Metadata request created it
-        return Decision((), (answer,))
-    events = (
-        requested(command, command.at_ms + max(0, command.timeout_ms)),
-        catalog.CreateRejected(request_id, topic, code, rejection.message, rejection.rule, command.verdict),
-        catalog.CreateAnswered(request_id, topic, code, rejection.message, 0),
-    )
-    return Decision(events, (answer,), refusal=rejection)
-
-
 ELECTED_AT_ONCE_MAX = 1_000
 """A config change elects leaders in the same decision for topics of up to this many partitions."""
 DELETION_DISABLED_SINCE = 3
@@ -155,7 +143,6 @@ DELETION_DISABLED_SINCE = 3
 def create_partitions(state: State, command: commands.CreatePartitions) -> Decision:
     """Adds partitions to a topic (KIP-195), with placeholders for missing brokers (KIP-409)."""
     cluster = state.cluster
-    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _check_request(command)
@@ -180,7 +167,7 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
         command.principal,
         command.client_id,
         cluster.live,
-        details,
+        _details(command),
         cluster.cordoned,
     )
     return Decision((event,), _immediate_answer(answer, cluster))
@@ -188,7 +175,6 @@ def create_partitions(state: State, command: commands.CreatePartitions) -> Decis
 
 def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     """Deletes a topic and answers its pending create."""
-    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = (
         _deletion_disabled(command, state.cluster)
@@ -202,7 +188,7 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
     if command.validate_only:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, details)
+    deleted = catalog.TopicDeleted(command.request_id, topic.name, topic.topic_id, *who, _details(command))
     answers = _immediate_answer(answer, state.cluster)
     message = "The topic was deleted before it was complete."
     gone = answer_pending_create(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message, command.at_ms)
@@ -211,7 +197,6 @@ def delete_topic(state: State, command: commands.DeleteTopic) -> Decision:
 
 def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision:
     """Changes the explicit configs of a topic. As in Kafka, an invalid value is refused before a missing topic."""
-    details = _details(command)
     topic = topic_named(state, command.topic)
     rejection = _check_request(command) or validation.name(command.topic)
     if rejection is not None:
@@ -233,7 +218,7 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     if command.validate_only or configs == topic.configs:
         return Decision((), (answer,))
     who = (command.principal, command.client_id)
-    event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, details, topic.configs)
+    event = catalog.TopicConfigsChanged(command.request_id, topic.name, configs, *who, _details(command), topic.configs)
     return Decision((event, *_elections(altered, state.cluster)), _immediate_answer(answer, state.cluster))
 
 
@@ -284,20 +269,27 @@ _UNKNOWN = _unknown_topic("This server does not host this topic-partition.")
 
 
 def rejected(command: commands.TopicCommand, rejection: Rejection) -> Decision:
-    """Refuses a command. The answer has the rejection for each named partition. Refused elections, reassignments and
-    changes of other resources are not recorded."""
-    if isinstance(command, commands.CreateTopic):
-        return _reject_create(command, rejection)
-    code, message, rule = int(rejection.code), rejection.message, rejection.rule
-    partitions = tuple(PartitionAnswer(one, code, message) for one in _named_partitions(command))
-    answer = Answer(command.request_id, command.topic, code, message, rule, partitions=partitions)
-    if command.validate_only:
+    """Refuses a command. The answer has the rejection for each named partition."""
+    code, request_id, topic = int(rejection.code), command.request_id, command.topic
+    partitions = tuple(PartitionAnswer(one, code, rejection.message) for one in _named_partitions(command))
+    answer = Answer(request_id, topic, code, rejection.message, rejection.rule, partitions=partitions)
+    is_repeated = command.api == commands.AUTO_CREATION and code == ErrorCode.TOPIC_ALREADY_EXISTS
+    if command.validate_only or is_repeated:  # an earlier Metadata request created it
         return Decision((), (answer,))
-    if not isinstance(command, TopicChange):
-        return Decision((), (answer,), refusal=rejection)
-    who = (command.principal, command.client_id, _details(command))
-    event = catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
-    return Decision((event,), (answer,), refusal=rejection)
+    return Decision(tuple(_events_of_rejection(command, rejection)), (answer,), refusal=rejection)
+
+
+def _events_of_rejection(command: commands.TopicCommand, rejection: Rejection) -> Iterator[catalog.Event]:
+    """Refused elections, reassignments and changes of other resources are not recorded."""
+    code, message, rule = int(rejection.code), rejection.message, rejection.rule
+    match command:
+        case commands.CreateTopic():
+            yield requested(command, command.at_ms + max(0, command.timeout_ms))
+            yield catalog.CreateRejected(command.request_id, command.topic, code, message, rule, command.verdict)
+            yield catalog.CreateAnswered(command.request_id, command.topic, code, message, 0)
+        case commands.CreatePartitions() | commands.DeleteTopic() | commands.AlterTopicConfigs():
+            who = (command.principal, command.client_id, _details(command))
+            yield catalog.ChangeRejected(command.request_id, command.topic, code, message, rule, *who)
 
 
 def _named_partitions(command: commands.TopicCommand) -> tuple[int, ...]:

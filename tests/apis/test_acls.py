@@ -167,18 +167,3 @@ async def test_many_quotas_are_altered_in_slices(monkeypatch: pytest.MonkeyPatch
         assert [entry.entity[0].entity_name for entry in answer.entries] == users
         assert [entry.error_code for entry in answer.entries] == [0] * 35 + [42, 42], "one named twice, in any part"
         assert {entity[0][1] for entity in one.api.cluster.quotas} == set(users)
-
-
-async def test_mutation_quota_exceeded_rejects_and_mutes(served: Rig) -> None:
-    await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota(0.001, "ANONYMOUS"))
-    topics = (CreatableTopic(name="a", num_partitions=1, replication_factor=1),)
-    first = await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=5000))
-    assert (first.topics[0].error_code, first.throttle_time_ms) == (0, 0)
-    more = (CreatableTopic(name="b", num_partitions=1, replication_factor=1),)
-    over = await served.call(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=more, timeout_ms=5000))
-    assert over.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert over.throttle_time_ms > 0
-    assert served.api.topic("b") is None
-    old = await served.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=more, timeout_ms=5000))
-    assert (old.topics[0].error_code, old.throttle_time_ms > over.throttle_time_ms) == (0, True)
-    assert [(event.rule, event.error_code) for event in served.events(CreateRejected)] == [("quota", 89)]

@@ -289,9 +289,3 @@ async def test_version_0_disconnects_after_an_invalid_request(
         await served.call(ApiKey.CREATE_TOPICS, 0, CreateTopicsRequest(topics=topics, timeout_ms=1000))
     assert [(event.topic, event.rule) for event in served.events(CreateRejected)] == logged
     assert served.api.store.durable_named("plain") is None, "nothing of such a request is created"
-
-
-async def test_later_versions_reject_only_the_invalid_topic(served: Rig) -> None:
-    request = CreateTopicsRequest(topics=(PLAIN, ASSIGNED_TWICE), timeout_ms=1000)
-    answer = await served.call(ApiKey.CREATE_TOPICS, 1, request)
-    assert {topic.name: topic.error_code for topic in answer.topics} == {"plain": 0, "both": 42}

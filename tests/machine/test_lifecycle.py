@@ -19,8 +19,8 @@ from tests.machine.audit.lifecycle import (
     OutOfLifecycle,
     advance,
     event_name,
+    page,
 )
-from tests.machine.audit.lifecycle_page import page
 from tests.machine.audit.planted import clean, ids
 from tests.machine.tables import command, given
 
@@ -29,7 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 def test_the_page_is_drawn_from_the_tables() -> None:
     drawn = page()
-    assert PAGE.read_text() == drawn, "generate it: python -m tests.machine.audit.lifecycle_page > docs/lifecycle.md"
+    assert PAGE.read_text() == drawn, "generate it: python -m tests.machine.audit.lifecycle > docs/lifecycle.md"
 
 
 @pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)

@@ -23,18 +23,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
+from controller.machine.configs import topic_configs
 from controller.machine.configs.groups import GROUP_CONFIGS, GROUPS, invalid_group_configs
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME
-from controller.machine.configs.topic_configs import (
-    MIN_INSYNC_REPLICAS,
-    UNCLEAN_ELECTION,
-    explicit_configs,
-    invalid_config,
-    min_insync_replicas,
-    readable_configs,
-    too_long,
-    validate_topic_configs,
-)
 from controller.machine.configs.values import Bad, ConfigType, canonical_text, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Answer, Decision
 from controller.machine.errors import ErrorCode, Rejection
@@ -71,9 +62,9 @@ def altered_topic_configs(
         return configs
     deletes = incremental and all(op.op == OpType.DELETE for op in ops)
     altered = tuple(sorted(configs.items()))
-    checked = readable_configs(altered) if deletes else altered
-    rejection = validate_topic_configs(checked, broker_defaults, existing=current)
-    return rejection or (altered if deletes else explicit_configs(altered))
+    checked = topic_configs.readable_configs(altered) if deletes else altered
+    rejection = topic_configs.validate_topic_configs(checked, broker_defaults, existing=current)
+    return rejection or (altered if deletes else topic_configs.explicit_configs(altered))
 
 
 def check_ops(ops: Sequence[ConfigOp]) -> Rejection | None:
@@ -136,7 +127,9 @@ def _after_ops(
         else:
             default = list_default(op.name)
             if default is None:
-                return invalid_config(f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST.")
+                return topic_configs.invalid_config(
+                    f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST."
+                )
             altered[op.name] = _joined(op, altered.get(op.name, default))
     return altered
 
@@ -233,11 +226,11 @@ def with_one_min_isr(cluster: Cluster, features: tuple[tuple[str, int], ...], re
         return []
     changed: list[tuple[str, Configs]] = []
     for name, configs in cluster.configs_of_brokers():
-        if name and MIN_INSYNC_REPLICAS in dict(configs):
-            changed.append((name, tuple(pair for pair in configs if pair[0] != MIN_INSYNC_REPLICAS)))
+        if name and topic_configs.MIN_INSYNC_REPLICAS in dict(configs):
+            changed.append((name, tuple(pair for pair in configs if pair[0] != topic_configs.MIN_INSYNC_REPLICAS)))
     of_all = dict(cluster.configs_of(BROKERS, ""))
-    if MIN_INSYNC_REPLICAS not in of_all:
-        of_all[MIN_INSYNC_REPLICAS] = str(min_insync_replicas((), cluster.settings))
+    if topic_configs.MIN_INSYNC_REPLICAS not in of_all:
+        of_all[topic_configs.MIN_INSYNC_REPLICAS] = str(topic_configs.min_insync_replicas((), cluster.settings))
         changed.append(("", tuple(sorted(of_all.items()))))
     return [
         ResourceConfigsChanged(request_id, BROKERS, name, configs, BY_CONTROLLER, None) for name, configs in changed
@@ -274,7 +267,7 @@ def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Conf
     for op in ops:
         if op.op != OpType.DELETE:
             configs[op.name] = _canonical(op.name, configs[op.name])
-    return too_long(configs) or tuple(sorted(configs.items()))
+    return topic_configs.too_long(configs) or tuple(sorted(configs.items()))
 
 
 def _canonical(name: str, text: str) -> str:
@@ -303,7 +296,7 @@ def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, clus
     """With eligible leader replicas, all brokers must use one min.insync.replicas (KIP-966)."""
     if command.kind != BROKERS or cluster.feature(ELIGIBLE_REPLICAS) == 0:
         return None
-    key = MIN_INSYNC_REPLICAS
+    key = topic_configs.MIN_INSYNC_REPLICAS
     if not command.name and key in dict(before) and key not in dict(after):
         message = f"Cluster-level {key} cannot be removed while ELR is enabled."
         return Rejection(ErrorCode.INVALID_CONFIG, message, _RULE)
@@ -315,7 +308,9 @@ def _unsafe(command: AlterResourceConfigs, before: Configs, after: Configs, clus
 
 _ENTITIES = {TOPICS: "topics", BROKERS: "brokers", GROUPS: "groups"}
 _Kinds = Mapping[str, ConfigType]
-_BY_CONTROLLER: _Kinds = {name: BY_NAME[name].kind for name in (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)}
+_BY_CONTROLLER: _Kinds = {
+    name: BY_NAME[name].kind for name in (topic_configs.MIN_INSYNC_REPLICAS, topic_configs.UNCLEAN_ELECTION)
+}
 _BY_BROKERS: _Kinds = {row.name: row.kind for row in GROUP_CONFIGS.values() if row.kind is ConfigType.INT}
 _READ: dict[int, _Kinds] = {TOPICS: _BY_CONTROLLER, BROKERS: _BY_CONTROLLER, GROUPS: _BY_BROKERS}
 

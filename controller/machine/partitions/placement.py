@@ -24,6 +24,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from zlib import crc32
 
+import msgspec
+
 from controller.machine.state import Broker, Cluster
 from events.catalog import Partition, ReplicaMetadata
 from events.names import NO_LEADER, BrokerId, is_placeholder
@@ -77,13 +79,10 @@ Member = tuple[BrokerId, str | None]
 """A broker with its rack."""
 
 
-class Ring:
-    """Brokers in an order in which racks alternate."""
+class Ring(msgspec.Struct, frozen=True, eq=False):
+    """Brokers in an order in which racks alternate. Compared by identity, so that it is a quick key of a cache."""
 
-    __slots__ = ("members",)
-
-    def __init__(self, members: tuple[Member, ...]) -> None:
-        self.members = members
+    members: tuple[Member, ...]
 
 
 @lru_cache(maxsize=8)

@@ -10,17 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.machine.configs import table
+from controller.machine.configs import table, topic_configs
 from controller.machine.configs.table import BROKER_SYNONYMS, BY_NAME, TOPIC_CONFIGS
-from controller.machine.configs.topic_configs import (
-    TIERED_STORAGE_KEY,
-    VALUE_LENGTH_MAX,
-    contradicting_defaults,
-    explicit_configs,
-    topic_config,
-    validate_topic_configs,
-    values_in_force,
-)
 from controller.machine.configs.values import (
     Bad,
     ConfigType,
@@ -67,7 +58,7 @@ _ALONE = [(name, text, None) for name, alone in KAFKA.alone.items() for text in 
 
 @pytest.mark.parametrize(("name", "text", "refused"), _ALONE)
 def test_one_config_gets_kafkas_verdict(name: str, text: str, refused: str | None) -> None:
-    rejection = validate_topic_configs(((name, text),), ((TIERED_STORAGE_KEY, "true"),))
+    rejection = topic_configs.validate_topic_configs(((name, text),), ((topic_configs.TIERED_STORAGE_KEY, "true"),))
     if refused is None:
         assert rejection is None
         return
@@ -78,8 +69,8 @@ def test_one_config_gets_kafkas_verdict(name: str, text: str, refused: str | Non
 
 @pytest.mark.parametrize("case", KAFKA.together, ids=lambda case: ",".join(f"{k}={v}" for k, v in case.configs.items()))
 def test_several_configs_get_kafkas_verdict(case: Together) -> None:
-    server = {**case.server, **({TIERED_STORAGE_KEY: "true"} if case.tiered else {})}
-    rejection = validate_topic_configs(
+    server = {**case.server, **({topic_configs.TIERED_STORAGE_KEY: "true"} if case.tiered else {})}
+    rejection = topic_configs.validate_topic_configs(
         tuple(case.configs.items()), tuple(sorted(server.items())), tuple(case.existing.items())
     )
     if case.refused is None:
@@ -130,13 +121,13 @@ def test_several_configs_get_kafkas_verdict(case: Together) -> None:
     ],
 )
 def test_refusal_messages(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
-    rejection = validate_topic_configs(configs)
+    rejection = topic_configs.validate_topic_configs(configs)
     assert (None if rejection is None else rejection.message) == message
 
 
 @pytest.mark.parametrize("row", [row for row in TOPIC_CONFIGS if row.kind is not ConfigType.STRING or row.allowed])
 def test_every_refusal_names_key_value_and_what_is_allowed(row: table.TopicConfig) -> None:
-    rejection = validate_topic_configs(((row.name, "no-such-value"),))
+    rejection = topic_configs.validate_topic_configs(((row.name, "no-such-value"),))
     assert rejection is not None
     assert row.name in rejection.message
     assert "no-such-value" in rejection.message
@@ -147,13 +138,13 @@ def test_every_refusal_names_key_value_and_what_is_allowed(row: table.TopicConfi
 @pytest.mark.parametrize(
     ("text", "accepted"),
     [
-        ("," * VALUE_LENGTH_MAX, True),
-        ("," * (VALUE_LENGTH_MAX + 1), False),
-        ("\U0001f600" * (VALUE_LENGTH_MAX // 2 + 1), False),
+        ("," * topic_configs.VALUE_LENGTH_MAX, True),
+        ("," * (topic_configs.VALUE_LENGTH_MAX + 1), False),
+        ("\U0001f600" * (topic_configs.VALUE_LENGTH_MAX // 2 + 1), False),
     ],
 )
 def test_a_value_has_a_longest_length(text: str, accepted: bool) -> None:
-    rejection = validate_topic_configs((("leader.replication.throttled.replicas", text),))
+    rejection = topic_configs.validate_topic_configs((("leader.replication.throttled.replicas", text),))
     if accepted:
         assert rejection is None
     else:
@@ -191,7 +182,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 @pytest.mark.parametrize("line", IN_FORCE.strip().splitlines())
 def test_effective_value(line: str) -> None:
     name, explicit, server, expected = (cell.strip() for cell in line.split("|"))
-    value = topic_config(name, _pairs(explicit), _pairs(server))
+    value = topic_configs.topic_config(name, _pairs(explicit), _pairs(server))
     assert (str(value) if value is None else value_text(value)) == expected
 
 
@@ -224,10 +215,10 @@ def test_broker_level_values_are_checked(line: str) -> None:
 
 def test_broker_level_values_must_fit_together() -> None:
     lags = (("log.cleaner.max.compaction.lag.ms", "9"), ("log.cleaner.min.compaction.lag.ms", "10"))
-    assert contradicting_defaults(lags) == (
+    assert topic_configs.contradicting_defaults(lags) == (
         "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"
     )
-    assert contradicting_defaults(lags[:1]) is None
+    assert topic_configs.contradicting_defaults(lags[:1]) is None
 
 
 def test_each_broker_level_name_serves_one_topic_config() -> None:
@@ -242,16 +233,22 @@ _TEXTS = st.one_of(
     st.text(alphabet=string.printable, max_size=30),
     st.text(max_size=30),
 )
-_SERVER = st.dictionaries(st.sampled_from([*sorted(BROKER_SYNONYMS), TIERED_STORAGE_KEY]), _TEXTS, max_size=6)
+_SERVER = st.dictionaries(
+    st.sampled_from([*sorted(BROKER_SYNONYMS), topic_configs.TIERED_STORAGE_KEY]), _TEXTS, max_size=6
+)
 
 
 @given(st.dictionaries(_NAMES, st.none() | _TEXTS, max_size=6), _SERVER, st.dictionaries(_NAMES, _TEXTS, max_size=3))
 def test_any_configs_get_a_verdict(
     configs: dict[str, str | None], server: dict[str, str], existing: dict[str, str]
 ) -> None:
-    rejection = validate_topic_configs(configs.items(), tuple(sorted(server.items())), tuple(existing.items()))
+    rejection = topic_configs.validate_topic_configs(
+        configs.items(), tuple(sorted(server.items())), tuple(existing.items())
+    )
     assert rejection is None or isinstance(rejection, Rejection), f"no verdict on {configs}"
-    again = validate_topic_configs(configs.items(), tuple(sorted(server.items())), tuple(existing.items()))
+    again = topic_configs.validate_topic_configs(
+        configs.items(), tuple(sorted(server.items())), tuple(existing.items())
+    )
     assert again == rejection, "a verdict must not depend on anything else"
 
 
@@ -283,8 +280,8 @@ min.cleanable.dirty.ratio      | '.25f'              | 0.25
 def test_a_topic_stores_the_text_that_all_of_kafka_reads_alike(line: str) -> None:
     name, text, expected = (cell.strip() for cell in line.split("|"))
     given_text = ast.literal_eval(text)
-    assert validate_topic_configs([(name, given_text)]) is None
-    assert explicit_configs([(name, given_text)]) == ((name, expected),)
+    assert topic_configs.validate_topic_configs([(name, given_text)]) is None
+    assert topic_configs.explicit_configs([(name, given_text)]) == ((name, expected),)
 
 
 @pytest.mark.parametrize(
@@ -328,6 +325,6 @@ def test_a_canonical_text_means_the_same_and_needs_no_lenient_parser(
 
 @given(_SERVER)
 def test_every_config_has_a_value_for_any_log(server: dict[str, str]) -> None:
-    values = values_in_force(tuple(sorted(server.items())))
+    values = topic_configs.values_in_force(tuple(sorted(server.items())))
     missing = {row.name for row in TOPIC_CONFIGS if not row.internal} - set(values)
     assert not missing, f"no value in force for {missing}"

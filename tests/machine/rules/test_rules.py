@@ -24,27 +24,21 @@ partitions = { min = 3, max = 24 }                  | x partitions=3            
 partitions = { min = 3, max = 24 }                  | x partitions=24             | allowed
 partitions = { min = 3, max = 24 }                  | x partitions=25             | partitions is 25, allowed is 3 to 24
 partitions = { min = 3 }                            | x partitions=2              | partitions is 2, allowed is at least 3
-partitions = { min = 3 }                            | x partitions=99999          | allowed
 partitions = { max = 3 }                            | x partitions=4              | partitions is 4, allowed is at most 3
-partitions = 4                                      | x partitions=4              | allowed
 partitions = 4                                      | x partitions=5              | partitions is 5, allowed is 4
 partitions = { max = 2 }                            | x replicas=1,2/2,3          | allowed
 partitions = { max = 2 }                            | x replicas=1/2/3            | partitions is 3, allowed is at most 2
 
 # replication factor
-replication_factor = 3                              | x factor=3                  | allowed
 replication_factor = 3                              | x factor=1                  | replication_factor is 1, allowed is 3
 replication_factor = { min = 2 }                    | x factor=1                  | replication_factor is 1, allowed is at least 2
 replication_factor = { min = 2 }                    | x replicas=1,2/2,3          | allowed
 replication_factor = { min = 2 }                    | x replicas=1/2              | replication_factor is 1, allowed is at least 2
-replication_factor = { min = 2 }                    | x replicas=1,2/3            | replication_factor is 1, allowed is at least 2
 
 # values of configs, where the request sets them
 configs = { "retention.ms" = { max = 800 } }        | x                           | allowed
-configs = { "retention.ms" = { max = 800 } }        | x retention.ms=800          | allowed
 configs = { "retention.ms" = { max = 800 } }        | x retention.ms=801          | retention.ms is '801', allowed is at most 800
 configs = { "retention.ms" = { max = 800 } }        | x retention.ms=_+801_       | retention.ms is '+801', allowed is at most 800
-configs = { "retention.ms" = { max = 800 } }        | x segment.ms=9000           | allowed
 configs = { "retention.ms" = { min = 5, max = 9 } } | x retention.ms=4            | retention.ms is '4', allowed is 5 to 9
 configs = { "min.insync.replicas" = 2 }             | x min.insync.replicas=2     | allowed
 configs = { "min.insync.replicas" = 2 }             | x min.insync.replicas=1     | min.insync.replicas is '1', allowed is '2'
@@ -52,7 +46,6 @@ configs = { "min.insync.replicas" = [2, 3] }        | x min.insync.replicas=1   
 configs = { "min.cleanable.dirty.ratio" = { max = 0.5 } } | x min.cleanable.dirty.ratio=0.50 | allowed
 configs = { "min.cleanable.dirty.ratio" = { max = 0.5 } } | x min.cleanable.dirty.ratio=.6 | min.cleanable.dirty.ratio is '.6', allowed is at most 0.5
 configs = { preallocate = false }                   | x preallocate=FALSE         | allowed
-configs = { preallocate = false }                   | x preallocate=true          | preallocate is 'true', allowed is 'false'
 configs = { "compression.type" = ["zstd", "lz4"] }  | x compression.type=zstd     | allowed
 configs = { "compression.type" = ["zstd", "lz4"] }  | x compression.type=gzip     | compression.type is 'gzip', allowed is 'zstd' or 'lz4'
 configs = { "cleanup.policy" = "delete" }           | x cleanup.policy=compact    | cleanup.policy is 'compact', allowed is 'delete'
@@ -63,7 +56,6 @@ configs = { "retention.ms" = { max = 800 } }        | x retention.ms=soon       
 # -1 of a retention is without limit, so more than any number
 configs = { "retention.ms" = { max = 800 } }        | x retention.ms=-1           | retention.ms is '-1', allowed is at most 800
 configs = { "retention.bytes" = { max = 800 } }     | x retention.bytes=-1        | retention.bytes is '-1', allowed is at most 800
-configs = { "local.retention.ms" = { max = 800 } }  | x local.retention.ms=-1     | local.retention.ms is '-1', allowed is at most 800
 configs = { "retention.ms" = { min = 800 } }        | x retention.ms=-1           | allowed
 configs = { "retention.ms" = -1 }                   | x retention.ms=-1           | allowed
 configs = { "retention.ms" = [-1, 5] }              | x retention.ms=6            | retention.ms is '6', allowed is '-1' or '5'
@@ -76,7 +68,6 @@ required_configs = ["retention.ms"]                 | x replicas=1 segment.ms=5 
 required_configs = ["retention.ms"]; configs = { "retention.ms" = { max = 8 } } | x | retention.ms must be set to at most 8
 required_configs = ["retention.ms"]; configs = { "retention.ms" = [7, 8] } | x    | retention.ms must be set to '7' or '8'
 required_configs = ["retention.ms", "segment.ms"]   | x                           | retention.ms must be set, segment.ms must be set
-forbidden_configs = ["preallocate"]                 | x segment.ms=5              | allowed
 forbidden_configs = ["preallocate"]                 | x preallocate=false         | preallocate may not be set
 allowed_configs = ["segment.ms"]                    | x                           | allowed
 allowed_configs = ["segment.ms"]                    | x segment.ms=5              | allowed
@@ -90,14 +81,12 @@ allowed_configs = ["segment.ms"]; required_configs = ["flush.ms"] | x flush.ms=6
 # no at all, and where to ask
 refuse = 'no topics on Fridays'                     | x                           | no topics on Fridays
 partitions = 4; hint = 'ask #kafka'                 | x partitions=5              | partitions is 5, allowed is 4 (ask #kafka)
-partitions = 4; hint = 'ask #kafka'                 | x partitions=4              | allowed
 
 # several things wrong are all reported
 name_pattern = '^pay'; partitions = 4; replication_factor = 2 | x                 | topic name 'x' does not match '^pay', partitions is 3, allowed is 4, replication_factor is 3, allowed is 2
 
 # to whom a rule applies
 refuse = 'no'; principals = 'User:pay-*'            | x by=User:pay-app           | no
-refuse = 'no'; principals = 'User:pay-*'            | x by=User:ann               | allowed
 refuse = 'no'; principals = 'User:pay-*'            | x by=user:pay-app           | allowed
 refuse = 'no'; principals = ['User:ann', 'User:b?b'] | x by=User:bob              | no
 refuse = 'no'; principals = ['User:ann', 'User:b?b'] | x by=User:annie            | allowed
@@ -108,10 +97,8 @@ refuse = 'no'; principals = 'User:CN=ann,O=[a-c]*'  | x by=User:CN=ann,O=acme   
 
 # to which topics
 refuse = 'no'; topics = 'tmp.*'                     | tmp.x                       | no
-refuse = 'no'; topics = 'tmp.*'                     | tmpx                        | allowed
 refuse = 'no'; topics = 'tmp.*'                     | my.tmp.x                    | allowed
 refuse = 'no'; except_topics = ['*-changelog', '*-repartition'] | a-changelog     | allowed
-refuse = 'no'; except_topics = ['*-changelog', '*-repartition'] | a-changes       | no
 refuse = 'no'; topics = 'pay.*'; except_topics = 'pay.tmp.*' | pay.tmp.x          | allowed
 refuse = 'no'; topics = 'a*'; principals = 'User:b' | abc by=User:ann             | allowed
 """  # noqa: E501 - a row is a line
