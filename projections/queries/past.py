@@ -187,31 +187,20 @@ class Past:
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         while some:
             runs = shard_runs(self._log, [key for key, _ in some], start, end)
-            yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
+            visible = [_may_show_some(key, may_show) for key, _ in some[: len(runs)]]
+            together = (of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible)
+            events = self.decoded(chain.from_iterable(chain.from_iterable(together)))
+            for (key, topic), of_key, is_visible in zip(some[: len(runs)], runs, visible, strict=True):
+                if not is_visible:
+                    yield key, None, 0
+                elif of_key is None:
+                    seen, offsets = count(), shard_offsets(self._log, key, start, end)
+                    counted = (offset for offset, _ in zip(offsets, seen, strict=False))
+                    yield key, _folded(topic, self.decoded(counted), may_show), next(seen)
+                else:
+                    number = sum(map(len, of_key))
+                    yield key, _folded(topic, islice(events, number), may_show), number
             some = some[len(runs) :]
-
-    def _each_of(
-        self,
-        some: Sequence[_Candidate],
-        runs: Sequence[Sequence[range] | None],
-        span: tuple[int, int],
-        may_show: MayShow,
-    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        visible = [_may_show_some(key, may_show) for key, _ in some]
-        together = chain.from_iterable(
-            of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible
-        )
-        events = self.decoded(chain.from_iterable(together))
-        for (key, topic), of_key, is_visible in zip(some, runs, visible, strict=True):
-            if not is_visible:
-                yield key, None, 0
-            elif of_key is None:
-                seen = count()
-                offsets = (offset for offset, _ in zip(shard_offsets(self._log, key, *span), seen, strict=False))
-                yield key, _folded(topic, self.decoded(offsets), may_show), next(seen)
-            else:
-                number = sum(map(len, of_key))
-                yield key, _folded(topic, islice(events, number), may_show), number
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
         later = created_keys(self._log, _start(snapshot), end, after)
