@@ -185,7 +185,7 @@ class Because:
         self.partition = part.partition
         self._all: list[Recorded] = []
         self._of_broker: dict[BrokerId, list[Recorded]] = {}
-        for record in part.broker_events(end):
+        for record in part.cluster_events(0, end):
             event = record.event
             if isinstance(event, _CHANGES) and _is_change(event):
                 self._all.append(record)

@@ -118,6 +118,12 @@ class Past:
             if len(some) == EVENTS_PER_REST:
                 self._rest()
 
+    def cluster_events(self, start: int, end: int) -> Iterator[Recorded]:
+        """The events of brokers and settings in order. Requests for a topic with an empty name have the same key; they
+        are skipped."""
+        records = self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end))
+        return (record for record in records if topic_of_record(record) is None)
+
     # --- inside
 
     def _from_nearest(self, end: int, work: Callable[[Snapshot | None], _T]) -> _T:
@@ -223,9 +229,8 @@ class Past:
             stored = snapshot_cluster(snapshot)
             if stored is not None:
                 start, row = snapshot.offset, stored
-        for record in self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end)):
-            if topic_of_record(record) is None:  # requests for a topic with an empty name have the same key
-                row = fold_cluster(row, record)
+        for record in self.cluster_events(start, end):
+            row = fold_cluster(row, record)
         if end >= self._cluster[0]:
             self._cluster = (end, row)
         return row
