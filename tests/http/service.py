@@ -109,21 +109,18 @@ class Service:
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
         self.api = ControllerApi(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
         self.query = Queries([Query(log, lambda: self.controller.store)])
-        self._logins = logins
-        self.http = self.another_http()
+        self.http = self.http_side(logins=logins)
         self.port = 0
         self.client: httpx.AsyncClient
 
-    def another_http(self) -> HttpServer:
-        """One more HTTP side of the same controller, not started."""
-        return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
+    def http_side(self, brokers: Any = None, **more: Any) -> HttpServer:
+        """An HTTP side of the controller, not started."""
+        return HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
 
     @asynccontextmanager
-    async def another(
-        self, host: str = "127.0.0.1", brokers: Any = None, **more: Any
-    ) -> AsyncIterator[tuple[HttpServer, int]]:
+    async def another(self, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[tuple[HttpServer, int]]:
         """One more HTTP server of the same controller, and its port."""
-        other = HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
+        other = self.http_side(**more)
         try:
             yield other, await other.start(host, 0)
         finally:
