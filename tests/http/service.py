@@ -88,8 +88,8 @@ class Service:
         self,
         log: EventLog,
         settings: dict[str, str],
-        judge: Judge | None,
-        authorizer: Authorizer | None,
+        judge: Judge | None = None,
+        authorizer: Authorizer | None = None,
         logins: Logins | None = None,
     ) -> None:
         self.log = log
@@ -171,14 +171,10 @@ def followers(one: Service) -> int:
 
 @asynccontextmanager
 async def service(
-    log: EventLog | None = None,
-    settings: dict[str, str] | None = None,
-    judge: Judge | None = None,
-    authorizer: Authorizer | None = None,
-    logins: Logins | None = None,
+    log: EventLog | None = None, settings: dict[str, str] | None = None, **parts: Any
 ) -> AsyncIterator[Service]:
     """A started service with three live brokers; everything is stopped at the end."""
-    one = Service(log or InMemoryLog("http-tests"), settings or {}, judge, authorizer, logins)
+    one = Service(log or InMemoryLog("http-tests"), settings or {}, **parts)
     await one.controller.start(one.settings, "9.9")
     one.port = await one.http.start("127.0.0.1", 0)
     try:
