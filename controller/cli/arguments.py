@@ -104,14 +104,16 @@ def count(text: str) -> int:
     return int(text)
 
 
+NUMBER_DIGITS_MAX: Final = 20
+
+
 def count_within(low: int, high: int) -> Callable[[str], int]:
     """Parses a whole number with limits. Raises ArgumentTypeError."""
 
     def parse(text: str) -> int:
-        number = count(text)
-        if not low <= number <= high:
+        if not (text.isascii() and text.isdigit() and len(text) < NUMBER_DIGITS_MAX and low <= int(text) <= high):
             raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
-        return number
+        return int(text)
 
     return parse
 

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from controller.cli import serve
-from controller.cli.arguments import AGO, count, moment
+from controller.cli.arguments import AGO, count, count_within, moment
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.output import add_output
 from controller.cli.reads import common
@@ -166,7 +166,7 @@ def _register_users(commands: Parsers[argparse.ArgumentParser]) -> None:
     add.add_argument("--token", action="store_true", help="create a token for HTTP instead of a password; needs --file")
     add.add_argument(
         "--iterations",
-        type=_iterations,
+        type=count_within(ITERATIONS_MIN, ITERATIONS_MAX),
         default=ITERATIONS_MIN,
         help=f"SCRAM iterations, {ITERATIONS_MIN} to {ITERATIONS_MAX}; default %(default)s",
     )
@@ -199,13 +199,6 @@ def _register_where(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="with --bootstrap: librdkafka properties",
     )
-
-
-def _iterations(text: str) -> int:
-    """Parse SCRAM iterations. Raises ArgumentTypeError above the limit, which would only burn CPU."""
-    if not text.isdecimal() or len(text) > 5 or int(text) > ITERATIONS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {ITERATIONS_MIN} to {ITERATIONS_MAX}")
-    return int(text)
 
 
 def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:

@@ -23,13 +23,9 @@ CLUSTER = "cluster"
 
 
 def register(commands: Parsers[argparse.ArgumentParser]) -> None:
+    cache = "a cache of the log, which makes the next start fast"
     parser = serve.register_process(
-        commands,
-        "worker",
-        _start,
-        http="127.0.0.1:8081",
-        data="topicwright-worker",
-        content="a cache of the log, which makes the next start fast",
+        commands, "worker", _start, http="127.0.0.1:8081", data="topicwright-worker", content=cache
     )
     serve.register_kafka(parser)
     parser.add_argument(
@@ -46,25 +42,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         help="cluster: the Kafka of --bootstrap is the target cluster; cluster:HOST:PORT[,…]: another Kafka; or "
         "simulated:N: N simulated brokers; default %(default)s",
     )
-
-    restore = commands.add_parser("restore-topic", description=COMMANDS["restore-topic"].description)
-    serve.register_kafka(restore)
-    restore.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; the longest log of each partition is used"
-    )
-    serve.register_settings(restore)
-    restore.set_defaults(func=_restore_topic)
-    _register_gateway(commands)
-
-
-def _register_gateway(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser = serve.register_process(
-        commands,
-        "gateway",
-        _start_gateway,
-        http="127.0.0.1:8080",
-        data="topicwright-gateway",
-        content="a cache of the log, which makes the next start fast",
+        commands, "gateway", _start_gateway, http="127.0.0.1:8080", data="topicwright-gateway", content=cache
     )
     serve.register_kafka(parser)
     parser.add_argument(
@@ -74,6 +53,13 @@ def _register_gateway(commands: Parsers[argparse.ArgumentParser]) -> None:
         metavar="HOST:PORT",
         help="listen here for Kafka clients; default %(default)s",
     )
+    restore = commands.add_parser("restore-topic", description=COMMANDS["restore-topic"].description)
+    serve.register_kafka(restore)
+    restore.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR", help="a data folder; the longest log of each partition is used"
+    )
+    serve.register_settings(restore)
+    restore.set_defaults(func=_restore_topic)
 
 
 def _start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:

@@ -192,15 +192,14 @@ class Metrics(Collector):
         """All metrics as text. Concurrent scrapes share one rendering."""
         if self._rendering is None:
             self._rendering = asyncio.create_task(self._render())
-            self._rendering.add_done_callback(self._have_rendered)
         return await asyncio.shield(self._rendering)
 
     async def _render(self) -> bytes:
-        self._states = [state for gauges in self._gauges for state in gauges()]
-        return await asyncio.to_thread(self.render)
-
-    def _have_rendered(self, _: object) -> None:
-        self._rendering = None
+        try:
+            self._states = [state for gauges in self._gauges for state in gauges()]
+            return await asyncio.to_thread(self.render)
+        finally:
+            self._rendering = None
 
     def render(self) -> bytes:
         """All metrics as text, with the states of the last scrape."""

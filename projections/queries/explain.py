@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from typing import Literal
 
@@ -185,7 +185,7 @@ class Because:
         self.partition = part.partition
         self._all: list[Recorded] = []
         self._of_broker: dict[BrokerId, list[Recorded]] = {}
-        for record in part.broker_events(end):
+        for record in part.cluster_events(0, end):
             event = record.event
             if isinstance(event, _CHANGES) and _is_change(event):
                 self._all.append(record)
@@ -196,48 +196,33 @@ class Because:
         if record.cause.command not in (_RECONCILE, _REPORT):
             return ""
         removed, added = _moved(record.event)
-        before = record.offset
+        before, is_report = record.offset, record.cause.command == _REPORT
         if removed or added:
-            found = [*self._removals(removed, before, record.cause.command), *self._additions(added, before)]
-            change = max(found, key=lambda one: one.offset, default=None)
+            found = [self._newest(before, broker_id, (catalog.BrokerUnfenced,)) for broker_id in added]
+            for broker_id in removed:
+                newest = self._newest(before, broker_id)
+                is_live = newest is not None and isinstance(newest.event, catalog.BrokerUnfenced)
+                if not (is_report and is_live):  # a report about a broker that is live again is about a slow replica
+                    found.append(self._newest(before, broker_id, _OUT))
+            change = max(filter(None, found), key=lambda one: one.offset, default=None)
         else:
-            change = self._newest(None, before) if record.cause.command == _RECONCILE else None
+            change = None if is_report else self._newest(before)
         return f"{event_text(change.event)} at offset {change.offset}" if change is not None else ""
 
-    def _removals(self, brokers: Iterable[BrokerId], before: int, command: str) -> Iterator[Recorded]:
-        """For each broker the newest change that removes it from partitions. A leader's report after the broker is
-        live again has none: it is about a slow replica."""
-        for broker_id in brokers:
-            newest = self._newest(broker_id, before)
-            if command == _REPORT and newest is not None and isinstance(newest.event, catalog.BrokerUnfenced):
-                continue
-            yield from self._last(broker_id, before, _OUT)
-
-    def _additions(self, brokers: Iterable[BrokerId], before: int) -> Iterator[Recorded]:
-        for broker_id in brokers:
-            yield from self._last(broker_id, before, (catalog.BrokerUnfenced,))
-
-    def _last(self, broker_id: BrokerId, before: int, kinds: tuple[type, ...]) -> Iterator[Recorded]:
-        """The newest change of a broker that has one of these types."""
-        changes = self._of_broker.get(broker_id, [])
-        for number in range(_count(changes, before), 0, -1):
-            if isinstance(changes[number - 1].event, kinds):
-                yield changes[number - 1]
-                return
-
-    def _newest(self, broker_id: BrokerId | None, before: int) -> Recorded | None:
+    def _newest(
+        self, before: int, broker_id: BrokerId | None = None, kinds: tuple[type, ...] = _CHANGES
+    ) -> Recorded | None:
+        """The newest change of a broker, or of any, that has one of these types."""
         changes = self._all if broker_id is None else self._of_broker.get(broker_id, [])
-        count = _count(changes, before)
-        return changes[count - 1] if count else None
+        count = bisect_left(changes, before, key=lambda one: one.offset)
+        return next(
+            (one for one in map(changes.__getitem__, range(count - 1, -1, -1)) if isinstance(one.event, kinds)), None
+        )
 
 
 def _is_change(event: Event) -> bool:
     """True if partitions may change because of it; a registration changes them only after an unclean shutdown."""
     return not isinstance(event, catalog.BrokerRegistered) or (event.details is not None and not event.details.clean)
-
-
-def _count(changes: list[Recorded], before: int) -> int:
-    return bisect_left(changes, before, key=lambda one: one.offset)
 
 
 def _moved(event: Event) -> tuple[frozenset[BrokerId], frozenset[BrokerId]]:

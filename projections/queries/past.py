@@ -118,6 +118,12 @@ class Past:
             if len(some) == EVENTS_PER_REST:
                 self._rest()
 
+    def cluster_events(self, start: int, end: int) -> Iterator[Recorded]:
+        """The events of brokers and settings in order. Requests for a topic with an empty name have the same key; they
+        are skipped."""
+        records = self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end))
+        return (record for record in records if topic_of_record(record) is None)
+
     # --- inside
 
     def _from_nearest(self, end: int, work: Callable[[Snapshot | None], _T]) -> _T:
@@ -187,31 +193,20 @@ class Past:
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
         while some:
             runs = shard_runs(self._log, [key for key, _ in some], start, end)
-            yield from self._each_of(some[: len(runs)], runs, (start, end), may_show)
+            visible = [_may_show_some(key, may_show) for key, _ in some[: len(runs)]]
+            together = (of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible)
+            events = self.decoded(chain.from_iterable(chain.from_iterable(together)))
+            for (key, topic), of_key, is_visible in zip(some[: len(runs)], runs, visible, strict=True):
+                if not is_visible:
+                    yield key, None, 0
+                elif of_key is None:
+                    seen, offsets = count(), shard_offsets(self._log, key, start, end)
+                    counted = (offset for offset, _ in zip(offsets, seen, strict=False))
+                    yield key, _folded(topic, self.decoded(counted), may_show), next(seen)
+                else:
+                    number = sum(map(len, of_key))
+                    yield key, _folded(topic, islice(events, number), may_show), number
             some = some[len(runs) :]
-
-    def _each_of(
-        self,
-        some: Sequence[_Candidate],
-        runs: Sequence[Sequence[range] | None],
-        span: tuple[int, int],
-        may_show: MayShow,
-    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        visible = [_may_show_some(key, may_show) for key, _ in some]
-        together = chain.from_iterable(
-            of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible
-        )
-        events = self.decoded(chain.from_iterable(together))
-        for (key, topic), of_key, is_visible in zip(some, runs, visible, strict=True):
-            if not is_visible:
-                yield key, None, 0
-            elif of_key is None:
-                seen = count()
-                offsets = (offset for offset, _ in zip(shard_offsets(self._log, key, *span), seen, strict=False))
-                yield key, _folded(topic, self.decoded(offsets), may_show), next(seen)
-            else:
-                number = sum(map(len, of_key))
-                yield key, _folded(topic, islice(events, number), may_show), number
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
         later = created_keys(self._log, _start(snapshot), end, after)
@@ -234,9 +229,8 @@ class Past:
             stored = snapshot_cluster(snapshot)
             if stored is not None:
                 start, row = snapshot.offset, stored
-        for record in self.decoded(shard_offsets(self._log, CLUSTER_SHARD, start, end)):
-            if topic_of_record(record) is None:  # requests for a topic with an empty name have the same key
-                row = fold_cluster(row, record)
+        for record in self.cluster_events(start, end):
+            row = fold_cluster(row, record)
         if end >= self._cluster[0]:
             self._cluster = (end, row)
         return row

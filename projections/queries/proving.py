@@ -20,6 +20,7 @@ from events.logs.tree_heads import Head, Proof, ProvedEvent, log_name
 from events.names import CLUSTER_SHARD
 from projections.queries.events import EVERY_EVENT, BadPlace, EventFilter, Listing, listing
 from projections.queries.query import NotFound, Queries, Query
+from projections.views.view import view_of
 
 LEAVES_MAX = 1000
 HEADS_SCANNED_MAX = 100_000
@@ -94,14 +95,7 @@ def last_signed(part: Query, past: int) -> Head | None:
 
 def signed_head(log: str, event: HeadSigned) -> Head:
     """The tree head of an event of the log with this name."""
-    return Head(
-        log=log,
-        size=event.size,
-        root=event.root.hex(),
-        at_ms=event.signed_at_ms,
-        public_key=event.public_key,
-        signature=event.signature,
-    )
+    return view_of(Head, event, log=log, root=event.root.hex(), at_ms=event.signed_at_ms)
 
 
 def prove(

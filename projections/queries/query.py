@@ -30,7 +30,7 @@ from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, request_offsets, shard_offsets
 from events.logs.snapshots import nearest_snapshot
-from events.names import CLUSTER_SHARD, shard_key
+from events.names import shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
 from projections.queries.snapshot_rows import Pair, recorded_creation, with_rows
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
@@ -80,7 +80,8 @@ class Query:
         """Returns the live store, on the writing thread."""
         self._closed = threading.Event()
         self._past = past = Past(log, self.rest)
-        self.topics_at, self.topics_under, self.cluster_at = past.topics, past.under, past.cluster
+        self.topics_at, self.topics_under = past.topics, past.under
+        self.cluster_at, self.cluster_events = past.cluster, past.cluster_events
 
     def close(self) -> None:
         """Make running queries raise QueryClosed."""
@@ -146,12 +147,6 @@ class Query:
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         stop = self.end() if end is None else end
         return self._past.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
-
-    def broker_events(self, end: int | None = None) -> Iterator[Recorded]:
-        """The events of brokers and settings in order. Requests for a topic with an empty name have the same key; they
-        are skipped."""
-        records = self._past.decoded(shard_offsets(self.log, CLUSTER_SHARD, 0, self.end() if end is None else end))
-        return (record for record in records if topic_of_record(record) is None)
 
     # --- inside
 

@@ -38,6 +38,7 @@ from projections.views.topics import (
     topic_summary,
     topic_view,
 )
+from projections.views.view import view_of
 
 
 class TopicFilter(msgspec.Struct, frozen=True):
@@ -181,17 +182,10 @@ def topic_at(query: Query, name: str, at: str | None) -> TopicView:
 def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> TopicConfigsView:
     """The effective configs of a topic with these explicit configs under these settings."""
     builtin = {entry.name: entry.value for entry in described_configs((), ())}
-    found = tuple(
-        ConfigView(
-            name=entry.name,
-            value=entry.value,
-            source=entry.source.name,
-            default=None if entry.sensitive else builtin.get(entry.name),
-            sensitive=entry.sensitive,
-        )
-        for entry in described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
-    )
-    return TopicConfigsView(found, part.as_of(end))
+    effective = described_configs(configs, settings.topic_defaults, settings.dynamic_defaults)
+    defaults = {entry.name: None if entry.sensitive else builtin.get(entry.name) for entry in effective}
+    found = (view_of(ConfigView, one, source=one.source.name, default=defaults[one.name]) for one in effective)
+    return TopicConfigsView(tuple(found), part.as_of(end))
 
 
 def configs_of_topic_at(part: Query, name: str, at: str | None) -> TopicConfigsView:

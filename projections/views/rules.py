@@ -9,6 +9,7 @@ from controller.machine.rules.reading_values import RulesError
 from controller.machine.rules.rule import Rule
 from events.catalog import Recorded, RulesApplied
 from projections.text.moments import iso
+from projections.views.view import view_of
 
 
 class RulesVersionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,16 +46,8 @@ class RuleView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rules_version(record: Recorded, event: RulesApplied) -> RulesVersionView:
-    return RulesVersionView(
-        number=event.number,
-        sha256=event.sha256,
-        principal=event.principal,
-        is_file=event.is_file,
-        applied_at=iso(record.at_ms),
-        applied_at_ms=record.at_ms,
-        offset=record.offset,
-        text=event.text,
-    )
+    at = {"applied_at": iso(record.at_ms), "applied_at_ms": record.at_ms}
+    return view_of(RulesVersionView, event, **at, offset=record.offset)
 
 
 def rule_views(text: str, at_ms: int) -> tuple[RuleView, ...]:

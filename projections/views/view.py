@@ -21,7 +21,7 @@ def maybe_iso(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso(at_ms)
 
 
-def view_of(kind: type[_View], source: object, **given: object) -> _View:
+def view_of(kind: type[_View], source: object, /, **given: object) -> _View:
     """A view with the given fields. It copies every other field from `source`, and formats `…_at` from `…_at_ms`.
 
     Types are not checked here: a test decodes every view as itself.

@@ -45,7 +45,7 @@ def test_the_first_user_of_a_stopped_service(run: Run, give: Give, tmp_path: Pat
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("iterations", ["16385", "2000000000", "0000002000000000", "9" * 5000, "-1", "many"])
+@pytest.mark.parametrize("iterations", ["16385", "4095", "2000000000", "0000002000000000", "9" * 5000, "-1", "many"])
 def test_scram_iterations_limit(run: Run, give: Give, tmp_path: Path, iterations: str) -> None:
     give("alice-secret\n")
     code, _, err = run("users", "add", "alice", "--data", tmp_path / "data", "--iterations", iterations)
@@ -63,9 +63,6 @@ def test_through_a_running_service(run: Run, give: Give, tmp_path: Path) -> None
         assert run("users", "remove", "bob", *where).code == 0
         again = run("users", "remove", "bob", *where)
         assert (again.code, "does not exist" in again.err) == (1, True)
-        give("bob-secret\n")
-        weak = run("users", "add", "bob", *where, "--iterations", "5")
-        assert (weak.code, "Too few iterations" in weak.err) == (1, True)
         give("x\n")
         locked = run("users", "add", "bob", "--data", service.data)
         assert (locked.code, "is open in" in locked.err) == (2, True), "the log of a running service is its own"

@@ -5,18 +5,57 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from controller.cli.commands import COMMANDS
 from controller.cli.main import main, parser
 from controller.cli.replay import COMMANDS as REPLAYS
-from tests.docs.pages import PAGES, Typed, inline, python, toml, typed
 from tests.events.logs.test_tree_heads import key_files
 from tests.support.tools import ROOT
 from tests.support.topicwright import Topicwright, topicwright
+
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_EXPLAINED = re.compile(r" {2,}(?![-\[])| +# ")
+"""Where a line of an example goes on with what it is for."""
+_KEPT = re.compile(r" > (\S+)$")
+"""Where the shell is to put what a line prints."""
+
+
+class Typed(NamedTuple):
+    """A line to type, and the page that it is on."""
+
+    page: str
+    line: str
+    kept: str = ""
+    """The file that the shell is to put what it prints into."""
+
+    @property
+    def words(self) -> list[str]:
+        """The line as a shell reads it."""
+        return shlex.split(self.line)
+
+
+def typed(page: Path, *commands: str) -> list[Typed]:
+    """The lines of a page's examples that begin with one of these commands."""
+    lines = (line.strip() for line in page.read_text().splitlines() if line.startswith("    "))
+    found = (_EXPLAINED.split(line)[0].strip() for line in lines if line.split(" ")[0] in commands)
+    return [Typed(page.name, *_parts(line)) for line in found]
+
+
+def _parts(line: str) -> tuple[str, str]:
+    kept = _KEPT.search(line)
+    return (line, "") if kept is None else (line[: kept.start()], kept[1])
+
+
+def examples(page: Path, language: str) -> list[str]:
+    """A page's examples in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
 
 STANDS_FOR = {
     "HOST:PORT[,HOST:PORT…]": "127.0.0.1:9", "HOST:PORT[,…]": "127.0.0.1:9", "HOST:PORT": "127.0.0.1:9",
@@ -54,11 +93,11 @@ def test_every_command_is_understood(page: Path, capsys: pytest.CaptureFixture[s
             parser(words[0]).parse_args(words)
         except SystemExit:
             pytest.fail(f"{each.line!r} ({line!r}) on {each.page}: {capsys.readouterr().err}")
-    for each in inline(page):
-        command = each.line.split()[1]
-        assert command in COMMANDS or command == "COMMAND", each
+    for line in re.findall(r"`(topicwright [^`]+)`", page.read_text(), re.DOTALL):
+        command = line.split()[1]
+        assert command in COMMANDS or command == "COMMAND", line
         if command == "replay":
-            assert each.line.split()[2] in REPLAYS, each
+            assert line.split()[2] in REPLAYS, line
 
 
 def _runs(each: Typed) -> bool:
@@ -136,15 +175,15 @@ def test_commands_of_the_docs(
 
 def _save_examples(folder: Path) -> None:
     """The pages' policy, the first of them, and their rules."""
-    policies = [example for page in PAGES for example in python(page) if "class Owned" in example]
-    (rules,) = (example for page in PAGES for example in toml(page))
+    policies = [example for page in PAGES for example in examples(page, "python") if "class Owned" in example]
+    (rules,) = (example for page in PAGES for example in examples(page, "toml"))
     (folder / "team_policy.py").write_text(policies[0])
     (folder / "topic-rules.toml").write_text(rules)
 
 
 def _run_clients(page: Path, service: Topicwright) -> None:
     """Run a page's examples of a client."""
-    for example in python(page):
+    for example in examples(page, "python"):
         if "AdminClient" in example:
             exec(compile(example.replace("127.0.0.1:9092", service.kafka), page.name, "exec"), {})
 

@@ -88,8 +88,8 @@ class Service:
         self,
         log: EventLog,
         settings: dict[str, str],
-        judge: Judge | None,
-        authorizer: Authorizer | None,
+        judge: Judge | None = None,
+        authorizer: Authorizer | None = None,
         logins: Logins | None = None,
     ) -> None:
         self.log = log
@@ -109,21 +109,18 @@ class Service:
         endpoint = Endpoint("PLAINTEXT", "localhost", 9092)
         self.api = ControllerApi(self.controller, node_id=0, advertised=endpoint, authorizer=authorizer)
         self.query = Queries([Query(log, lambda: self.controller.store)])
-        self._logins = logins
-        self.http = self.another_http()
+        self.http = self.http_side(logins=logins)
         self.port = 0
         self.client: httpx.AsyncClient
 
-    def another_http(self) -> HttpServer:
-        """One more HTTP side of the same controller, not started."""
-        return HttpServer(self.api, self.brokers, self.query, self.metrics, logins=self._logins)
+    def http_side(self, brokers: Any = None, **more: Any) -> HttpServer:
+        """An HTTP side of the controller, not started."""
+        return HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
 
     @asynccontextmanager
-    async def another(
-        self, host: str = "127.0.0.1", brokers: Any = None, **more: Any
-    ) -> AsyncIterator[tuple[HttpServer, int]]:
+    async def another(self, host: str = "127.0.0.1", **more: Any) -> AsyncIterator[tuple[HttpServer, int]]:
         """One more HTTP server of the same controller, and its port."""
-        other = HttpServer(self.api, brokers or self.brokers, self.query, self.metrics, **more)
+        other = self.http_side(**more)
         try:
             yield other, await other.start(host, 0)
         finally:
@@ -174,14 +171,10 @@ def followers(one: Service) -> int:
 
 @asynccontextmanager
 async def service(
-    log: EventLog | None = None,
-    settings: dict[str, str] | None = None,
-    judge: Judge | None = None,
-    authorizer: Authorizer | None = None,
-    logins: Logins | None = None,
+    log: EventLog | None = None, settings: dict[str, str] | None = None, **parts: Any
 ) -> AsyncIterator[Service]:
     """A started service with three live brokers; everything is stopped at the end."""
-    one = Service(log or InMemoryLog("http-tests"), settings or {}, judge, authorizer, logins)
+    one = Service(log or InMemoryLog("http-tests"), settings or {}, **parts)
     await one.controller.start(one.settings, "9.9")
     one.port = await one.http.start("127.0.0.1", 0)
     try:

@@ -31,7 +31,7 @@ async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
 
 
 async def test_an_address_that_is_taken_is_named(one: Service) -> None:
-    other = one.another_http()
+    other = one.http_side()
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
         await other.start("127.0.0.1", one.port)
     await other.stop()

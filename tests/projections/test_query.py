@@ -202,7 +202,7 @@ def test_what_is_not_durable_yet_is_not_shown() -> None:
     assert query.end() == 10
     assert [record.offset for record in query.records(0, query.end(), None, None)] == list(range(10))
     assert all(record.offset < 10 for record in query.topic_events("t"))
-    assert all(record.offset < 10 for record in query.broker_events())
+    assert all(record.offset < 10 for record in query.cluster_events(0, query.end()))
 
 
 def test_a_closed_query_lets_go_of_a_long_fold() -> None:

@@ -91,21 +91,21 @@ def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, o
         newest = islice(filter(_filter(options), _newest_first(options, backend, which)), options.tail)
         return reversed(list(newest))
     start = _start(options, backend, which)
-    found = backend.follow(from_=start, **which) if options.follow else recorded(start, which, backend)
+    if options.follow:
+        return filter(_filter(options), backend.follow(from_=start, **which))
+    found = chain.from_iterable(page.events for page in _pages(backend, which, from_=start))
     return filter(_filter(options), found)
 
 
 def _start(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> int:
-    """An offset at or before the first matching event."""
+    """An offset at or before the first matching event. For a time it is 0 if the events are in several partitions with
+    separate offsets."""
     if options.since is None:
         return int(options.start or 0)
     since_ms = _ms(options.since)
-    return int(options.since) if since_ms is None else _first_from(since_ms, backend, which)
-
-
-def _first_from(at_ms: int, backend: Backend, which: Mapping[str, object]) -> int:
-    """The first offset at or after a time; 0 if the events are in several partitions with separate offsets."""
-    before = _page(backend, {**which, "type": None, "at": f"{max(0, at_ms - 1)}ms"})
+    if since_ms is None:
+        return int(options.since)
+    before = _page(backend, {**which, "type": None, "at": f"{max(0, since_ms - 1)}ms"})
     is_one = which["topic"] is not None or which["partition"] is not None
     several = bool(before.events) and before.events[0].partition is not None and not is_one
     return 0 if several else before.end
@@ -155,12 +155,6 @@ def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
     if options.output in ("table", "wide"):
         show_lines(options, ["No event matches."], paged=False)
     return DONE
-
-
-def recorded(start: int, which: Mapping[str, object], backend: Backend) -> Iterator[EventView]:
-    """All events from an offset on."""
-    for page in _pages(backend, which, from_=start):
-        yield from page.events
 
 
 def _page(backend: Backend, which: Mapping[str, object]) -> EventsView:

@@ -157,7 +157,7 @@ async def test_live_updates_and_lost_connection(eventful: Service, browser: Chro
     lost = "return !document.getElementById('lost').hidden"
     await asyncio.to_thread(look.until, lambda: look.run(lost), "the page says that nobody answers")
     assert "No connection since" in look.text("#lost")
-    again = eventful.another_http()
+    again = eventful.http_side()
     await again.start("127.0.0.1", eventful.port)
     try:
         await asyncio.to_thread(look.until, lambda: not look.run(lost), "it comes back")

@@ -53,5 +53,5 @@ def test_it_is_among_the_requests(nameless: LogRef) -> None:
         store = TopicStore(log)
         query = Query(log, lambda: store)
         assert len(query.cluster_at(log.next_offset).brokers) == 3
-        assert all(not hasattr(one.event, "topic") for one in query.broker_events())
+        assert all(not hasattr(one.event, "topic") for one in query.cluster_events(0, query.end()))
     assert len(run_rebuild(InProcess(), nameless, Options(view="brokers")).rows) == 3
