@@ -82,7 +82,8 @@ class QuorumFiles(SnapshotFiles):
         self._control: list[int] = []
         self._flushed_file = os.open(partition / _FLUSHED, os.O_RDWR | os.O_CREAT, 0o600)
         self._segments: list[Segment] = []
-        self._load(0 if written_by_kafka else _flushed(os.pread(self._flushed_file, 32, 0)))
+        stored = os.pread(self._flushed_file, 32, 0)
+        self._load(int(stored) if stored.strip().isdigit() and not written_by_kafka else 0)
 
     def _load(self, flushed: int) -> None:
         bases = sorted(int(match[1]) for each in self._partition.iterdir() if (match := SEGMENT.fullmatch(each.name)))
@@ -317,7 +318,3 @@ class QuorumFiles(SnapshotFiles):
 
     def _segment_of(self, offset: int) -> Segment:
         return next(each for each in reversed(self._segments) if each.base <= offset or each is self._segments[0])
-
-
-def _flushed(stored: bytes) -> int:
-    return int(stored) if stored.strip().isdigit() else 0

@@ -189,7 +189,10 @@ class QuorumNode:
             case out.StartFlush():
                 self._start_task(self._flush())
             case out.HighWatermark(offset):
-                self._committed_below(offset)
+                while self._waiting and self._waiting[0][0] < offset:
+                    done = self._waiting.popleft()[1]
+                    if not done.done():
+                        done.set_result(None)
                 self._notify()
             case out.Fetched(replica):
                 self.on_fetched(replica)
@@ -201,12 +204,6 @@ class QuorumNode:
                     self._connect_to_voters()
             case out.Warned(message):
                 logger.warning("quorum warning", why=message)
-
-    def _committed_below(self, offset: int) -> None:
-        while self._waiting and self._waiting[0][0] < offset:
-            future = self._waiting.popleft()[1]
-            if not future.done():
-                future.set_result(None)
 
     def _fail_commits(self) -> None:
         for _, future in self._waiting:

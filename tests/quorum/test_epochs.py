@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -102,11 +103,7 @@ def opened_member(data: Path) -> Member:
     """The only voter of its quorum. Without a leader it starts an election after ten minutes."""
     given = ["node.id=1", "controller.quorum.election.timeout.ms=600000"]
     member = Member(data, load_settings(overrides=given), None, "PLAINTEXT")
-
-    async def flush() -> None:
-        pass
-
-    member.open(InMemoryLog("cluster"), Endpoint("CONTROLLER", "127.0.0.1", 9093), flush)
+    member.open(InMemoryLog("cluster"), Endpoint("CONTROLLER", "127.0.0.1", 9093), AsyncMock())
     return member
 
 

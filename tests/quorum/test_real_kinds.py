@@ -8,21 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewPartitions,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
 from controller import quorum
 from controller.brokers import kraft
@@ -33,6 +19,7 @@ from controller.quorum.log.batches import encode_batch
 from controller.quorum.log.metadata_codec import encode_record
 from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.snapshot_files import CHECKPOINT
+from tests.brokers.kraft.guarded import GUARDED, grant, revoke, set_quota
 from tests.support.churn import QUIET
 from tests.support.kafka_tools import kafka_tools
 from tests.support.quorum_cluster import QuorumCluster, quorum_cluster
@@ -44,8 +31,7 @@ from tests.support.wire import Wire
 SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": "10000",
     "broker.session.timeout.ms": "3000",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
+    **GUARDED,
 }
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 """Kafka's numbers of what has configs."""
@@ -60,18 +46,21 @@ def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
     ours = [f"{key}={value}" for key, value in SETTINGS.items()]
     with quorum_cluster(tmp_path, ours=1, leads=True, settings=SETTINGS, our_settings=ours, release="4.3") as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
-        with Wire(f"127.0.0.1:{cluster.brokers[1].port}") as wire:
+        address = f"127.0.0.1:{cluster.brokers[1].port}"
+        with Wire(address) as wire:
             _levels(wire)
             _topics(admin, wire)
             _configs(wire)
-            _quotas(wire)
-            _access(admin)
+            _quotas(address)
+            for user in ("ann", "bob"):
+                grant(address, user, "t")
+            revoke(address, "bob", "t")
             _share_groups(wire)
             _producer(cluster)
             _brokers(cluster)
             _controllers(cluster)
             end = cluster.wait_ready().high_watermark
-            _until_snapshots_of(cluster, end, wire)
+            _until_snapshots_of(cluster, end, address)
         cluster.wait_ready()
         _kafkas_live(cluster)
         assert check_logs(cluster)[1] > 2
@@ -142,34 +131,11 @@ def _configs(wire: Wire) -> None:
         alter(kind, name, key, value)
 
 
-def _quotas(wire: Wire, rate: float = 1000.0) -> None:
+def _quotas(address: str, rate: float = 1000.0) -> None:
     for entity in ({"user": "ann"}, {"user": None}, {"user": "ann", "client-id": "c"}, {"ip": "10.0.0.1"}):
         key = "connection_creation_rate" if "ip" in entity else "producer_byte_rate"
-        for remove in (False, True, False):
-            entry = {
-                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()],
-                "ops": [{"key": key, "value": rate, "remove": remove}],
-            }
-            answer = wire.call("AlterClientQuotas", 1, entries=[entry], validate_only=False)
-            assert [each["error_code"] for each in answer["entries"]] == [0], answer
-
-
-def _access(admin: AdminClient) -> None:
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    for user in ("ann", "bob"):
-        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(user, info, b"secret")])[user].result(60)
-    deletion = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_256)
-    admin.alter_user_scram_credentials([deletion])["bob"].result(60)
-    where, allow = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    entries = [
-        AclBinding(ResourceType.TOPIC, "t", where, "User:ann", host, operation, allow)
-        for operation, host in ((AclOperation.READ, "*"), (AclOperation.WRITE, "10.0.0.0/8"))
-    ]
-    for created in admin.create_acls(entries).values():
-        created.result(60)
-    which = AclBindingFilter(ResourceType.TOPIC, "t", where, "User:ann", "*", AclOperation.READ, allow)
-    for deleted in admin.delete_acls([which]).values():
-        deleted.result(60)
+        for value in (rate, None, rate):
+            set_quota(address, entity, key, value)
 
 
 def _levels(wire: Wire) -> None:
@@ -229,7 +195,7 @@ def _in_sync(cluster: QuorumCluster, topic: str) -> bool:
     return all(len(each.isrs) == 3 for each in partitions)
 
 
-def _until_snapshots_of(cluster: QuorumCluster, end: int, wire: Wire) -> None:
+def _until_snapshots_of(cluster: QuorumCluster, end: int, address: str) -> None:
     """Write on until every voter has a snapshot of all below an offset."""
     rate = 1000.0
 
@@ -239,7 +205,7 @@ def _until_snapshots_of(cluster: QuorumCluster, end: int, wire: Wire) -> None:
     def are_made() -> bool:
         nonlocal rate
         rate += 1
-        _quotas(wire, rate)
+        _quotas(address, rate)
         return all(newest(each.metadata) >= end for each in cluster.members.values())
 
     until(are_made, 240, f"every voter has a snapshot of all below {end}")

@@ -42,7 +42,6 @@ from controller.quorum.log.metadata_codec import MalformedRecord, decode_control
 from controller.quorum.log.metadata_records import MetadataRecord
 from controller.quorum.log.record_kinds import acl_of
 from controller.quorum.node import QuorumNode
-from controller.quorum.segment import FilePart
 from controller.store.recorder import Recorder
 from controller.store.store import topic_slices
 from events.catalog import Event, HistorySkipped, QuorumEpochBegun, Recorded, SettingsChanged
@@ -256,7 +255,8 @@ class BatchApplier:
         page = await fetch_missing_events(self._node, self._log, snapshot.end_offset)
         if page is not None and page.values:
             return self._apply_page(recorder, page)
-        image = await asyncio.get_running_loop().run_in_executor(None, _image_of, self._files.newest_snapshot())
+        image, batches = MetadataImage(), chain.from_iterable(each.batches() for each in self._files.newest_snapshot())
+        await asyncio.to_thread(image.fold, batches, keep_mismatched=True)
         if page is not None:
             ids = self._projector.ids
             self._projector.replace_ids(ids_in(image, recorder.state.cluster, ids))
@@ -298,13 +298,6 @@ class BatchApplier:
         if page.first + len(records) == page.end:
             logger.info("missed events were copied from another voter", end=page.end)
         return records
-
-
-def _image_of(parts: Sequence[FilePart]) -> MetadataImage:
-    """Runs in a thread."""
-    image = MetadataImage()
-    image.fold(chain.from_iterable(part.batches() for part in parts), keep_mismatched=True)
-    return image
 
 
 def first_difference(projected: Iterable[MetadataRecord], batch: Iterable[MetadataRecord]) -> str | None:

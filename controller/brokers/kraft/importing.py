@@ -278,7 +278,7 @@ class TopicImport:
     def _clear_elr(self, topic_id: bytes) -> Iterator[None]:
         known, loaded = self._known[topic_id], self._image.partitions.get(topic_id, {})
         every = chain(() if known is None else known.partitions, map(partition_of, loaded.values()))
-        if any(_has_eligible(each) for each in every):
+        if any(each.elr or each.last_known_elr for each in map(replica_metadata_of, every)):
             self._load(topic_id)
             yield from self._load_partitions(topic_id)
             self._image.apply(kinds.ClearElrRecord(topic_name=self._name(topic_id)))
@@ -359,11 +359,6 @@ class TopicImport:
                     changes.append(catalog.PartitionChanged(topic.name, index, before, after, reason))
             yield
         self._collector.add(*changes)
-
-
-def _has_eligible(partition: Partition) -> bool:
-    known = replica_metadata_of(partition)
-    return bool(known.elr or known.last_known_elr)
 
 
 def _partitions_added(

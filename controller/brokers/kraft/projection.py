@@ -14,7 +14,6 @@ are assigned when an ACL is created and named when it is removed; both are store
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from typing import Final
 
 from controller.kafka.messages.message import Feature, Listener
 from controller.machine.access.bucket_map import differing as differing_keys
@@ -60,19 +59,11 @@ def topic_records(
         if number >= len(known):
             records.append(partition_record(after.topic_id, number, partition, level))
         elif known[number] != partition:
-            steps = _epoch_steps(known[number], partition)
-            assert steps in _STEPS, f"partition {number} goes from {known[number]} to {partition}, more than one record"
+            is_one = is_one_record(known[number], partition)
+            assert is_one, f"partition {number} goes from {known[number]} to {partition}, more than one record"
             old, new = (partition_record(after.topic_id, number, one, level) for one in (known[number], partition))
             records.append(partition_change(old, new))
     return records
-
-
-_STEPS: Final = ((1, 0), (1, 1))
-"""The increments of partition epoch and leader epoch that one change may have."""
-
-
-def _epoch_steps(before: Partition, after: Partition) -> tuple[int, int]:
-    return after.partition_epoch - before.partition_epoch, after.leader_epoch - before.leader_epoch
 
 
 def partition_record(topic_id: TopicId, index: int, partition: Partition, level: int) -> kinds.PartitionRecord:
@@ -135,9 +126,11 @@ def _ids(ids: tuple[int, ...] | None) -> tuple[BrokerId, ...]:
 
 
 def is_one_record(before: Partition, after: Partition) -> bool:
-    """True if one PartitionChangeRecord changes a partition like this."""
-    steps = _epoch_steps(before, after)
-    return steps in _STEPS and (bool(steps[1]) or before.leader == after.leader)
+    """True if one PartitionChangeRecord changes a partition like this: the partition epoch rises by one, and the leader
+    epoch by one or, if the leader stays, not at all."""
+    step = after.leader_epoch - before.leader_epoch
+    is_led_on = step == 0 and before.leader == after.leader
+    return after.partition_epoch - before.partition_epoch == 1 and (step == 1 or is_led_on)
 
 
 # --- brokers

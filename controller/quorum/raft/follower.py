@@ -6,6 +6,7 @@ the records that the last one returned.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -176,10 +177,11 @@ class Follower(RoleState):
     # --- responses
 
     def replied(self, now: float, context: str, response: Any) -> Transition | None:
-        if context == UPDATE:
-            self._updated(response)
-            return None
         replica = self._replica
+        if context == UPDATE:
+            if response is not None and not response.error_code and replica.kraft_version == 0:
+                self._update_at = math.inf  # this leader has recorded the update
+            return None
         self._in_flight = False
         part, transition = discovered_by_response(replica, response)
         if transition is not None:
@@ -298,10 +300,6 @@ class Follower(RoleState):
             ),
         )
         self._send(now, UPDATE, request)
-
-    def _updated(self, response: quorum.UpdateRaftVoterResponse | None) -> None:
-        if response is not None and not response.error_code and self._replica.kraft_version == 0:
-            self._update_at = float("inf")  # this leader has recorded the update
 
 
 def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from controller.kafka.codec import codec
@@ -25,9 +26,11 @@ def call_over(wire: Wire, key: ApiKey, version: int, message: Message) -> Any:
     return codec.decode_response(key, version, wire.receive_frame())[1]
 
 
-def set_quota(address: str, kind: str, name: str | None, key: str, value: float) -> None:
-    entity = (access.EntityData(entity_type=kind, entity_name=name),)
-    entry = access.EntryData(entity=entity, ops=(access.OpData(key=key, value=value),))
+def set_quota(address: str, entity: Mapping[str, str | None], key: str, value: float | None) -> None:
+    """Set a quota of an entity, given by types and names; None removes it."""
+    parts = tuple(access.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items())
+    change = access.OpData(key=key, value=value or 0.0, remove=value is None)
+    entry = access.EntryData(entity=parts, ops=(change,))
     answer = call(address, ApiKey.ALTER_CLIENT_QUOTAS, 1, access.AlterClientQuotasRequest(entries=(entry,)))
     assert [each.error_code for each in answer.entries] == [0]
 
@@ -44,8 +47,26 @@ def grant(address: str, user: str, topic: str) -> None:
     wanted = access.AlterUserScramCredentialsRequest(upsertions=(login,))
     known = call(address, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
     assert [each.error_code for each in (*granted.results, *known.results)] == [0, 0]
-    set_quota(address, "user", user, "producer_byte_rate", 5e6)
-    set_quota(address, "client-id", None, "consumer_byte_rate", 7e8)
+    set_quota(address, {"user": user}, "producer_byte_rate", 5e6)
+    set_quota(address, {"client-id": None}, "consumer_byte_rate", 7e8)
+
+
+def revoke(address: str, user: str, topic: str) -> None:
+    """Remove the user's ACL and SCRAM credential."""
+    acl = access.DeleteAclsFilter(
+        resource_type_filter=2,
+        resource_name_filter=topic,
+        pattern_type_filter=3,
+        principal_filter=f"User:{user}",
+        operation=3,
+        permission_type=3,
+    )
+    gone = call(address, ApiKey.DELETE_ACLS, 1, access.DeleteAclsRequest(filters=(acl,)))
+    login = access.ScramCredentialDeletion(name=user, mechanism=2)
+    wanted = access.AlterUserScramCredentialsRequest(deletions=(login,))
+    known = call(address, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, wanted)
+    assert [each.error_code for each in (*gone.filter_results, *known.results)] == [0, 0]
+    assert len(gone.filter_results[0].matching_acls) == 1
 
 
 def access_of(address: str) -> dict[str, list[Any]]:

@@ -126,12 +126,9 @@ class KafkaWalk:
     def delete(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.TopicRecord):
             yield kinds.RemoveTopicRecord(topic_id=one.topic_id)
-
-    def make_anew(self) -> Iterator[MetadataRecord]:
-        for one in self._some(kinds.TopicRecord):
-            yield kinds.RemoveTopicRecord(topic_id=one.topic_id)
-            name = self.chance.choice([name for name in NAMES if shard_key(name) == shard_key(one.name)])
-            yield from self._created(name)
+            if self.chance.random() < 0.5:
+                same_key = [name for name in NAMES if shard_key(name) == shard_key(one.name)]
+                yield from self._created(self.chance.choice(same_key))
 
     def add_partitions(self) -> Iterator[MetadataRecord]:
         for one in self._some(kinds.TopicRecord):
@@ -139,9 +136,13 @@ class KafkaWalk:
             yield from self._placed(one.topic_id, range(count, count + self.chance.randint(1, 3)))
 
     def change_partition(self) -> Iterator[MetadataRecord]:
+        """In one of twelve cases by a record that Kafka's controllers never write and readers accept."""
         for one in self._some(kinds.TopicRecord):
-            index = self.chance.choice(list(self.image.partitions[one.topic_id]))
-            yield self._change(one.topic_id, index)
+            index, known = self.chance.choice(list(self.image.partitions[one.topic_id].items()))
+            if self.chance.random() < 1 / 12:
+                yield replace(known, isr=known.replicas[:1], partition_epoch=known.partition_epoch + 5)
+            else:
+                yield self._change(one.topic_id, index)
 
     def _change(self, topic_id: bytes, index: int) -> PartitionChangeRecord:
         changes: dict[str, Any] = {}
@@ -156,13 +157,6 @@ class KafkaWalk:
         if self.chance.random() < 0.1:
             changes["leader_recovery_state"] = self.chance.choice((0, 1))
         return change(topic_id, index, **changes)
-
-    def place_anew(self) -> Iterator[MetadataRecord]:
-        """A batch that Kafka's controllers never write and readers accept."""
-        for one in self._some(kinds.TopicRecord):
-            index = self.chance.choice(list(self.image.partitions[one.topic_id]))
-            known = self.image.partitions[one.topic_id][index]
-            yield replace(known, isr=known.replicas[:1], partition_epoch=known.partition_epoch + 5)
 
     def clear_eligible(self) -> Iterator[MetadataRecord]:
         name = self.chance.choice(["", *(each.name for each in self._some(kinds.TopicRecord))])
@@ -186,13 +180,13 @@ class KafkaWalk:
             remove=self.chance.random() < 0.3,
         )
 
-    def set_login(self) -> Iterator[MetadataRecord]:
+    def log_in(self) -> Iterator[MetadataRecord]:
         user, mechanism = self.chance.choice(("alice", "bob")), self.chance.choice((1, 2))
-        yield replace(LOGIN, name=user, mechanism=mechanism, stored_key=self._id("key"))
-
-    def remove_login(self) -> Iterator[MetadataRecord]:
-        for one in self._some(kinds.UserScramCredentialRecord):
-            yield kinds.RemoveUserScramCredentialRecord(name=one.name, mechanism=one.mechanism)
+        login = replace(LOGIN, name=user, mechanism=mechanism, stored_key=self._id("key"))
+        if self.image.find(login) is not None and self.chance.random() < 0.5:
+            yield kinds.RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)
+        else:
+            yield login
 
     def permit(self) -> Iterator[MetadataRecord]:
         held = {(each.principal, each.operation) for each in self.image.all(kinds.AccessControlEntryRecord)}
@@ -254,16 +248,13 @@ _WEIGHED: dict[Step, int] = {
     KafkaWalk.fence_as_before: 2,
     KafkaWalk.unregister: 1,
     KafkaWalk.create: 8,
-    KafkaWalk.delete: 2,
-    KafkaWalk.make_anew: 2,
+    KafkaWalk.delete: 4,
     KafkaWalk.add_partitions: 3,
-    KafkaWalk.change_partition: 12,
-    KafkaWalk.place_anew: 1,
+    KafkaWalk.change_partition: 13,
     KafkaWalk.clear_eligible: 2,
     KafkaWalk.configure: 8,
     KafkaWalk.limit: 3,
-    KafkaWalk.set_login: 2,
-    KafkaWalk.remove_login: 1,
+    KafkaWalk.log_in: 3,
     KafkaWalk.permit: 3,
     KafkaWalk.permit_no_more: 2,
     KafkaWalk.set_feature: 2,

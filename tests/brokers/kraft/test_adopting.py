@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -353,12 +354,8 @@ async def _served_of(data: Path, log: RocksDbLog) -> None:
     """What `serve` does with a folder before it starts."""
     settings = load_settings(overrides=["node.id=3000"])
     member = Member(data, settings, None, "PLAINTEXT")
-
-    async def flush() -> int:
-        return log.flush()
-
     try:
-        member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), flush)
+        member.open(log, Endpoint("PLAINTEXT", "127.0.0.1", 9093), AsyncMock())
         kraft_brokers(log, member, settings, None)
     finally:
         await member.stop()

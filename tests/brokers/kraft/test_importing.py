@@ -113,13 +113,6 @@ def test_a_topic_that_waits_here_goes_on_waiting_when_others_change_it() -> None
     assert follower.state.waiting.keys() == {"t"}
 
 
-def test_equal_projections_do_not_differ() -> None:
-    history = access_history()
-    ours, theirs = (log_of(history, commits, is_kafkas=True).records() for commits in (40, 1000))
-    assert len(ours) > 35
-    assert first_difference(ours, [kinds.NoOpRecord(), *theirs]) is None
-
-
 def test_the_first_record_that_differs_is_named() -> None:
     records = log_of(access_history(), is_kafkas=True).records()
     place = next(n for n, each in enumerate(records) if isinstance(each, kinds.PartitionRecord))

@@ -164,7 +164,7 @@ def test_scram_acls_and_quotas_set_through_a_broker_are_enforced(secured: Secure
     assert _write(secured) == KafkaError.TOPIC_AUTHORIZATION_FAILED
     _grant(admin, WRITE)
     until(lambda: _write(secured) == 0, 120, "alice writes")
-    set_quota(secured.clear, "user", "alice", "producer_byte_rate", 1e6)
+    set_quota(secured.clear, {"user": "alice"}, "producer_byte_rate", 1e6)
     until(lambda: _quotas(secured) == {"producer_byte_rate": 1e6}, 120, "the broker knows the quota")
 
     wanted = _filter(ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, AclOperation.WRITE)
