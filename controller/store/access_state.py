@@ -46,9 +46,9 @@ def put_access(puts: Puts, before: Cluster, after: Cluster) -> None:
         for pattern in changed:
             _put_entries(puts, old.get(pattern, _NONE), new.get(pattern, _NONE))
     if after.quotas is not before.quotas:
-        _put_values(puts, _quota_key, before.quotas, after.quotas)
+        _put_values(puts, lambda entity: QUOTA + _encode(entity), before.quotas, after.quotas)
     if after.scram is not before.scram:
-        _put_values(puts, _scram_key, before.scram, after.scram)
+        _put_values(puts, lambda user: SCRAM + "\0".join(user).encode(), before.scram, after.scram)
 
 
 def stored_access(log: EventLog, cluster: Cluster) -> Cluster:
@@ -78,14 +78,6 @@ def _put_values(
     for one in differing(old, new):
         value = new.get(one)
         puts[key_of(one)] = None if value is None else _encode(value)
-
-
-def _quota_key(entity: QuotaEntity) -> bytes:
-    return QUOTA + _encode(entity)
-
-
-def _scram_key(user_and_mechanism: tuple[str, str]) -> bytes:
-    return SCRAM + "\0".join(user_and_mechanism).encode()
 
 
 def _user_and_mechanism(key: bytes) -> tuple[str, str]:

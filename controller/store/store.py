@@ -281,14 +281,7 @@ class TopicStore:
 
 def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
     """The first `limit` topics; fewer if they have `partitions_max` partitions together."""
-    found: list[Topic] = []
-    partitions = 0
-    for topic in topics:
-        found.append(topic)
-        partitions += len(topic.partitions)
-        if len(found) >= limit or partitions >= partitions_max:
-            break
-    return found
+    return next(grouped(topics, partitions_max, lambda topic: len(topic.partitions), limit), [])
 
 
 def _put_index_entries(puts: Puts, key: ShardKey, before: Topic | None, after: Topic | None) -> None:

@@ -120,7 +120,7 @@ class RocksDbLog(WholeLog):
             end = self.next_offset
             if end > self._durable_offset:
                 try:
-                    self._sync(database)
+                    database.sync(True)
                 except Exception as error:
                     raise self._failed(error) from error
                 self._mark.write(end)
@@ -165,14 +165,6 @@ class RocksDbLog(WholeLog):
             with self._flushing:
                 self._release()
 
-    def _apply(self, database: Database, batch: WriteBatch) -> None:
-        """A method of its own, so that a test can make it fail."""
-        database.write(batch)
-
-    def _sync(self, database: Database) -> None:
-        """A method of its own, so that a test can make it fail."""
-        database.sync(True)
-
     def _open_database(self) -> None:
         opened = open_checked(self.path, self._cache_bytes, self._mark.read())
         self._database = opened.database
@@ -183,7 +175,7 @@ class RocksDbLog(WholeLog):
 
     def _put(self, database: Database, batch: WriteBatch) -> None:
         try:
-            self._apply(database, batch)
+            database.write(batch)
         except Exception as error:
             raise self._failed(error) from error
 

@@ -229,10 +229,6 @@ FACTS = sorted(
 facts = pytest.mark.parametrize("kind", FACTS, ids=lambda kind: kind.__name__)
 
 
-def _rows() -> dict[str, str]:
-    return {kind.__name__: ", ".join(f"{name} {of}" for name, of in kind.__annotations__.items()) for kind in FACTS}
-
-
 def test_what_is_written_is_still_read() -> None:
     """A field may be added at the end, with a default; else a new event version and an upcast are needed.
 
@@ -240,8 +236,8 @@ def test_what_is_written_is_still_read() -> None:
     """
     version, *rows = RECORDED.read_text().splitlines()
     assert version == f"version {EVENT_VERSION}"
-    recorded = dict(row.split(": ", 1) for row in rows)
-    assert recorded == _rows()
+    fields = {kind.__name__: ", ".join(f"{name} {of}" for name, of in kind.__annotations__.items()) for kind in FACTS}
+    assert dict(row.split(": ", 1) for row in rows) == fields
 
 
 @facts
@@ -286,8 +282,4 @@ def test_every_type_of_event_is_in_some_golden_log() -> None:
 
 
 def test_every_file_is_tested() -> None:
-    assert {path.stem for path in FOLDER.glob("*.log")} == {
-        *HISTORIES,
-        ADOPTED,
-        FOLLOWED,
-    }
+    assert {path.stem for path in FOLDER.glob("*.log")} == {*HISTORIES, ADOPTED, FOLLOWED}

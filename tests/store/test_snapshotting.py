@@ -73,6 +73,12 @@ class Kept:
         self.store.became_durable(self.recorder.state)
         self.snapshotting.reached(self.store.durable_counts.topics)
 
+    def live(self, records: list[Recorded], of_each: int = 1) -> None:
+        """Commit all records, and do the work after each commit."""
+        for commit in commits_of(records, of_each):
+            self.commit(commit)
+            self.work()
+
     def work(self) -> None:
         while self.waiting:
             self.waiting.pop(0)()
@@ -112,9 +118,7 @@ def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: i
     plain = query_of(records)
     with kept(interval) as one:
         one.snapshotting.begin()
-        for commit in commits_of(records, of_each):
-            one.commit(commit)
-            one.work()
+        one.live(records, of_each)
         assert not one.notes.failed
         assert one.notes.taken or len(records) < interval * 2 + 60, "some were taken"
         for end in range(len(records) + 1):
@@ -131,9 +135,7 @@ def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: i
 def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
     records = list(walked(walk).log)
     with kept(interval) as one:
-        for commit in commits_of(records):
-            one.commit(commit)
-            one.work()
+        one.live(records)
         for offset in one.notes.taken:
             refold = StateRebuild(one.log, lambda: None)
             assert refold.go_to(offset) == offset, "it was taken where a command ended"
@@ -169,9 +171,7 @@ def test_damaged_and_missing_ones_are_made_anew_at_a_start() -> None:
     records = story(120)
     with TemporaryDirectory() as place:
         one = Kept(Path(place) / "log", 10)
-        for commit in commits_of(records):
-            one.commit(commit)
-            one.work()
+        one.live(records)
         taken = one.notes.taken
         assert len(taken) >= 6
         folder = one.log.path / FOLDER
@@ -200,9 +200,7 @@ def test_one_that_is_damaged_while_it_runs_is_passed_over() -> None:
     records = story(120)
     plain = query_of(records)
     with kept(10) as one:
-        for commit in commits_of(records):
-            one.commit(commit)
-            one.work()
+        one.live(records)
         for file in sorted((one.log.path / FOLDER).iterdir())[1::2]:
             flip(file, 40)
         for end in range(0, len(records), 3):
@@ -271,9 +269,7 @@ def test_a_log_that_was_closed_lets_go_of_what_is_frozen() -> None:
 def test_a_full_disk_is_reported_and_nothing_stays(tmp_path: Path) -> None:
     with kept(10) as one:
         (one.log.path / FOLDER).write_bytes(b"in the way")
-        for commit in commits_of(story(60)):
-            one.commit(commit)
-            one.work()
+        one.live(story(60))
         assert not one.notes.taken
         assert "snapshots" in one.notes.failed[0]
 

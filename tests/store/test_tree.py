@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from controller.machine.apply import CannotApply
 from controller.store import tree
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
 from controller.store.tree import HEAD, TreeReader, head_of, stored_head
-from events.catalog import BrokerFenced, Cause, SettingsChanged
+from events.catalog import Cause, SettingsChanged
 from events.codec import encode_event
 from events.logs.log import Commit, Entry, EventLog, LogCorrupted, read_one
 from events.logs.memory_log import InMemoryLog
 from events.logs.merkle import EMPTY_ROOT, Frontier, leaf_hash, root_from_inclusion
-from events.logs.rocksdb_log import RocksDbLog
-from events.names import BrokerId, RequestId
+from events.names import RequestId
 from tests.events.logs.consistency import is_consistent
+from tests.events.logs.rocksdb_folders import open_log
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -28,10 +27,6 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EventLog]:
     opened: EventLog = InMemoryLog("c") if request.param == "memory" else open_log(tmp_path / "log")
     yield opened
     opened.close()
-
-
-def open_log(path: Path) -> RocksDbLog:
-    return RocksDbLog(path, cluster_id="c", event_version=1, new_cluster_id=str)
 
 
 def event(number: int) -> SettingsChanged:
@@ -122,17 +117,6 @@ def test_a_log_whose_tree_lacks_events_is_damaged(log: EventLog) -> None:
     log.flush()
     with pytest.raises(LogCorrupted, match="its tree covers 300 events instead of 301"):
         recorded(log, [1])
-
-
-def test_a_command_that_fails_alone_leaves_the_tree_as_it_was(log: EventLog) -> None:
-    recorder = recorded(log, [4])
-    recorder.record(5, cause(), [event(1)])
-    with pytest.raises(CannotApply, match="broker 7 is not registered"):
-        recorder.record(5, cause(), [event(2), BrokerFenced(BrokerId(7), 1, "gone")])
-    recorder.record(5, cause(), [event(3)])
-    recorder.commit()
-    log.flush()
-    assert stored_head(log) == (6, root_by_hand(log, 6))
 
 
 def test_a_lost_commit_takes_its_part_of_the_tree_with_it() -> None:

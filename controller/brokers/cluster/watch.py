@@ -10,7 +10,7 @@ Constraints:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -32,6 +32,7 @@ from controller.machine.commands.commands import (
 from controller.machine.state import Topic
 from controller.machine.target_cluster import OBSERVED, is_provisional
 from events.catalog import Configs, Endpoint
+from events.logs.log import grouped
 from events.names import BrokerId, Offset, TopicName, shard_key
 
 TOPICS_PER_SLICE = 200  # between slices the event loop serves others
@@ -103,7 +104,7 @@ class ClusterWatch:
     async def _compare(self, metadata: ClusterMetadata) -> bool:
         """Submit all differences. Returns whether there were none."""
         agrees, new_topics = True, list[SeenTopic]()
-        for topics in _slices(metadata.topics.values()):
+        for topics in grouped(metadata.topics.values(), TOPICS_PER_SLICE, lambda _: 1):
             for seen in topics:
                 if not self._owns(seen.name):
                     continue
@@ -119,7 +120,7 @@ class ClusterWatch:
                     self.report(topic, seen)
             await asyncio.sleep(0)
             await self._sink.decided()
-        for topics in _slices(new_topics):
+        for topics in grouped(new_topics, TOPICS_PER_SLICE, lambda _: 1):
             configs = await self._link.configs([seen.name for seen in topics])
             for seen in topics:
                 topic = self._sink.store.durable(shard_key(seen.name))
@@ -312,9 +313,3 @@ async def _answer_or_none(request: Awaitable[T]) -> T | None:
 def _directory_id(path: str) -> bytes:
     """A log directory id, derived from the path because clients see no id."""
     return blake2b(path.encode(), digest_size=16).digest()
-
-
-def _slices(values: Iterable[T]) -> Iterator[list[T]]:
-    every = list(values)
-    for start in range(0, len(every), TOPICS_PER_SLICE):
-        yield every[start : start + TOPICS_PER_SLICE]

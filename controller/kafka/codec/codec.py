@@ -131,10 +131,7 @@ def encode_element(api_key: int, version: int, element: Message) -> bytes:
 def encode_array(api_key: int, version: int, elements: Iterable[Message]) -> Encoded:
     """Encode elements once, for reuse as an array in responses of this API and version."""
     items = tuple(elements)
-    parts: list[bytes] = []
-    for item in items:
-        _element_writer(api_key, version, type(item))(item, parts)
-    return Encoded((b"".join(parts),), len(items))
+    return Encoded((b"".join([encode_element(api_key, version, item) for item in items]),), len(items))
 
 
 def _read(reader: Reader, buffer: bytes, offset: int, elements_max: int) -> tuple[Message, int]:

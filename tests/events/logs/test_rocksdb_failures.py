@@ -7,36 +7,18 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from rocksdict import WriteBatch
 
 from events.logs.log import LogClosed, LogDiskFull, LogError, LogWriteError
-from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_log import RocksDbLog
 from tests.events.logs.rocksdb_folders import counted, open_log, write_counted
 
 
-class FaultyLog(RocksDbLog):
-    """A log whose disk fails on demand, with RocksDB's words."""
-
-    write_fault = ""
-    sync_fault = ""
-
-    def _apply(self, database: Database, batch: WriteBatch) -> None:
-        if self.write_fault:
-            raise Exception(self.write_fault)
-        super()._apply(database, batch)
-
-    def _sync(self, database: Database) -> None:
-        if self.sync_fault:
-            raise Exception(self.sync_fault)
-        super()._sync(database)
-
-
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[FaultyLog]:
-    log = FaultyLog(tmp_path / "log", cluster_id="c", event_version=1, new_cluster_id=str)
+def log(tmp_path: Path) -> Iterator[RocksDbLog]:
+    log = open_log(tmp_path / "log")
     write_counted(log, range(3))
     yield log
     log.close()
@@ -46,11 +28,15 @@ FULL = "IO error: No space left on device: While appending to file: 000004.log: 
 BROKEN = "IO error: While fdatasync: 000004.log: Input/output error"
 
 
-def test_a_failed_write_leaves_nothing_and_stops_writing(log: FaultyLog) -> None:
-    log.write_fault = FULL
+def fails(log: RocksDbLog, method: str, words: str) -> None:
+    """A method of its database fails with RocksDB's words, until the log has recovered."""
+    setattr(log._readable(), method, Mock(side_effect=Exception(words)))
+
+
+def test_a_failed_write_leaves_nothing_and_stops_writing(log: RocksDbLog) -> None:
+    fails(log, "write", FULL)
     with pytest.raises(LogDiskFull, match="make room, nothing that was answered is lost"):
         log.write(counted(3))
-    log.write_fault = ""
     assert (log.next_offset, log.durable_offset) == (15, 15)
     until = r"rejects writes until it has recovered from: IO error: No space"
     with pytest.raises(LogWriteError, match=until):
@@ -63,16 +49,15 @@ def test_a_failed_write_leaves_nothing_and_stops_writing(log: FaultyLog) -> None
     assert log.flush() == 20
 
 
-def test_after_a_failed_sync_the_disk_has_the_truth(log: FaultyLog) -> None:
+def test_after_a_failed_sync_the_disk_has_the_truth(log: RocksDbLog) -> None:
     log.write(counted(3))
-    log.sync_fault = BROKEN
+    fails(log, "sync", BROKEN)
     with pytest.raises(LogWriteError, match="Input/output error") as failed:
         log.flush()
     assert not isinstance(failed.value, LogDiskFull)
     assert log.durable_offset == 15, "what was not synced is not durable"
     with pytest.raises(LogWriteError):
         log.write(counted(4))
-    log.sync_fault = ""
     end = log.recover()
     assert end in (15, 20), "the commit is there whole, or not at all"
     assert log.durable_offset == end, "and what is there is durable"
@@ -80,11 +65,10 @@ def test_after_a_failed_sync_the_disk_has_the_truth(log: FaultyLog) -> None:
     assert log.write(counted(end // 5)) == end
 
 
-def test_a_log_that_could_not_recover_is_closed_and_may_try_again(log: FaultyLog) -> None:
-    log.write_fault = BROKEN
+def test_a_log_that_could_not_recover_is_closed_and_may_try_again(log: RocksDbLog) -> None:
+    fails(log, "write", BROKEN)
     with pytest.raises(LogWriteError):
         log.write(counted(3))
-    log.write_fault = ""
     current = log.path / "CURRENT"
     current.rename(log.path / "HIDDEN")
     (log.path / "CURRENT").mkdir()
@@ -98,9 +82,9 @@ def test_a_log_that_could_not_recover_is_closed_and_may_try_again(log: FaultyLog
     assert log.get(b"count") == b"2"
 
 
-def test_closing_a_failed_log_lets_go_of_the_folder(log: FaultyLog) -> None:
+def test_closing_a_failed_log_lets_go_of_the_folder(log: RocksDbLog) -> None:
     log.write(counted(3))
-    log.sync_fault = BROKEN
+    fails(log, "sync", BROKEN)
     with pytest.raises(LogWriteError):
         log.close()
     again = open_log(log.path)
@@ -108,7 +92,7 @@ def test_closing_a_failed_log_lets_go_of_the_folder(log: FaultyLog) -> None:
     again.close()
 
 
-def test_closing_and_recovering_wait_for_readers_in_other_threads(log: FaultyLog) -> None:
+def test_closing_and_recovering_wait_for_readers_in_other_threads(log: RocksDbLog) -> None:
     ended: list[LogError] = []
     started = threading.Barrier(5)
 

@@ -48,13 +48,8 @@ def log(folder: Path) -> Iterator[RocksDbLog]:
     log.close()
 
 
-def test_a_missing_folder_is_made_with_its_parents(tmp_path: Path) -> None:
-    log = open_log(tmp_path / "deep" / "er" / "log")
-    assert log.cluster_id == "made-here"
-    log.close()
-
-
-def test_a_new_folder_takes_the_cluster_id_it_is_given(folder: Path) -> None:
+def test_a_new_folder_is_made_with_its_parents_and_the_cluster_id_it_is_given(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "er" / "log"
     open_log(folder, cluster_id="mine").close()
     log = open_log(folder)
     assert log.cluster_id == "mine", "and without one, the folder's own"

@@ -67,15 +67,6 @@ async def test_eager_receives_exceptions(error: type[BaseException], rounds: int
 
 
 @on_each_loop
-async def test_eager_task_is_cancelled() -> None:
-    started = eager.start(asyncio.sleep(60), asyncio.get_running_loop())
-    assert isinstance(started, asyncio.Task)
-    started.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await started
-
-
-@on_each_loop
 async def test_eager_has_its_own_context() -> None:
     async def sets() -> tuple[int, int]:
         before = NUMBER.get()

@@ -32,6 +32,7 @@ from tests.replay.history import Day, live_a_day, open_log
 
 SEGMENT = 128
 WRITER = Writer(boot="boot", where="here", since_ms=0)
+OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
 
 
 def write_a_day(folder: Path, events: int = 1000) -> None:

@@ -15,21 +15,15 @@ from events.logs.archive.manifest import archive_status, status_changes
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from tests.replay.history import open_log
-from tests.store.archive.archives import (
-    archive_all,
-    forget_all,
-    take_snapshot,
-    write_a_day,
-)
+from tests.store.archive.archives import archive_all, forget_all, take_snapshot, write_a_day
 
-EVENTS = 600
 DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="package")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive") / "log"
-    write_a_day(folder, EVENTS)
+    write_a_day(folder, 600)
     return folder
 
 
@@ -42,6 +36,13 @@ def whole(day: Path) -> Iterator[RocksDbLog]:
 @pytest.fixture
 def folder(day: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(day, tmp_path / "log"))
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[RocksDbLog]:
+    """The log in `folder`."""
+    with closing(open_log(folder)) as log:
+        yield log
 
 
 @pytest.fixture(scope="package")

@@ -21,7 +21,7 @@ from controller.store.request_index import IndexedRequest, RequestIndex, request
 from controller.store.tree import range_root
 from events.catalog import Cause, CreateAnswered, Recorded
 from events.logs.archive import archive
-from events.logs.archive.manifest import ManifestWriter, Segment, Writer, find_manifest, segment_changes, segments_of
+from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest, segment_changes, segments_of
 from events.logs.archive.store import Folder
 from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
 from events.logs.rocksdb_database import Database
@@ -36,6 +36,7 @@ from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log
 from tests.replay.history import CLUSTER_ID, open_log
 from tests.store.archive.archives import (
+    OTHER,
     SEGMENT,
     WRITER,
     archive_all,
@@ -45,10 +46,6 @@ from tests.store.archive.archives import (
     query_of_log,
     take_snapshot,
 )
-
-EVENTS = 600
-DAY_MS = 86_400_000
-OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
 
 
 def events_of(log: RocksDbLog) -> list[bytes]:
@@ -156,17 +153,16 @@ def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: R
 # --- retention
 
 
-def test_nothing_goes_without_an_archive_or_before_a_snapshot(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
-        manifests = archive_all(log, tmp_path / "archive")
-        assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
-        take_snapshot(log, SEGMENT + 10)
-        assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
-        assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
-        assert retention.drop(log, manifests, 10**15, 0, -1)
-        assert log.start_offset == SEGMENT, "the snapshot stands in the second segment"
-        assert not retention.drop(log, manifests, 10**15, 0, 0)
+def test_nothing_goes_without_an_archive_or_before_a_snapshot(log: RocksDbLog, tmp_path: Path) -> None:
+    assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
+    manifests = archive_all(log, tmp_path / "archive")
+    assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
+    take_snapshot(log, SEGMENT + 10)
+    assert not retention.drop(log, manifests, manifests[0].last_ms, 0, -1), "nothing is old"
+    assert not retention.drop(log, manifests, 10**15, -1, -1), "there are no limits"
+    assert retention.drop(log, manifests, 10**15, 0, -1)
+    assert log.start_offset == SEGMENT, "the snapshot stands in the second segment"
+    assert not retention.drop(log, manifests, 10**15, 0, 0)
 
 
 LIMITS = """
@@ -267,30 +263,28 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
     _check_late(cut, before, late)
 
 
-def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        segments = archive_all(log, tmp_path / "archive")
-        take_snapshot(log, segments[-1].end)
-        before = _listed(log, RequestFilter())
-        late = next(one for one in before[::-1] if one.topics and one.outcomes.get("created"))
-        _answer_late(log, late)
-        assert retention.drop(log, segments, 10**15, 0, -1)
-        forget_all(log)
-        assert late.requested_offset < log.start_offset
-        _check_late(log, before, late)
+def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(log: RocksDbLog, tmp_path: Path) -> None:
+    segments = archive_all(log, tmp_path / "archive")
+    take_snapshot(log, segments[-1].end)
+    before = _listed(log, RequestFilter())
+    late = next(one for one in before[::-1] if one.topics and one.outcomes.get("created"))
+    _answer_late(log, late)
+    assert retention.drop(log, segments, 10**15, 0, -1)
+    forget_all(log)
+    assert late.requested_offset < log.start_offset
+    _check_late(log, before, late)
 
 
-def test_reading_goes_on_while_events_go(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        manifests = archive_all(log, tmp_path / "archive")
-        take_snapshot(log, manifests[-1].end)
-        events, of_cluster = log.read(), shard_offsets(log, "")
-        seen = [next(events) for _ in range(10)]
-        offsets = [next(of_cluster) for _ in range(3)]
-        assert retention.drop(log, manifests, 10**15, 0, -1)
-        forget_all(log)
-        assert [*seen, *events] == list(whole.read())
-        assert [*offsets, *of_cluster] == list(shard_offsets(whole, ""))
+def test_reading_goes_on_while_events_go(log: RocksDbLog, whole: RocksDbLog, tmp_path: Path) -> None:
+    manifests = archive_all(log, tmp_path / "archive")
+    take_snapshot(log, manifests[-1].end)
+    events, of_cluster = log.read(), shard_offsets(log, "")
+    seen = [next(events) for _ in range(10)]
+    offsets = [next(of_cluster) for _ in range(3)]
+    assert retention.drop(log, manifests, 10**15, 0, -1)
+    forget_all(log)
+    assert [*seen, *events] == list(whole.read())
+    assert [*offsets, *of_cluster] == list(shard_offsets(whole, ""))
 
 
 @pytest.mark.parametrize("lost", [5, 40, 80])
@@ -363,13 +357,12 @@ def test_killed_at_each_step_of_archiving(
         assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
 
 
-def test_whoever_wants_to_stop_stops_between_two_batches(folder: Path, tmp_path: Path) -> None:
+def test_whoever_wants_to_stop_stops_between_two_batches(log: RocksDbLog, tmp_path: Path) -> None:
     def stop() -> None:
         raise Died
 
-    with closing(open_log(folder)) as log:
-        place, root = Folder(tmp_path / "archive"), partial(range_root, log)
-        at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, rest=stop)
-        with pytest.raises(Died):
-            at_work.step()
+    place, root = Folder(tmp_path / "archive"), partial(range_root, log)
+    at_work = archiver_of(log, place, ManifestWriter(place, WRITER), root, segment_events=SEGMENT, rest=stop)
+    with pytest.raises(Died):
+        at_work.step()
     assert not list((tmp_path / "archive").glob("*/*"))

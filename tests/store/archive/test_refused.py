@@ -18,7 +18,6 @@ from events.logs.archive.manifest import (
     ArchiveDamaged,
     ArchiveForeign,
     ManifestWriter,
-    Writer,
     find_manifest,
     history_of,
     read_manifest,
@@ -30,19 +29,8 @@ from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from projections.queries.auditing import audit
 from tests.replay.history import CLUSTER_ID, open_log
-from tests.store.archive.archives import (
-    SEGMENT,
-    archive_all,
-    archiver,
-    live_on,
-    query_of_log,
-)
+from tests.store.archive.archives import OTHER, SEGMENT, WRITER, archive_all, archiver, live_on, query_of_log
 from tests.support.ports import free_ports
-
-EVENTS = 600
-DAY_MS = 86_400_000
-OTHER = Writer(boot="other", where="process 7 of elsewhere", since_ms=1)
-
 
 # --- what is wrong
 
@@ -84,39 +72,37 @@ def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> No
         list(segments_of(cut))
 
 
-def test_a_manifest_that_was_changed_stops_archiving(folder: Path, tmp_path: Path) -> None:
+def test_a_manifest_that_was_changed_stops_archiving(log: RocksDbLog, tmp_path: Path) -> None:
     place = tmp_path / "archive"
-    with closing(open_log(folder)) as log:
-        archive_all(log, place)
-        last = place / MANIFEST
-        said = json.loads(last.read_text())
-        last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
-        with pytest.raises(ArchiveDamaged, match=r"the manifest of the segment from offset .* was changed"):
+    archive_all(log, place)
+    last = place / MANIFEST
+    said = json.loads(last.read_text())
+    last.write_text(last.read_text().replace('"event_version": 1', '"event_version": 2'))
+    with pytest.raises(ArchiveDamaged, match=r"the manifest of the segment from offset .* was changed"):
+        archiver(log, Folder(place)).step()
+    for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
+        last.write_bytes(content)
+        with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
             archiver(log, Folder(place)).step()
-        for content in (b"{", b'{"cluster_id": "\xff"}', b"[" * 100_000):
-            last.write_bytes(content)
-            with pytest.raises(ArchiveDamaged, match=r"cannot be read"):
-                archiver(log, Folder(place)).step()
-        for segments, wrong in ((said["segments"][:-1], " which was archived"), (said["segments"][1:], "")):
-            last.write_text(json.dumps({**said, "segments": segments}))
-            with pytest.raises(ArchiveDamaged, match=rf"lacks the segment from offset \d+ on[,:]{wrong}"):
-                archiver(log, Folder(place)).step()
+    for segments, wrong in ((said["segments"][:-1], " which was archived"), (said["segments"][1:], "")):
+        last.write_text(json.dumps({**said, "segments": segments}))
+        with pytest.raises(ArchiveDamaged, match=rf"lacks the segment from offset \d+ on[,:]{wrong}"):
+            archiver(log, Folder(place)).step()
 
 
-def test_the_archive_of_another_cluster_or_history_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_the_archive_of_another_cluster_or_history_is_refused(log: RocksDbLog, tmp_path: Path) -> None:
     place = tmp_path / "archive"
     about = place / MANIFEST
-    with closing(open_log(folder)) as log:
-        archive_all(log, place)
-        said = json.loads(about.read_text())
-        for change, pattern in (
-            ({"cluster_id": "elsewhere"}, "is the archive of cluster elsewhere, not of replayed-cluster"),
-            ({"history": "0" * 16}, "is the archive of another history of cluster replayed-cluster"),
-            ({"format": 2}, "was written by a newer release"),
-        ):
-            about.write_text(json.dumps({**said, **change}))
-            with pytest.raises(ArchiveForeign, match=pattern):
-                archiver(log, Folder(place)).step()
+    archive_all(log, place)
+    said = json.loads(about.read_text())
+    for change, pattern in (
+        ({"cluster_id": "elsewhere"}, "is the archive of cluster elsewhere, not of replayed-cluster"),
+        ({"history": "0" * 16}, "is the archive of another history of cluster replayed-cluster"),
+        ({"format": 2}, "was written by a newer release"),
+    ):
+        about.write_text(json.dumps({**said, **change}))
+        with pytest.raises(ArchiveForeign, match=pattern):
+            archiver(log, Folder(place)).step()
 
 
 def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None:
@@ -149,25 +135,23 @@ def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Pat
             other.step()
 
 
-def test_events_that_are_not_those_of_the_tree_are_not_archived(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        at_work = archiver(log, Folder(tmp_path / "archive"))
-        at_work._root = lambda start, end: bytes(32)
-        with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
-            at_work.step()
+def test_events_that_are_not_those_of_the_tree_are_not_archived(log: RocksDbLog, tmp_path: Path) -> None:
+    at_work = archiver(log, Folder(tmp_path / "archive"))
+    at_work._root = lambda start, end: bytes(32)
+    with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
+        at_work.step()
     assert not read_manifest(Folder(tmp_path / "archive")).segments
 
 
-def test_two_that_archive_to_one_place_are_found(folder: Path, tmp_path: Path) -> None:
+def test_two_that_archive_to_one_place_are_found(log: RocksDbLog, tmp_path: Path) -> None:
     place = Folder(tmp_path / "archive")
-    with closing(open_log(folder)) as log:
-        first, second = archiver(log, place), archiver(log, place, OTHER)
-        assert first.step()
-        assert second.step(), "it takes over what is there"
-        with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
-            first.step()
-        assert second.step()
-        assert second.next_offset == 2 * SEGMENT
+    first, second = archiver(log, place), archiver(log, place, OTHER)
+    assert first.step()
+    assert second.step(), "it takes over what is there"
+    with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
+        first.step()
+    assert second.step()
+    assert second.next_offset == 2 * SEGMENT
 
 
 def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, tmp_path: Path) -> None:
@@ -179,22 +163,15 @@ def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, t
     assert not moved.is_new_archive
 
 
-def test_what_is_all_here_is_archived_anew_elsewhere(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        before = archive_all(log, tmp_path / "archive")
-        moved = archiver(log, Folder(tmp_path / "elsewhere"))
-        assert moved.step() == before[0]
-        assert moved.is_new_archive
-
-
-def test_what_was_noted_of_another_place_may_be_lost_again(folder: Path, tmp_path: Path) -> None:
-    """With a power cut, after the new place has its first segment."""
-    with closing(open_log(folder)) as log:
-        before = archive_all(log, tmp_path / "archive")
-        assert archiver(log, Folder(tmp_path / "elsewhere")).step() == before[0]
-        again = archiver(log, Folder(tmp_path / "elsewhere"))
-        assert [again.step(), again.step()] == before[:2]
-        assert again.is_new_archive
+def test_what_is_all_here_is_archived_anew_elsewhere(log: RocksDbLog, tmp_path: Path) -> None:
+    """Also again after a power cut, when the new place has its first segment and the log does not know it."""
+    before = archive_all(log, tmp_path / "archive")
+    moved = archiver(log, Folder(tmp_path / "elsewhere"))
+    assert moved.step() == before[0]
+    assert moved.is_new_archive
+    again = archiver(log, Folder(tmp_path / "elsewhere"))
+    assert [again.step(), again.step()] == before[:2]
+    assert again.is_new_archive
 
 
 async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_service_dies(
@@ -202,7 +179,7 @@ async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_servi
 ) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
-    writer = ManifestWriter(Folder(place), Writer(boot="boot", where="here", since_ms=0))
+    writer = ManifestWriter(Folder(place), WRITER)
 
     async def archived(segments: int) -> Archiving:
         with closing(open_log(folder)) as log:
@@ -226,24 +203,24 @@ class Full(Folder):
         super().write(name, content)
 
 
-def test_a_store_that_is_full_is_tried_again(folder: Path, tmp_path: Path) -> None:
-    with closing(open_log(folder)) as log:
-        at_work = archiver(log, Full(tmp_path / "archive"))
-        with pytest.raises(ArchiveAway, match=r"No space left"):
-            at_work.step()
-        at_work._store = Folder(tmp_path / "archive")
-        assert at_work.step()
+def test_a_store_that_is_full_is_tried_again(log: RocksDbLog, tmp_path: Path) -> None:
+    at_work = archiver(log, Full(tmp_path / "archive"))
+    with pytest.raises(ArchiveAway, match=r"No space left"):
+        at_work.step()
+    at_work._store = Folder(tmp_path / "archive")
+    assert at_work.step()
 
 
-def test_a_manifest_that_is_full_is_not_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_that_is_full_is_not_written(
+    log: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Folder(tmp_path / "archive")
-    with closing(open_log(folder)) as log:
-        monkeypatch.setattr(manifest, "MANIFEST_BYTES_MAX", 1000)
-        at_work = archiver(log, place)
-        assert at_work.step()
-        with pytest.raises(ArchiveError, match="its manifest has no room for more segments"):
-            at_work.step()
-        assert len(read_manifest(place).segments) == 1
+    monkeypatch.setattr(manifest, "MANIFEST_BYTES_MAX", 1000)
+    at_work = archiver(log, place)
+    assert at_work.step()
+    with pytest.raises(ArchiveError, match="its manifest has no room for more segments"):
+        at_work.step()
+    assert len(read_manifest(place).segments) == 1
 
 
 def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> None:
