@@ -81,7 +81,8 @@ class Controller:
         replication: Replication | None = None,
         clock_s: Callable[[], float] | None = None,
     ) -> None:
-        """`flush_alone` is for a commit of a single command. `clock_s` measures commits; the default is the loop's."""
+        """`flush_alone` is for a commit of a single command. `clock_s` measures deciding and commits; the default is
+        the loop's."""
         self.cluster_id = log.cluster_id
         self.brokers = brokers
         self.reports = reports
@@ -109,7 +110,7 @@ class Controller:
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
         limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
-        self._decider = Decider(self._faults.record, limits)
+        self._decider = Decider(self._faults.record, limits, self._clock_s)
         self._deadlines = Deadlines(self)
         """Deadlines of creates that were pending at the start, at a leader change, or when the log failed."""
         self._reconciler = Reconciler(self)
