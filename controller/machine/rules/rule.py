@@ -28,6 +28,11 @@ Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
+def shortened(text: str, chars_max: int) -> str:
+    """Truncates a text; `…` marks it."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
+
+
 class TopicFacts(msgspec.Struct, frozen=True):
     """The facts of a topic that rules check. `factors` are the different replication factors of its partitions, without
     replicas that a reassignment removes. `configs` are the explicit configs."""

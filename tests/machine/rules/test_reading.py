@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.machine.rules import reading
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.reading_values import RulesError
 from controller.policy.rules_file import checked_file
@@ -143,11 +144,22 @@ def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None
     ("value", "problem"),
     [
         ("[" * 5000 + "]" * 5000, "is nested too deep"),
-        (f"{{ {'a.' * 5000}b = 1 }}", "is nested too deep"),
+        (f"{{ {'a.' * 5000}b = 1 }}", "a key has too many parts; allowed: at most 30 parts, separated by dots"),
+        (f"1\n{'a . ' * 50_000}b = 1", "a key has too many parts"),
+        ("1\n[" + '"a".' * 50_000 + "b]", "a key has too many parts"),
+        (f"1\nconfigs = {{ 'flush.ms' = {{ max = {'9' * 400} }} }}", "rule 'r': configs.\"flush.ms\".max = 9"),
         ("9" * 10_000, "has a number that is too long"),
         ("0x" + "f" * 10_000, "has a number that is too long"),
     ],
-    ids=["lists", "dotted keys", "digits", "hexadecimal digits"],
+    ids=[
+        "lists",
+        "dotted keys",
+        "keys with blanks",
+        "quoted keys",
+        "range",
+        "digits",
+        "hexadecimal digits",
+    ],
 )
 def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
     assert _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n").startswith(problem)
@@ -202,6 +214,31 @@ def test_too_many_rules_and_too_long_a_text() -> None:
         read_rules("".join(f"[[rule]]\nname = 'r{n}'\ncheck = '{'1' * 900}'\n" for n in range(60)))
     with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):
         read_rules(f"[[rule]]\nname = 'r'\ncheck = '{'1' * 1001}'")
+    with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):  # each refused topic gets it
+        read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\nhint = '{'1' * 1001}'")
+    with pytest.raises(RulesError, match=r"hint = .*: has control characters; allowed: printable characters, tabs"):
+        read_rules("[[rule]]\nname = 'r'\nrefuse = 'no'\nhint = \"\\u001b[31mred\"")
+    with pytest.raises(RulesError, match="the patterns have too many"):
+        read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\ntopics = '{'*a' * 50_000}'")
+
+
+def test_examples_do_not_search_the_text_for_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "line_of", None)  # a thousand searches of a long text took minutes
+    examples = "[[example]]\ntopic = 'a'\nviolates = []\n" * 2
+    rules = read_rules(f"[[rule]]\nname = 'r'\npartitions = 1\n\n{examples}")
+    assert [example.line for example in rules.examples] == [5, 8]
+
+
+def test_an_error_truncates_long_parts() -> None:
+    for wrong in (f"x = '{'a' * 200_000}'", f"{'a' * 200_000} = 1", f"name_pattern = '{'(' * 200_000}'"):
+        with pytest.raises(RulesError) as raised:
+            read_rules(f"[[rule]]\nname = 'r'\n{wrong}")
+        assert len(str(raised.value)) < 8_500
+
+
+def test_a_line_ends_where_toml_says() -> None:
+    with pytest.raises(RulesError, match=r"^line 4: "):
+        read_rules("[[rule]]\nname = 'r'\nhint = 'a\u2028b'\npartitons = 1")
 
 
 @pytest.mark.parametrize("nested", ["(" * 499 + "1" + ")" * 499, "[" * 999, "-" * 999 + "1", "!" * 996 + "true"])
