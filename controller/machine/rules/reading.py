@@ -153,7 +153,7 @@ def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example
     for name in values["violates"]:
         if name not in taken:
             place.at("violates").fail(name, "is no rule", ", ".join(sorted(taken)))
-    kind = values.get("change", ("create",))[0]
+    kind = values.get("change", "create")
     if (kind == "create") is ("before" in values):
         place.fail(None, "before is the topic as it was", "before for every change except create")
     return Example(

@@ -293,6 +293,12 @@ def _kinds(place: Place, value: object) -> tuple[Kind, ...]:
     return tuple(dict.fromkeys(given))
 
 
+def _kind(place: Place, value: object) -> Kind:
+    if value not in KINDS:
+        place.fail(value, "is not a change", f"one of {', '.join(KINDS)}")
+    return value
+
+
 def _fail(place: Place, value: object) -> str:
     if value not in ("open", "closed"):
         place.fail(value, "is not a way to fail", "closed (refuse the change), or open")
@@ -405,7 +411,7 @@ _FACTS_READERS: dict[str, _Reader] = {
 }
 DEFAULT_READERS: dict[str, _Reader] = {"name": name_of, **_GLOBS, **_FACTS_READERS}
 EXAMPLE_READERS: dict[str, _Reader] = {
-    "change": _kinds,
+    "change": _kind,
     "topic": _text,
     "principal": _text,
     "before": _facts,

@@ -122,6 +122,15 @@ def test_what_a_topic_violated_before_is_not_held_against_another_change() -> No
     assert "'-1'" in refusal(alter(rig, "pay.orders", configs={"retention.ms": "-1"}))
 
 
+def test_long_messages_are_truncated() -> None:
+    rules = "".join(f"[[rule]]\nname = '{name}'\nmessage = '{'{name} ' * 140}'\npartitions = 9\n" for name in "ab")
+    rig = ready(rules)
+    assert len(refusal(create(rig, "t" * 249))) == 4096
+    apply(rig, f"mode = 'warn'\n{rules}")
+    (observed,) = (one for one in create(rig, "t" * 249).events if isinstance(one, RulesObserved))
+    assert [len(one.message) for one in observed.warned] == [4096, 4096]
+
+
 def test_growth_is_bounded_by_what_there_was() -> None:
     rig = ready("[[rule]]\nname = 'double'\non = 'grow'\ncheck = 'after.partitions <= before.partitions * 2'")
     assert refusal(grow(rig, "pay.orders", 7)) == "rule 'double': `after.partitions <= before.partitions * 2` is false"

@@ -11,7 +11,7 @@ import pytest
 from controller.machine.rules import reading
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.reading_values import RulesError
-from controller.policy.rules_file import checked_file
+from controller.policy.rules_file import checked_file, rules_text
 from tests.policy.requests import rows
 
 # The keys of a rule named r (`;` for a new line), and what the error says after the file's name.
@@ -117,6 +117,7 @@ mode = 'audit'; [[rule]]; refuse = 'no'   | mode = 'audit': is not a mode; allow
 [[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x' | example 1: has no violates; allowed: topic, and violates with the names of rules, [] if it is allowed
 [[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x'; violates = ['b'] | example 1: violates = 'b': is no rule; allowed: a
 [[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x'; violates = ['a']; change = 'grow' | example 1: before is the topic as it was; allowed: before for every change except create
+[[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x'; violates = []; change = ['create', 'delete'] | example 1: change = ['create', 'delete']: is not a change; allowed: one of create, grow, …
 [[rule]]; name = 'a'; name = 'b'; hint = 'c' | is not TOML: Cannot overwrite a value (at line 3, column 11); allowed: TOML; put regular expressions in 'single quotes'
 [[rule]]; name = "\d"                     | is not TOML: Unescaped '\' in a string (at line 2, column 11); allowed: TOML; put regular expressions in 'single quotes'
 """  # noqa: E501 - a row is a line
@@ -183,6 +184,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, place: str, problem: str) ->
     with pytest.raises(RulesError) as raised:
         checked_file(tmp_path / place)
     assert str(raised.value).startswith(f"file {tmp_path / place}: {problem}")
+
+
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("# from Windows", encoding="utf-8-sig")
+    assert rules_text(tmp_path / "rules.toml") == "# from Windows"
 
 
 def test_rules_keep_the_order_of_the_file() -> None:
