@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -46,6 +47,8 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
@@ -121,6 +124,7 @@ class Controller:
         """Begin to decide: record the settings and the text of the rules file if they changed, and watch the deadlines
         of pending creates. If another process leads, this happens when this one becomes leader."""
         self._recorded_settings, self._rules_file = (settings, release), rules
+        await self._read_rules()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
         if self._storage.leads:
             self._begin_deciding()
@@ -137,6 +141,13 @@ class Controller:
         self.apply_rules_file(self._rules_file)
         self._deadlines.begin(self.state.waiting)
         self._deciding.set()
+
+    async def _read_rules(self) -> None:
+        """Read the effective rules in a thread, because it may take a second. Deciding finds them in the cache."""
+        held = self.state.cluster.rules
+        if held is not None and held.text:
+            with suppress(RulesError):  # rules of a newer release
+                await asyncio.to_thread(read_rules, held.text)
 
     def apply_rules_file(self, text: str | None) -> None:
         """Apply the text of the rules file, if this process decides and the file changed since the cluster last applied
@@ -289,6 +300,8 @@ class Controller:
                     self._storage.publish()
                     self._compare_rules_file(records)
                     publish(records, self.brokers)
+                    if any(isinstance(record.event, RulesApplied) for record in records):
+                        self.background(self._read_rules())
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again from the end of the log
             else:
