@@ -72,14 +72,14 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
-        self._program, self._names = _compiled(text)
-        self.is_of_topic: Final = _OF_TOPIC.issuperset(self._names)
+        self._program, self.names = _compiled(text)
+        self.is_of_topic: Final = _OF_TOPIC.issuperset(self.names)
         """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
 
     def value(self, variables: Variables) -> object:
         """Raises ExpressionFailed."""
         try:
-            return self._program.execute(variables.context(self._names))
+            return self._program.execute(variables.context(self.names))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a panic of the CEL library is not a subclass of Exception

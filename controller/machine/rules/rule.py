@@ -66,6 +66,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     at_ms: int
 
+    @property
+    def changes_partitions(self) -> bool:
+        """True if the number of partitions of an existing topic changes."""
+        return self.before is not None and self.after is not None and self.before.partitions != self.after.partitions
+
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
 """Configs where -1 means no limit. It counts as infinite, so that it exceeds every `max`."""
@@ -211,6 +216,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if violation is None:
             return []
         may_have_been = change.after is not None and unchanged is not None and check.is_of_topic
+        may_have_been = may_have_been and not (change.changes_partitions and "partitions" in check.names)
         if may_have_been and self._check_violation(check, unchanged):  # type: ignore[arg-type]
             return []
         return [violation]
