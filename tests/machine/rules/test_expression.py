@@ -6,6 +6,7 @@ import pytest
 
 from controller.machine.rules import expression
 from controller.machine.rules.expression import Expression, ExpressionError, ExpressionFailed, Message, Variables
+from controller.patterns import Pattern
 
 
 def variables() -> Variables:
@@ -38,7 +39,7 @@ def test_value_of_an_expression(text: str, expected: object) -> None:
 def test_matches_compiles_a_pattern_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
 
-    class Counted(expression.Pattern):
+    class Counted(Pattern):
         def __init__(self, text: str) -> None:
             compiled.append(text)
             super().__init__(text)

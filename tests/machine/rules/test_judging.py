@@ -145,6 +145,7 @@ def test_long_messages_are_truncated() -> None:
     apply(rig, f"mode = 'warn'\n{rules}")
     (observed,) = (one for one in create(rig, "t" * 249).events if isinstance(one, RulesObserved))
     assert [len(one.message) for one in observed.warned] == [4096, 4096]
+    assert len(observed.warning) == 4096
 
 
 def test_growth_is_bounded_by_what_there_was() -> None:
