@@ -190,7 +190,7 @@ class RulesObserved(Fact, frozen=True, tag=True):
 
     request_id: RequestId
     topic: TopicName
-    """Empty for a change of the cluster's defaults."""
+    """For a change of the cluster's defaults `4:` and the id of the broker, if it is of one broker."""
     change: str
     """`create`, `grow`, `alter`, `delete`, `reassign`, `elect`, `defaults` or `discovered`."""
     warned: tuple[Observation, ...]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 from controller.engine.decider import SECONDS_PER_COMMIT_MAX, Decider
 from controller.machine.commands.commands import AnyCommand, ExpireRequest
@@ -20,9 +22,13 @@ class _Log:
         return []
 
 
-def test_slow_decisions_are_deferred_so_that_the_event_loop_is_free() -> None:
+def _fault(command: AnyCommand, error: Exception) -> NoReturn:
+    raise error
+
+
+@pytest.mark.parametrize(("share", "decided"), [(0, 5), (0.5, 2), (100, 1)], ids=["fast", "half a slice", "slow"])
+def test_slow_decisions_are_deferred_so_that_the_event_loop_is_free(share: float, decided: int) -> None:
     commands = [ExpireRequest(request_id=RequestId(f"r{n}"), at_ms=1, topic=TopicName("x")) for n in range(5)]
-    for seconds, decided in ((0.0, 5), (SECONDS_PER_COMMIT_MAX / 2, 2), (SECONDS_PER_COMMIT_MAX * 100, 1)):
-        times = (n * seconds for n in count())
-        decider = Decider(lambda command, error: 1 / 0, clock_s=lambda times=times: next(times))  # type: ignore[misc]
-        assert decider.decide(_Log(), commands, lambda records: ()).deferred == commands[decided:] or decided == 5
+    times: Iterator[float] = (n * share * SECONDS_PER_COMMIT_MAX for n in count())
+    decider = Decider(_fault, clock_s=lambda: next(times))
+    assert list(decider.decide(_Log(), commands, lambda records: ()).deferred) == commands[decided:]
