@@ -54,6 +54,8 @@ from events.values import (
     Verdict,
 )
 
+WARNING_CHARS_MAX = 4096
+"""Limit for the warning of rules in an answer: before CreateTopics v5 a string has at most 32,767 bytes."""
 ADOPTED_DEADLINE_MS = 0
 """The deadline of a topic that was adopted with its cluster: no request waits for it."""
 
@@ -188,7 +190,7 @@ class RulesObserved(Fact, frozen=True, tag=True):
 
     request_id: RequestId
     topic: TopicName
-    """Empty for a change of the cluster's defaults."""
+    """For a change of the cluster's defaults `4:` and the id of the broker, if it is of one broker."""
     change: str
     """`create`, `grow`, `alter`, `delete`, `reassign`, `elect`, `defaults` or `discovered`."""
     warned: tuple[Observation, ...]
@@ -201,8 +203,9 @@ class RulesObserved(Fact, frozen=True, tag=True):
 
     @property
     def warning(self) -> str:
-        """All warnings in one text for the requester; empty without any."""
-        return "warning: " + "; ".join(one.message for one in self.warned) if self.warned else ""
+        """All warnings in one text for the requester, truncated; empty without any."""
+        text = "warning: " + "; ".join(one.message for one in self.warned) if self.warned else ""
+        return text if len(text) <= WARNING_CHARS_MAX else f"{text[: WARNING_CHARS_MAX - 1]}…"
 
 
 class PartitionChanged(Fact, frozen=True, tag=True):

@@ -53,6 +53,8 @@ from events.logs.log import LogError
 
 SIZE_PER_COMMIT_MAX = 2_000
 """Events and new partitions after which a slice of deciding ends, so that it does not block the event loop."""
+SECONDS_PER_COMMIT_MAX = 0.05
+"""The same for time: with a thousand rules, one decision can take milliseconds."""
 
 
 class Decided(msgspec.Struct, gc=False):
@@ -113,12 +115,18 @@ class Decider:
     """Decides and applies commands in order.
 
     `fault` reports a command on which deciding raised, and returns its answer; it raises on a command that the process
-    cannot do without. Without `limits`, there are no quotas and all refusals are recorded.
+    cannot do without. Without `limits`, there are no quotas and all refusals are recorded. `clock_s` is monotonic.
     """
 
-    def __init__(self, fault: Callable[[AnyCommand, Exception], Answer], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        fault: Callable[[AnyCommand, Exception], Answer],
+        limits: Limits | None = None,
+        clock_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         self._fault = fault
         self._limits = limits
+        self._clock_s = clock_s
 
     def decide(
         self,
@@ -129,8 +137,9 @@ class Decider:
         """Decide commands and record each before the next, until the commit is full. Then decide the commands with
         which brokers answer the new events. Raises LogError, and what `fault` raises."""
         decided = Decided()
+        end_s = self._clock_s() + SECONDS_PER_COMMIT_MAX
         for place, command in enumerate(commands):
-            if decided.size >= SIZE_PER_COMMIT_MAX:
+            if decided.size >= SIZE_PER_COMMIT_MAX or (place and self._clock_s() >= end_s):
                 decided.deferred = commands[place:]
                 break
             self._decide(log, command, decided)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 
 from controller.access.mutation_quotas import MutationQuotas
@@ -45,6 +46,8 @@ from controller.machine.commands.commands import (
 )
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
+from controller.machine.rules.reading import read_rules
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector
@@ -80,7 +83,8 @@ class Controller:
         replication: Replication | None = None,
         clock_s: Callable[[], float] | None = None,
     ) -> None:
-        """`flush_alone` is for a commit of a single command. `clock_s` measures commits; the default is the loop's."""
+        """`flush_alone` is for a commit of a single command. `clock_s` measures deciding and commits; the default is
+        the loop's."""
         self.cluster_id = log.cluster_id
         self.brokers = brokers
         self.reports = reports
@@ -108,7 +112,7 @@ class Controller:
         self.refusals = RefusalRecords(stamps, self.submit_internal)
         self._faults = Faults(reports.log, reports.figures.command_failed, self.refusals)
         limits = Limits(self.replies, quotas or MutationQuotas(), self.refusals)
-        self._decider = Decider(self._faults.record, limits)
+        self._decider = Decider(self._faults.record, limits, self._clock_s)
         self._deadlines = Deadlines(self)
         """Deadlines of creates that were pending at the start, at a leader change, or when the log failed."""
         self._reconciler = Reconciler(self)
@@ -119,6 +123,7 @@ class Controller:
         """Begin to decide: record the settings and the text of the rules file if they changed, and watch the deadlines
         of pending creates. If another process leads, this happens when this one becomes leader."""
         self._recorded_settings, self._rules_file = (settings, release), rules
+        await self._read_rules()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
         if self._storage.leads:
             self._begin_deciding()
@@ -135,6 +140,13 @@ class Controller:
         self.apply_rules_file(self._rules_file)
         self._deadlines.begin(self.state.waiting)
         self._deciding.set()
+
+    async def _read_rules(self) -> None:
+        """Read the effective rules in a thread, because it may take a second. Deciding finds them in the cache."""
+        held = self.state.cluster.rules
+        if held is not None and held.text:
+            with suppress(RulesError):  # rules of a newer release
+                await asyncio.to_thread(read_rules, held.text)
 
     def apply_rules_file(self, text: str | None) -> None:
         """Apply the text of the rules file, if this process decides and the file changed since the cluster last applied
@@ -287,6 +299,8 @@ class Controller:
                     self._storage.publish()
                     self._compare_rules_file(records)
                     publish(records, self.brokers)
+                    if any(isinstance(record.event, RulesApplied) for record in records):
+                        self.background(self._read_rules())
             except LogError as error:
                 await self._storage_failed(error)  # then it follows again from the end of the log
             else:

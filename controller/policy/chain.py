@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Protocol, cast
 
@@ -19,6 +20,8 @@ from controller.machine.commands.commands import AlterResourceConfigs, AlterTopi
 from controller.machine.configs.changes import OpType, altered, altered_topic_configs
 from controller.machine.decision import topic_named
 from controller.machine.errors import Rejection
+from controller.machine.rules.judging import filled
+from controller.machine.rules.reading_values import RulesError
 from controller.machine.state import Settings, State
 from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Request, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict
@@ -210,8 +213,11 @@ JudgedCommand = CreateTopic | AlterTopicConfigs | AlterResourceConfigs
 
 
 def request_of(command: JudgedCommand, state: State) -> Request:
-    """Returns the request as policies see it, before the command is decided on this state."""
+    """Returns the request as policies see it, before the command is decided on this state: with the defaults that rules
+    fill in."""
     if isinstance(command, CreateTopic):
+        with suppress(RulesError):  # rules of a newer release: deciding refuses the command
+            command, _ = filled(state, command)
         return request_metadata(command, state.cluster.settings)
     who = {"principal": command.principal, "client_id": command.client_id}
     if isinstance(command, AlterTopicConfigs):

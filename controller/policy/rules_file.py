@@ -10,9 +10,9 @@ from events.logs.log import read_text
 
 
 def rules_text(path: Path) -> str:
-    """Returns the text of a file, which need not be valid rules. Raises RulesError."""
+    """Returns the text of a file, which need not be valid rules, without a byte order mark. Raises RulesError."""
     try:
-        return read_text(path, BYTES_MAX)
+        return read_text(path, BYTES_MAX).removeprefix("\ufeff")
     except OSError as error:
         problem = RulesError(f"cannot be read: {error.strerror}", "a TOML file of rules")
     except UnicodeDecodeError as error:

@@ -81,6 +81,7 @@ class Service:
         self._signer = head_signer(options.settings)
         self._policies = process.policy_runner(options.settings, self.metrics)
         self._rules = process.rules_of_file(options.settings)
+        self._reloading = asyncio.Lock()
         self._clients = ClientListeners(
             options.settings,
             options.kafka,
@@ -245,10 +246,16 @@ class Service:
     def reload(self) -> None:
         """Reload certificates, users and the rules file (SIGHUP)."""
         self._clients.reload()
-        try:
-            self.controller.apply_rules_file(process.rules_of_file(self.options.settings))
-        except RulesError as error:
-            self._log.error("rules not reloaded", why=str(error))
+        self.controller.background(self._reload_rules())
+
+    async def _reload_rules(self) -> None:
+        async with self._reloading:  # in the order of the signals; in a thread, because reading may take a second
+            try:
+                text = await asyncio.to_thread(process.rules_of_file, self.options.settings)
+            except RulesError as error:
+                self._log.error("rules not reloaded", why=str(error))
+            else:
+                self.controller.apply_rules_file(text)
 
     def leads_others(self) -> bool:
         return self._member is not None and self._member.leads_others

@@ -63,6 +63,17 @@ def test_a_file_is_checked_without_a_server(run: Run, folder: Path) -> None:
     assert "none.toml: cannot be read: No such file" in run("rules", "test", folder / "none.toml").err
 
 
+def test_diff_of_texts_that_are_no_versions_and_of_control_characters(
+    run: Run, server: Topicwright, folder: Path
+) -> None:
+    for text in ("\u00b2", "9" * 5000, "-"):  # a superscript is a digit for Python
+        refused = run("rules", "diff", text, "--http", server.http)
+        assert refused.code == 2
+        assert f"topicwright: file {text}: cannot be read: " in refused.err
+    (folder / "red.toml").write_text("# \x1b[31mred\n")
+    assert "+# \\x1b[31mred" in run("rules", "diff", folder / "red.toml", "--http", server.http).out.splitlines()
+
+
 def test_rules_are_applied_shown_and_compared(run: Run, server: Topicwright, folder: Path) -> None:
     at = ("--http", server.http)
     first = run("rules", "show", *at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from controller.brokers.kraft.projector import MetadataProjector
 from controller.brokers.kraft.replication import QuorumReplication
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import Reply
+from controller.engine import group_commit
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.machine.commands.commands import ChangeSettings, CreateTopic
@@ -102,7 +104,16 @@ async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
 RULES = "[[rule]]\nname = 'small'\npartitions = { max = 1 }\n"
 
 
-async def test_voters_decide_by_the_file_of_the_leader_and_report_another(tmp_path: Path) -> None:
+async def test_voters_decide_by_the_file_of_the_leader_and_report_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+
+    def read(text: str) -> None:
+        assert text == RULES
+        threads.append(threading.current_thread() is not threading.main_thread())
+
+    monkeypatch.setattr(group_commit, "read_rules", read)
     async with three(tmp_path) as (leader, (same, other)):
         await leader.has_a_broker()
         same.controller.apply_rules_file(RULES)
@@ -115,6 +126,8 @@ async def test_voters_decide_by_the_file_of_the_leader_and_report_another(tmp_pa
         reported = [each.heard.of("the leader applied another rules file than ours") for each in (same, other)]
         assert [len(each) for each in reported] == [0, 1]
         assert reported[1][0]["version"] == 1
+        await until(lambda: len(threads) >= 2)
+        assert threads == [True, True], "each follower reads the rules at once, in a thread"
 
 
 async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tmp_path: Path) -> None:

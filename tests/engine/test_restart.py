@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
+import pytest
+
+from controller.engine import group_commit
 from tests.engine.stage import Stage, codes, on_stage
 from tests.machine.audit.auditor import audit
 from tests.machine.rig import fold, topics_of
@@ -30,6 +34,20 @@ async def test_the_state_is_there(stage: Stage) -> None:
     assert later.log.next_offset == end, "a restart that changes nothing writes nothing"
     assert codes(await later.create("a")) == [36]
     assert topics_of(fold(later.records())) == later.controller.store.durable_slice(None, 10)
+
+
+async def test_the_rules_are_read_in_a_thread_before_the_first_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, rules = await Stage().start(), "[[rule]]\nname = 'r'\npartitions = 1\n"
+    stage.controller.apply_rules_file(rules)
+    await stage.controller.decided()
+    await stage.controller.stop()
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(group_commit, "read_rules", lambda text: threads.append(threading.current_thread()))
+    later = Stage(disk=stage.disk, boot_id="s2")
+    await later.controller.start((), "1.0")
+    await later.controller.stop()
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 @on_virtual_time

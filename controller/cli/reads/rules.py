@@ -6,6 +6,7 @@ Exit codes of `test` and `diff`: 0 all examples hold, or no difference; 1 otherw
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from controller.cli.arguments import DONE, NEGATIVE, count
 from controller.cli.commands import COMMANDS, Parsers
-from controller.cli.output import Marked, Style, show, show_lines
+from controller.cli.output import Marked, Style, harmless, show, show_lines
 from controller.cli.reads import common
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _test(options: argparse.Namespace) -> int:
     rules = read_rules(checked_file(options.file))
     wrong = list(wrong_examples(rules, wall_ms()))
     for line in wrong:
-        print(line)
+        print(harmless(line))
     print(
         f"{len(rules.rules)} rules, {len(rules.defaults)} defaults; {len(rules.examples) - len(wrong)} of "
         f"{len(rules.examples)} examples hold"
@@ -149,12 +150,16 @@ def _diff(options: argparse.Namespace, backend: Backend) -> int:
     given = [options.first] if options.second is None else [options.first, options.second]
     sides = [_side(backend, each) for each in given]
     if options.second is None:
-        sides.insert(0 if not options.first.isdigit() else 1, _side(backend, None))
+        sides.insert(1 if _is_version(options.first) else 0, _side(backend, None))
     (old, before), (new, after) = sides
     lines = list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))
     for line in lines or ["no difference."]:
-        print(line)
+        print(harmless(line))
     return NEGATIVE if lines else DONE
+
+
+def _is_version(given: str) -> bool:
+    return re.fullmatch("[0-9]{1,18}", given) is not None
 
 
 def _side(backend: Backend, given: str | None) -> tuple[str, str]:
@@ -165,7 +170,7 @@ def _side(backend: Backend, given: str | None) -> tuple[str, str]:
     if given is None:
         version = backend.get(PoliciesView, "/policies").version
         return ("no rules", "") if version is None else (f"version {version.number}", version.text)
-    if given.isdigit():
+    if _is_version(given):
         for event in _versions(backend):
             if event.fields["number"] == int(given):
                 return f"version {given}", event.fields["text"]

@@ -1,18 +1,24 @@
 """Conditions between fields, in the Common Expression Language (https://cel.dev).
 
-CEL has no loops, reads no clock and no file, and its `matches` takes linear time. So the same change always gives the
-same result. Only nested macros over lists could take long. Therefore an expression may have one macro, and at most
-CHARS_MAX characters. Unknown variables and functions are refused when the rules are read.
+CEL has no loops, and reads no clock and no file. So the same change always gives the same result. Only macros could
+take long. Therefore an expression may have at most CHARS_MAX characters and one macro, and with a macro no long lists.
+`matches` uses RE2 and remembers patterns: the CEL library would compile the pattern each time, for up to half a second.
+Unknown variables and functions are refused when the rules are read.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from controller.patterns import Pattern
+
 CHARS_MAX: Final = 1000
+COMMAS_WITH_MACRO_MAX: Final = 50
+"""`[0, 0, …].map(x, config)` takes time in proportion to the square of the items."""
 VARIABLES: Final = (
     *("name", "change", "principal", "client_id", "host", "before", "after"),
     *("partitions", "replication_factor", "min_insync_replicas", "configs", "config"),
@@ -23,6 +29,9 @@ FUNCTIONS: Final = (
 )
 _OF_TOPIC: Final = frozenset(VARIABLES) - {"change", "principal", "client_id", "host", "before"}
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(")
+_MATCHES: Final = "re2_matches"
+"""The name of our `matches` in the CEL library, whose own cannot be replaced."""
+_MATCHES_CALL = re.compile(r"\.\s*matches\s*\(")
 _ERROR_CHARS_MAX = 200
 
 
@@ -48,6 +57,9 @@ class Variables:
 
         if self._context is None:
             self._context = cel.Context()
+            logging.getLogger("cel").disabled = True  # it warns of each function that raises, besides raising
+            for function in ("matches", _MATCHES):  # as matches(text, pattern) and text.matches(pattern)
+                self._context.add_function(function, _matches)
         for name in names:
             if name not in self._known:
                 self._known.add(name)
@@ -60,14 +72,14 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text: Final = text
-        self._program, self._names = _compiled(text)
-        self.is_of_topic: Final = _OF_TOPIC.issuperset(self._names)
+        self._program, self.names = _compiled(text)
+        self.is_of_topic: Final = _OF_TOPIC.issuperset(self.names)
         """True if the value depends only on the topic, not on the requester, the kind of change or the old topic."""
 
     def value(self, variables: Variables) -> object:
         """Raises ExpressionFailed."""
         try:
-            return self._program.execute(variables.context(self._names))
+            return self._program.execute(variables.context(self.names))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a panic of the CEL library is not a subclass of Exception
@@ -108,21 +120,36 @@ def _compiled(text: str) -> tuple[Any, tuple[str, ...]]:
     macros = len(_MACRO.findall(text))
     if macros > 1:
         raise ExpressionError(f"has {macros} macros (all, exists, map, filter), allowed is one")
+    if macros and text.count(",") > COMMAS_WITH_MACRO_MAX:
+        raise ExpressionError(f"has a macro and {text.count(',')} commas, allowed are {COMMAS_WITH_MACRO_MAX}")
+    if macros and _MATCHES_CALL.search(text):
+        raise ExpressionError("has a macro and matches, allowed is one of them")
     import cel  # takes half a second, so it is imported only for rules with expressions
 
     try:
-        program = cel.compile(text)
+        program = cel.compile(_MATCHES_CALL.sub(f".{_MATCHES}(", text))
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise ExpressionError(_short(error)) from None
     bound = set(re.findall(_MACRO.pattern + r"\s*(\w+)\s*,", text))
-    names = tuple(name for name in program.variables() if name not in bound)
-    for what, used, allowed in (("variable", names, VARIABLES), ("function", program.functions(), FUNCTIONS)):
+    names = tuple(name for name in program.variables() if name in VARIABLES or name not in bound)
+    functions = tuple("matches" if name == _MATCHES else name for name in program.functions())
+    for what, used, allowed in (("variable", names, VARIABLES), ("function", functions, FUNCTIONS)):
         unknown = [each for each in used if each not in allowed and (what == "variable" or each.isidentifier())]
         if unknown:
             raise ExpressionError(f"unknown {what} '{unknown[0]}'; allowed: {', '.join(allowed)}")
     return program, names
+
+
+@lru_cache(maxsize=100)
+def _pattern(text: str) -> Pattern:
+    return Pattern(text)
+
+
+def _matches(text: str, pattern: str) -> bool:
+    """True if a regular expression in RE2's syntax is found in a text. Raises PatternError."""
+    return _pattern(pattern).is_found_in(text)
 
 
 def _short(error: BaseException) -> str:

@@ -27,7 +27,7 @@ from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rules
 from controller.machine.rules.reading_values import RulesError
-from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts
+from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts, shortened
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events import catalog
 
@@ -42,6 +42,8 @@ KIND_OF: Mapping[type, Kind] = {
     commands.DiscoverTopic: "discovered",
 }
 """The commands that rules judge."""
+MESSAGE_CHARS_MAX = 4096
+"""Longer messages are truncated: before CreateTopics v5 a string has at most 32,767 bytes."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -60,7 +62,7 @@ class Judgement(msgspec.Struct, frozen=True):
         """The rejection if an enforced rule is violated; it names each of them."""
         if not self.refused:
             return None
-        message = "; ".join(one.message for one in self.refused)
+        message = shortened("; ".join(one.message for one in self.refused), MESSAGE_CHARS_MAX)
         return Rejection(ErrorCode.POLICY_VIOLATION, message, self.refused[0].rule)
 
 
@@ -77,7 +79,8 @@ def judge(rules: Sequence[Rule], change: Change) -> Judgement:
         message = rule.violation(change, variables, unchanged)
         if message is not None:
             mode = "observe" if change.kind == "discovered" else rule.mode
-            broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", message))
+            shown = shortened(message, MESSAGE_CHARS_MAX)
+            broken[mode].append(catalog.Observation(f"policy:rules/{rule.name}", shown))
     if not any(broken.values()):
         return ALLOWED
     return Judgement(tuple(broken["enforce"]), tuple(broken["warn"]), tuple(broken["observe"]))

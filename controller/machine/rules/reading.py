@@ -7,10 +7,11 @@ in the same way, in every process.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import count
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from controller.machine.rules.reading_values import (
     mode_of,
     name_of,
     scoped,
+    table_lines,
     table_values,
     toml_text,
     written_text,
@@ -37,6 +39,12 @@ BYTES_MAX = 256 * 1024
 RULES_MAX = 1000
 EXPRESSIONS_CHARS_MAX = 50_000
 """Limit for all expressions and messages together. Compiling that many takes half a second at most."""
+STARS_MAX = 10_000
+"""Limit for the `*` of all patterns: compiling each takes 30 µs."""
+KEY_PARTS_MAX = 30
+"""`tomllib` takes time in proportion to the square of the parts of a dotted key, or more."""
+_KEY = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:{_KEY}[ \t]*+\.[ \t]*+){{{KEY_PARTS_MAX}}}")
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +76,10 @@ def read_rules(text: str) -> Rules:
     """Reads rules. Raises RulesError."""
     if len(text.encode("utf-8", "replace")) > BYTES_MAX:
         raise RulesError("the rules are too long", f"at most {BYTES_MAX} bytes")
+    if text.count("*") > STARS_MAX:
+        raise RulesError("the patterns have too many '*'", f"at most {STARS_MAX} together")
+    if _LONG_KEY.search(text):
+        raise RulesError("a key has too many parts", f"at most {KEY_PARTS_MAX} parts, separated by dots")
     try:
         return _read_rules(tomllib.loads(text), text)
     except tomllib.TOMLDecodeError as error:
@@ -98,7 +110,8 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     taken: set[str] = set()
     read: dict[str, list[Any]] = {}
     for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
-        places = (Place(text=text, table=kind, number=number) for number in count(1))
+        lines = chain(table_lines(text, kind), repeat(0))
+        places = (Place(text=text, table=kind, number=number, line=line) for number, line in enumerate(lines, 1))
         read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
     rules = [msgspec.structs.replace(one, mode=max(one.mode, mode, key=MODES.index)) for one in read["rule"]]
@@ -140,11 +153,11 @@ def _example(place: Place, table: dict[str, object], taken: set[str]) -> Example
     for name in values["violates"]:
         if name not in taken:
             place.at("violates").fail(name, "is no rule", ", ".join(sorted(taken)))
-    kind = values.get("change", ("create",))[0]
+    kind = values.get("change", "create")
     if (kind == "create") is ("before" in values):
         place.fail(None, "before is the topic as it was", "before for every change except create")
     return Example(
-        line=line_of(place.text, "example", place.number, ""),
+        line=place.line,
         kind=kind,
         topic=values["topic"],
         principal=values.get("principal", "User:ANONYMOUS"),

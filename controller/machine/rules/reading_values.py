@@ -27,11 +27,17 @@ from controller.machine.rules.rule import (
     Mode,
     Range,
     Scope,
+    shortened,
 )
 from controller.patterns import ALLOWED, Pattern, PatternError
 from events.errors import UserError
 
 PATTERNS_MAX = 100
+ERROR_PART_CHARS_MAX = 2000
+"""Limit for the key, the value and the allowed values in the message of an error."""
+TEXT_CHARS_MAX = 1000
+"""Limit for a text such as a hint: each refused topic gets it."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
 
@@ -41,6 +47,9 @@ class RulesError(UserError):
     allowed."""
 
     def __init__(self, problem: str, allowed: str, *, line: int = 0, rule: str = "", key: str = "", value: str = ""):
+        key, value, problem, allowed = (
+            shortened(part, ERROR_PART_CHARS_MAX) for part in (key, value, problem, allowed)
+        )
         place = [f"line {line}"] * bool(line) + [rule] * bool(rule)
         text = f"{key} = {value}" if key and value else key
         super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
@@ -51,12 +60,18 @@ class RulesError(UserError):
         return self
 
 
+def table_lines(text: str, table: str) -> list[int]:
+    """The line of each table of a kind."""
+    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
+    return [place for place, line in enumerate(text.split("\n"), 1) if header.match(line)]
+
+
 def line_of(text: str, table: str, number: int, key: str) -> int:
     """The line of a key in the `number`-th table of a kind, or of the table if the key is not found."""
     found, seen = 0, 0
     header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]") if table else None
     wanted = re.compile(rf"\s*[\"']?{re.escape(key.partition('.')[0])}[\"']?\s*[=.]") if key else None
-    for place, line in enumerate(text.splitlines(), 1):
+    for place, line in enumerate(text.split("\n"), 1):
         if header is not None and header.match(line):
             seen += 1
             found = place if seen == number else found
@@ -73,6 +88,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     table: str = ""
     number: int = 0
+    line: int = 0
+    """The line of the table; 0 for a table without a header."""
     name: str = ""
     key: str = ""
 
@@ -118,6 +135,10 @@ def mode_of(place: Place, value: object) -> Mode:
 def _text(place: Place, value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         place.fail(value, "is not a text", "a text, such as the reason or a contact")
+    if len(value) > TEXT_CHARS_MAX:
+        place.fail(value, f"has {len(value)} characters, allowed are {TEXT_CHARS_MAX}", "a shorter text")
+    if _CONTROL.search(value):
+        place.fail(value, "has control characters", "printable characters, tabs and newlines")
     return value
 
 
@@ -189,7 +210,7 @@ def _config_range(place: Place, row: TopicConfig, ends: dict[str, Any]) -> Range
     allowed = f"{{ min = …, max = … }}, each {allowed_text(row.kind, row.allowed)}"
     _check_ends(place, ends, ends, allowed)
     for key, end in ends.items():
-        if type(end) not in (int, float) or not math.isfinite(end):
+        if type(end) not in (int, float) or (isinstance(end, float) and not math.isfinite(end)):
             place.fail(ends, f"{toml_text(end)} is not a number", allowed)
         if end == -1 and row.name in NO_LIMIT_AT_MINUS_ONE:
             place.fail(ends, "-1 means no limit here", "omit it")
@@ -270,6 +291,12 @@ def _kinds(place: Place, value: object) -> tuple[Kind, ...]:
     if not isinstance(given, list) or not given or not all(one in KINDS for one in given):
         place.fail(value, "is not a list of changes", f"any of {', '.join(KINDS)}")
     return tuple(dict.fromkeys(given))
+
+
+def _kind(place: Place, value: object) -> Kind:
+    if value not in KINDS:
+        place.fail(value, "is not a change", f"one of {', '.join(KINDS)}")
+    return value
 
 
 def _fail(place: Place, value: object) -> str:
@@ -384,7 +411,7 @@ _FACTS_READERS: dict[str, _Reader] = {
 }
 DEFAULT_READERS: dict[str, _Reader] = {"name": name_of, **_GLOBS, **_FACTS_READERS}
 EXAMPLE_READERS: dict[str, _Reader] = {
-    "change": _kinds,
+    "change": _kind,
     "topic": _text,
     "principal": _text,
     "before": _facts,

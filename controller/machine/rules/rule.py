@@ -28,6 +28,11 @@ Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 
+def shortened(text: str, chars_max: int) -> str:
+    """Truncates a text; `…` marks it."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
+
+
 class TopicFacts(msgspec.Struct, frozen=True):
     """The facts of a topic that rules check. `factors` are the different replication factors of its partitions, without
     replicas that a reassignment removes. `configs` are the explicit configs."""
@@ -60,6 +65,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str | None = None
     host: str = ""
     at_ms: int
+
+    @property
+    def changes_partitions(self) -> bool:
+        """True if the number of partitions of an existing topic changes."""
+        return self.before is not None and self.after is not None and self.before.partitions != self.after.partitions
 
 
 NO_LIMIT_AT_MINUS_ONE = frozenset({"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"})
@@ -206,6 +216,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         if violation is None:
             return []
         may_have_been = change.after is not None and unchanged is not None and check.is_of_topic
+        may_have_been = may_have_been and not (change.changes_partitions and "partitions" in check.names)
         if may_have_been and self._check_violation(check, unchanged):  # type: ignore[arg-type]
             return []
         return [violation]

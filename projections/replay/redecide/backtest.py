@@ -28,7 +28,7 @@ from controller.machine.commands.commands import CreateTopic, TopicCommand
 from controller.machine.decide import decide_in_full
 from controller.machine.errors import ErrorCode
 from controller.machine.state import State
-from controller.policy.chain import request_metadata
+from controller.policy.chain import request_of
 from controller.policy.loading import PolicyLoadError
 from events.catalog import ChangeRejected, CreateRejected, Event, Observation, RulesObserved, TopicCreated, Verdict
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
@@ -144,7 +144,7 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
         if tried.policies is None:
             return (), Result(unjudged=True)
         chain = policies.chain(state.cluster.settings_pairs)
-        verdict = chain.validate(request_metadata(command, settings))
+        verdict = chain.validate(request_of(command, state))
         decision = decide_in_full(state, replace(command, verdict=verdict))
         return decision.events, replace(_result(decision.events), verdict=verdict)
     return decision.events, _result(decision.events)

@@ -17,6 +17,7 @@ from controller.machine.errors import ErrorCode
 from controller.machine.rules.judging import wrong_examples
 from controller.machine.rules.reading import read_rules
 from controller.machine.state import BROKERS
+from controller.policy.chain import request_of
 from events.catalog import Assignment, ConfigOp, FilledDefault, Observation, RulesApplied, RulesObserved, TopicCreated
 from events.names import BrokerId, RequestId, TopicId, TopicName
 from tests.machine.rig import TOPIC_ID, Rig
@@ -120,6 +121,31 @@ def test_what_a_topic_violated_before_is_not_held_against_another_change() -> No
     assert not alter(rig, "pay.orders", configs={"min.insync.replicas": "2", "retention.ms": "5"}).refusal
     assert "is false" in refusal(alter(rig, "pay.orders", configs={"min.insync.replicas": "3"}))
     assert "'-1'" in refusal(alter(rig, "pay.orders", configs={"retention.ms": "-1"}))
+
+
+def test_an_expression_bounds_the_partitions_of_a_topic_that_already_has_more() -> None:
+    rig = ready()
+    apply(rig, "[[rule]]\nname = 'r'\ncheck = 'partitions <= 2'")
+    assert not alter(rig, "pay.orders", configs={"flush.ms": "5"}).refusal
+    assert refusal(grow(rig, "pay.orders", 4)) == "rule 'r': `partitions <= 2` is false"
+
+
+def test_policies_see_the_defaults_of_rules() -> None:
+    rig = ready(DEFAULTS)
+    made = {"num_partitions": -1, "replication_factor": -1, "timeout_ms": 1000, "topic_id": TOPIC_ID}
+    seen: Any = request_of(command(rig, commands.CreateTopic, topic=TopicName("team.a"), configs=(), **made), rig.state)
+    filled = {"cleanup.policy": "compact", "retention.ms": "5"}
+    assert (seen.num_partitions, seen.replication_factor, seen.configs) == (6, 2, filled)
+
+
+def test_long_messages_are_truncated() -> None:
+    rules = "".join(f"[[rule]]\nname = '{name}'\nmessage = '{'{name} ' * 140}'\npartitions = 9\n" for name in "ab")
+    rig = ready(rules)
+    assert len(refusal(create(rig, "t" * 249))) == 4096
+    apply(rig, f"mode = 'warn'\n{rules}")
+    (observed,) = (one for one in create(rig, "t" * 249).events if isinstance(one, RulesObserved))
+    assert [len(one.message) for one in observed.warned] == [4096, 4096]
+    assert len(observed.warning) == 4096
 
 
 def test_growth_is_bounded_by_what_there_was() -> None:

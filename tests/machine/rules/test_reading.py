@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from controller.machine.rules import reading
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.reading_values import RulesError
-from controller.policy.rules_file import checked_file
+from controller.policy.rules_file import checked_file, rules_text
 from tests.policy.requests import rows
 
 # The keys of a rule named r (`;` for a new line), and what the error says after the file's name.
@@ -116,6 +117,7 @@ mode = 'audit'; [[rule]]; refuse = 'no'   | mode = 'audit': is not a mode; allow
 [[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x' | example 1: has no violates; allowed: topic, and violates with the names of rules, [] if it is allowed
 [[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x'; violates = ['b'] | example 1: violates = 'b': is no rule; allowed: a
 [[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x'; violates = ['a']; change = 'grow' | example 1: before is the topic as it was; allowed: before for every change except create
+[[rule]]; name = 'a'; refuse = 'no'; [[example]]; topic = 'x'; violates = []; change = ['create', 'delete'] | example 1: change = ['create', 'delete']: is not a change; allowed: one of create, grow, …
 [[rule]]; name = 'a'; name = 'b'; hint = 'c' | is not TOML: Cannot overwrite a value (at line 3, column 11); allowed: TOML; put regular expressions in 'single quotes'
 [[rule]]; name = "\d"                     | is not TOML: Unescaped '\' in a string (at line 2, column 11); allowed: TOML; put regular expressions in 'single quotes'
 """  # noqa: E501 - a row is a line
@@ -143,11 +145,22 @@ def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None
     ("value", "problem"),
     [
         ("[" * 5000 + "]" * 5000, "is nested too deep"),
-        (f"{{ {'a.' * 5000}b = 1 }}", "is nested too deep"),
+        (f"{{ {'a.' * 5000}b = 1 }}", "a key has too many parts; allowed: at most 30 parts, separated by dots"),
+        (f"1\n{'a . ' * 50_000}b = 1", "a key has too many parts"),
+        ("1\n[" + '"a".' * 50_000 + "b]", "a key has too many parts"),
+        (f"1\nconfigs = {{ 'flush.ms' = {{ max = {'9' * 400} }} }}", "rule 'r': configs.\"flush.ms\".max = 9"),
         ("9" * 10_000, "has a number that is too long"),
         ("0x" + "f" * 10_000, "has a number that is too long"),
     ],
-    ids=["lists", "dotted keys", "digits", "hexadecimal digits"],
+    ids=[
+        "lists",
+        "dotted keys",
+        "keys with blanks",
+        "quoted keys",
+        "range",
+        "digits",
+        "hexadecimal digits",
+    ],
 )
 def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
     assert _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n").startswith(problem)
@@ -171,6 +184,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, place: str, problem: str) ->
     with pytest.raises(RulesError) as raised:
         checked_file(tmp_path / place)
     assert str(raised.value).startswith(f"file {tmp_path / place}: {problem}")
+
+
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("# from Windows", encoding="utf-8-sig")
+    assert rules_text(tmp_path / "rules.toml") == "# from Windows"
 
 
 def test_rules_keep_the_order_of_the_file() -> None:
@@ -202,6 +220,31 @@ def test_too_many_rules_and_too_long_a_text() -> None:
         read_rules("".join(f"[[rule]]\nname = 'r{n}'\ncheck = '{'1' * 900}'\n" for n in range(60)))
     with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):
         read_rules(f"[[rule]]\nname = 'r'\ncheck = '{'1' * 1001}'")
+    with pytest.raises(RulesError, match="has 1001 characters, allowed are 1000"):  # each refused topic gets it
+        read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\nhint = '{'1' * 1001}'")
+    with pytest.raises(RulesError, match=r"hint = .*: has control characters; allowed: printable characters, tabs"):
+        read_rules("[[rule]]\nname = 'r'\nrefuse = 'no'\nhint = \"\\u001b[31mred\"")
+    with pytest.raises(RulesError, match="the patterns have too many"):
+        read_rules(f"[[rule]]\nname = 'r'\nrefuse = 'no'\ntopics = '{'*a' * 50_000}'")
+
+
+def test_examples_do_not_search_the_text_for_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "line_of", None)  # a thousand searches of a long text took minutes
+    examples = "[[example]]\ntopic = 'a'\nviolates = []\n" * 2
+    rules = read_rules(f"[[rule]]\nname = 'r'\npartitions = 1\n\n{examples}")
+    assert [example.line for example in rules.examples] == [5, 8]
+
+
+def test_an_error_truncates_long_parts() -> None:
+    for wrong in (f"x = '{'a' * 200_000}'", f"{'a' * 200_000} = 1", f"name_pattern = '{'(' * 200_000}'"):
+        with pytest.raises(RulesError) as raised:
+            read_rules(f"[[rule]]\nname = 'r'\n{wrong}")
+        assert len(str(raised.value)) < 8_500
+
+
+def test_a_line_ends_where_toml_says() -> None:
+    with pytest.raises(RulesError, match=r"^line 4: "):
+        read_rules("[[rule]]\nname = 'r'\nhint = 'a\u2028b'\npartitons = 1")
 
 
 @pytest.mark.parametrize("nested", ["(" * 499 + "1" + ")" * 499, "[" * 999, "-" * 999 + "1", "!" * 996 + "true"])
