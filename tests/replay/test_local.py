@@ -22,7 +22,8 @@ from controller.cli import main, replay
 from controller.cli.replay import COMMANDS
 from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, open_ref
+from projections.replay.log.kafka_scan import KafkaRef
+from projections.replay.log.log_ref import LogRef, Ref, open_frozen, open_ref
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark.session import OnSpark

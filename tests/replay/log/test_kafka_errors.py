@@ -15,8 +15,8 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.kafka_scan import stored_events
-from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.log.kafka_scan import KafkaRef, stored_events
+from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import ReplayError
 from tests.machine.audit.planted import clean
 from tests.replay.kafka_history import as_records, in_partitions, make_topic, url
@@ -103,7 +103,7 @@ def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None
     topic = make_topic(kafka44.bootstrap, [records()])
     ref = open_ref(url(kafka44, topic))
     assert isinstance(ref, KafkaRef)
-    (part,) = ref.scan.partitions[0].parts
+    (part,) = ref.partitions[0].parts
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)

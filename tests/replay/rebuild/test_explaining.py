@@ -19,8 +19,7 @@ from projections.replay.rebuild.explaining import _Row, excerpt, explained, run_
 from projections.views import lines
 from projections.views.events import ExplanationView
 from tests.machine.walks import Walk, walked, walks
-from tests.projections.logs import query_of, questions_of, story
-from tests.projections.test_explain import LIFE
+from tests.projections.logs import query_of
 from tests.replay.written import records_of
 
 
@@ -57,17 +56,6 @@ def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> 
         assert _explanation(some, request_id) == _explanation(whole, request_id), (
             f"request {request_id} is explained otherwise"
         )
-
-
-def test_an_explanation_is_written_in_lines() -> None:
-    output = list(lines.explanation(explain(questions_of(story(LIFE).log), "t")))
-    assert output[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
-    assert output[2] == "OFFSET  TIME                         AFTER  WHAT"
-    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z      1 ms  t is ready: every partition")
-    assert [line.strip() for line in output if "because" in line] == [
-        "because broker 4 is live (why) at offset 16",
-        "because broker 3 is fenced (why) at offset 19",
-    ]
 
 
 def test_a_topic_and_a_request_are_explained_as_the_service_does(history: LogRef) -> None:

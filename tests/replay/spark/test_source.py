@@ -35,7 +35,6 @@ from projections.replay.log.log_ref import (
     ends_of,
     open_folder,
     open_frozen,
-    open_ref,
     parse_ref,
     ranges,
     read_through,
@@ -173,22 +172,6 @@ def test_ranges_cover_and_do_not_overlap() -> None:
 
 
 # --- the log that is named
-
-
-def test_logs_that_cannot_be_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no log")
-    (tmp_path / "folder").mkdir()
-    open_log(tmp_path / "empty").close()
-    for text, says in (
-        (str(tmp_path / "missing"), "missing does not exist"),
-        (str(tmp_path / "file"), "file is not a folder"),
-        (str(tmp_path / "folder"), "folder holds no log"),
-        (str(tmp_path / "empty"), "empty holds no events yet"),
-        ("kafka://localhost:9092", "is not a log in Kafka: use kafka://HOST:PORT"),
-        ("", "LOG is empty"),
-    ):
-        with pytest.raises(ReplayError, match=says):
-            open_ref(text)
 
 
 def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:

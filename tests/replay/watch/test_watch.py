@@ -6,8 +6,6 @@ import io
 import json
 import os
 import signal
-import sys
-import tempfile
 import threading
 import time
 import urllib.error
@@ -27,12 +25,14 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import open_ref
-from projections.replay.outcome import Options, ReplayError
+from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
-from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
+from projections.replay.watch.watch import LogWatch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean, without
 from tests.replay.history import open_log
+from tests.support.processes import Process
+from tests.support.topicwright import COMMAND
 
 WITHIN_S = 600.0
 """When a watch must be stuck. A poll takes some tenths of a second, and more if others use the machine."""
@@ -221,36 +221,17 @@ def test_signals_stop_it(number: signal.Signals) -> None:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_ends_by_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_ends_by_a_signal(tmp_path: Path) -> None:
     records = clean()[:20]
     log = open_log(tmp_path / "data")
     write(log, records)
     log.close()
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ended = threading.Event()
-
-    def stop_it() -> None:
-        try:
-            until(lambda: "http=" in out.getvalue(), lambda: not ended.is_set())
-            http = out.getvalue().split("http=")[1].strip()
-            until(
-                lambda: json.loads(got(http, "/alerts"))["next_offset"] == len(records),
-                lambda: not ended.is_set(),
-            )
-        finally:
-            if not ended.is_set():  # nobody else would take the signal
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    stopping = threading.Thread(target=stop_it)
-    stopping.start()
-    more = {"http": "127.0.0.1:0", "every": "0.1"}
-    try:
-        outcome = run_watch(None, open_ref(str(tmp_path / "data")), Options(more=more))
-    finally:
-        ended.set()
-        stopping.join()
-    assert not outcome.found
-    assert outcome.lines == [f"watched up to offset {len(records) - 1}: all invariants held"]
-    assert not [one for one in tmp_path.iterdir() if one.name.startswith("topicwright-watch-")]
+    argv: list[str | Path] = [COMMAND, "replay", "watch", tmp_path / "data", "--http", "127.0.0.1:0", "--every", "0.1"]
+    with Process(argv, cwd=tmp_path) as watching:
+        http = watching.wait_for_line(r"http=(\S+)", within_s=WITHIN_S)[1]
+        until(
+            lambda: json.loads(got(http, "/alerts"))["next_offset"] == len(records),
+            lambda: watching.popen.poll() is None,
+        )
+        assert watching.stop() == 0
+    assert f"watched up to offset {len(records) - 1}: all invariants held" in watching.output
