@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -51,22 +51,16 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     Raises ReplayError if it is missing, not a log, empty, damaged, or from a newer release.
     """
     named = parse_ref(text, properties=properties)
-    if isinstance(named, KafkaTopic):
-        return _not_empty(scan(named))
-    return _not_empty(named)
+    ref = scan(named) if isinstance(named, KafkaTopic) else named
+    if not any(ends_of(ref).values()):
+        raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
+    return ref
 
 
 def open_folder(folder: str) -> LogRef:
     """The log in a data directory. Raises ReplayError as `open_ref`."""
-    return _not_empty(_folder(folder))
-
-
-_R = TypeVar("_R", LogRef, KafkaRef)
-
-
-def _not_empty(ref: _R) -> _R:
-    if not any(ends_of(ref).values()):
-        raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
+    ref = open_ref(folder)
+    assert isinstance(ref, LogRef), f"{folder} is a folder"
     return ref
 
 
@@ -76,10 +70,6 @@ def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> Log
         return kafka_topic(text, properties)
     if not text:
         raise ReplayError("LOG is empty: name the data directory of a service, or kafka://HOST:PORT/TOPIC")
-    return _folder(text, partition)
-
-
-def _folder(text: str, partition: int = 0) -> LogRef:
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
 
 
