@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,30 +63,21 @@ def until(holds: Callable[[], bool], goes_on: Callable[[], bool]) -> None:
 def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], None]]:
     """Follow in another thread meanwhile. The value waits until the events before an offset are checked; what ends the
     watch before is raised."""
-    stop, ended = threading.Event(), Future[None]()
-
-    def follow() -> None:
-        try:
-            watching.follow(0.1, stop)
-        except BaseException as error:
-            ended.set_exception(error)
-        else:
-            ended.set_result(None)
+    stop = threading.Event()
 
     def checked(offset: int) -> None:
-        until(lambda: ended.done() or alerts.next_offset >= offset, thread.is_alive)
+        until(lambda: ended.done() or alerts.next_offset >= offset, lambda: not ended.done())
         if alerts.next_offset < offset:
             ended.result()
         assert alerts.next_offset == offset
 
-    thread = threading.Thread(target=follow)
-    thread.start()
-    try:
-        yield checked
-    finally:
-        stop.set()
-        thread.join()
-    ended.result()
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(watching.follow, 0.1, stop)
+        try:
+            yield checked
+        finally:
+            stop.set()
+        ended.result()
 
 
 def got(http: str | None, path: str) -> str:
