@@ -83,14 +83,8 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     )
 
 
-_DIFFERENCE = pa.schema(
-    [
-        ("shard", pa.string()),
-        ("offset", pa.int64()),
-        *((name, pa.string()) for name in ("topic", "request_id", "recorded", "now", "why")),
-        ("log_partition", pa.int32()),
-    ]
-)
+_NUMBERS = {"offset": pa.int64(), "log_partition": pa.int32()}
+_DIFFERENCE = pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in Difference.__struct_fields__])
 _SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 
