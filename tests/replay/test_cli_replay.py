@@ -230,6 +230,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
         (("explain", "LOG"), "the following arguments are required: TOPIC|REQUEST"),
         (("rebuild", "LOG", "--local", "--master", "local"), "--master configures Spark, which --local does not use"),
         (("rebuild", "LOG", "--local", "--conf", "a=b"), "--conf configures Spark, which --local does not use"),
+        (("report", "LOG", "--local"), "unknown flag --local"),
         (("dream", "LOG"), "argument WHAT: unknown value 'dream'"),
         ((), "the following arguments are required: WHAT"),
     ],

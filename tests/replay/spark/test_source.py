@@ -25,10 +25,7 @@ from events.logs.log import (
     LogFromNewerVersion,
     LogNotAFolder,
     read_one,
-    shard_offsets,
 )
-from events.logs.rocksdb_recovery import lock_holder
-from events.names import shard_key
 from projections.replay.log.columns import COLUMNS
 from projections.replay.log.log_ref import (
     LogRef,
@@ -43,7 +40,7 @@ from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError, message_of
 from tests.events.logs.rocksdb_folders import cut, flip, largest
 from tests.replay.damage import event_bytes, put_event, put_view
-from tests.replay.history import BORN_MS, Day, open_log
+from tests.replay.history import BORN_MS, open_log
 from tests.replay.written import read, records_of
 
 END = 1 << 20
@@ -181,26 +178,6 @@ def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monke
 
 
 # --- looking beside a service
-
-
-async def test_a_running_service_can_be_read(tmp_path: Path, empty_temp: Path) -> None:
-    log = open_log(tmp_path / "data")
-    day = await Day(log).start()
-    try:
-        assert lock_holder(log.path / "LOCK") is not None
-        with frozen_log(log.path) as before:
-            await day.create("a.b", num_partitions=1)
-            await day.settled()
-            with frozen_log(log.path) as after:
-                assert before.durable_offset < after.durable_offset == log.durable_offset
-                assert list(after.read()) == list(log.read())
-                assert list(shard_offsets(after, shard_key("a.b"))) == list(shard_offsets(log, shard_key("a.b")))
-                assert dict(after.scan()) == dict(log.scan())
-            assert len(list(before.read())) == before.next_offset, "a look is frozen"
-    finally:
-        await day.controller.stop()
-        log.close()
-    assert lock_holder(log.path / "LOCK") is None
 
 
 def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) -> None:
