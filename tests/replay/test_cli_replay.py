@@ -138,12 +138,6 @@ def test_serving_does_not_load_spark() -> None:
 # --- what it finds
 
 
-def test_nothing_found(run: Run, history: LogRef) -> None:
-    ended = run("compare", history.text)
-    assert ended.code == 0, ended.err
-    assert ended.out.startswith("The live state of 7 topics matches the events")
-
-
 def test_something_found(run: Run, own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         stored = log.get(TOPIC + b"slow_one")

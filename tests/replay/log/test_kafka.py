@@ -114,7 +114,6 @@ def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: Kafk
         ({"at": "1999-12-31"}, "1999-12-31 is before the log begins: its first event is of 20"),
         ({"logpartition": 2}, "has no partition 2: it has 2, from 0 on"),
         ({"kafka.group.id": "mine"}, "group.id cannot be set here"),
-        ({"kafka.no.such": "1"}, "No such configuration property"),
     ):
         with pytest.raises(ReplayError) as refused:
             read(**options)
