@@ -29,6 +29,7 @@ from events.codec import encode_event
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests
+from projections.replay.redecide.whatif import Pairs
 from projections.replay.runner import Runner
 from projections.replay.shards import Row
 from projections.text.wording import event_text, many
@@ -39,9 +40,6 @@ SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
 DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
 """The number of differences returned from one bucket of the shards, and of causes counted separately."""
-
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):

@@ -19,13 +19,12 @@ from events.names import ShardKey
 from projections.replay.checks.history import COLUMNS
 from projections.replay.log.columns import Columns, shard_of
 from projections.replay.log.kafka_ref import Reading, reading
-from projections.replay.log.kafka_scan import KafkaRef, check_begins, decoded, folded
+from projections.replay.log.kafka_scan import KafkaRef, Stored, check_begins, decoded, folded
 from projections.replay.log.log_ref import LogRef, Ref, open_frozen, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches
 
-Stored = tuple[int, bytes]
 _EVENTS_PER_WRITE = 1000  # one batch of RocksDB
 _CACHE_BYTES = 8 << 20
 

@@ -45,7 +45,6 @@ from tests.replay.written import read, records_of
 
 END = 1 << 20
 """Past the end of any log here."""
-Damage = Callable[[Path], None]
 
 
 def frame_of(spark: SparkSession, ref: LogRef, **options: str) -> DataFrame:
@@ -290,22 +289,11 @@ def _unclean(source: Path, target: Path) -> Path:
     return target
 
 
-def cut_wal(path: Path) -> None:
-    """The write-ahead log ends in the middle of a record."""
-    wal = largest(path, ".log")
-    cut(wal, wal.stat().st_size // 2 - 3)
-
-
-def flipped_wal(path: Path) -> None:
-    """One bit of the write-ahead log turned."""
-    wal = largest(path, ".log")
-    flip(wal, wal.stat().st_size // 2, 0x40)
-
-
-def flipped_table(path: Path) -> None:
-    """One bit of the largest table file turned, where its data is."""
-    table = largest(path, ".sst")
-    flip(table, table.stat().st_size // 4, 0x40)
+FILES: dict[str, tuple[str, Callable[[Path, int], None]]] = {
+    "the write-ahead log ends in a record": (".log", lambda file, size: cut(file, size // 2 - 3)),
+    "a bit of the write-ahead log": (".log", lambda file, size: flip(file, size // 2, 0x40)),
+    "a bit of a table, where its data is": (".sst", lambda file, size: flip(file, size // 4, 0x40)),
+}
 
 
 def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
@@ -318,12 +306,15 @@ def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
         read_through(own_history)
 
 
-@pytest.mark.parametrize("damage", [cut_wal, flipped_wal, flipped_table], ids=lambda one: one.__name__)
-def test_damaged_files_do_not_pass(own_history: LogRef, tmp_path: Path, damage: Damage) -> None:
+@pytest.mark.parametrize(("suffix", "damage"), FILES.values(), ids=FILES)
+def test_damaged_files_do_not_pass(
+    own_history: LogRef, tmp_path: Path, suffix: str, damage: Callable[[Path, int], None]
+) -> None:
     copy = _unclean(own_history.path, tmp_path / "copy")
     with frozen_log(copy) as whole:
         assert whole.next_offset == len(list(whole.read()))
-    damage(copy)
+    file = largest(copy, suffix)
+    damage(file, file.stat().st_size)
     with pytest.raises(LogCorrupted, match="damaged"), frozen_log(copy) as seen:
         list(seen.read())
 
