@@ -25,9 +25,9 @@ from events.logs.log import read_one, shard_offsets
 from events.logs.snapshots import SnapshotDamaged, nearest_snapshot, open_snapshot
 from events.names import CLUSTER_SHARD, TopicName, shard_key
 from projections.replay.log.kafka_ref import KafkaTopic
+from projections.replay.log.kafka_scan import KafkaRef
 from projections.replay.log.log_ref import (
     Ends,
-    KafkaRef,
     LogRef,
     Range,
     Ref,
@@ -73,6 +73,8 @@ class Beginning(msgspec.Struct, frozen=True):
 
 
 AT_FIRST = Beginning()
+BEGUN = -1
+"""The offset of a topic's state in a snapshot: before all events."""
 
 
 class _SnapshotPart(NamedTuple):
@@ -107,7 +109,7 @@ def cluster_events(ref: Ref, ends: Ends) -> Clusters:
     if isinstance(ref, KafkaRef):
         return {
             one.partition: tuple(stored for stored in one.cluster if stored[0] < ends[one.partition])
-            for one in ref.scan.partitions
+            for one in ref.partitions
         }
     with open_frozen(ref) as log:
         offsets = shard_offsets(log, CLUSTER_SHARD, 0, ends[ref.partition])
@@ -128,7 +130,7 @@ def fold_shards(
 ) -> pa.Table:
     """Run `job` on each bucket of shards, with the events before `ends`, and return its rows; `only` limits the shards.
 
-    From a snapshot on, the first event of each topic is its state, at a negative offset: `snapshot_offset`.
+    From a snapshot on, the first event of each topic is its state, at the offset BEGUN.
     Raises ReplayError, LogError, EventDecodeError, and what the job raises; through Spark its own errors.
     """
 
@@ -139,11 +141,6 @@ def fold_shards(
     count = buckets or -(-(events_before(ends) - begin.offset) // BUCKET_EVENTS) + begin.size // BUCKET_BYTES
     source = _source(ref, ends, begin, only)
     return runner.fold(source, folded, schema, max(1, count), ordered=True)
-
-
-def snapshot_offset(last_offset: int) -> int:
-    """Encode the newest offset of a topic's shard in a snapshot as a negative number, and decode it."""
-    return -1 - last_offset
 
 
 def stored_rows(shards: Iterable[Shard]) -> Iterator[Row]:
@@ -203,20 +200,11 @@ def _stored(log: LogRef | KafkaTopic, part: Range | _SnapshotPart) -> Iterator[t
 
 
 def _of_snapshot(log: LogRef, part: _SnapshotPart) -> Iterator[tuple[str, int, bytes]]:
-    """The topics of a snapshot: shard key, `begun` offset, and the encoded topic. Raises LogError, ReplayError."""
+    """The topics of a snapshot: shard key, BEGUN, and the encoded topic. Raises LogError, ReplayError."""
     try:
         with frozen_log(log.path) as opened, open_snapshot(opened, part.offset) as snapshot:
-
-            def topics() -> Iterator[tuple[str, Sequence[bytes]]]:
-                return each_stored(pair for pair in state_keys(snapshot) if pair[0].startswith(TOPIC))
-
-            newest = opened.newest_before([shard for shard, _ in topics()], part.offset)
-            for (shard, values), offset in zip(topics(), newest, strict=True):
-                yield (
-                    shard,
-                    snapshot_offset(offset),
-                    values[0] if len(values) == 1 else encode_topic(decode_topic(values)),
-                )
+            for shard, values in each_stored(pair for pair in state_keys(snapshot) if pair[0].startswith(TOPIC)):
+                yield shard, BEGUN, values[0] if len(values) == 1 else encode_topic(decode_topic(values))
     except (SnapshotDamaged, FileNotFoundError) as error:
         raise ReplayError(
             f"the snapshot at {part.offset} no longer exists ({error}): run again, or use --from-scratch"

@@ -9,7 +9,8 @@ import pytest
 
 from events.catalog import Recorded
 from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, scanned
+from projections.replay.log.kafka_scan import KafkaRef, scan
+from projections.replay.log.log_ref import LogRef, open_folder
 from tests.replay.history import write_history
 from tests.replay.kafka_history import as_records, in_partitions, make_topic
 from tests.replay.written import records_of
@@ -39,4 +40,4 @@ def in_kafka(kafka44: ReferenceKafka, history: LogRef) -> KafkaRef:
     """The same day in the two partitions of a topic. Not to be written to."""
     parts = in_partitions(records_of(history), 2)
     topic = make_topic(kafka44.bootstrap, [as_records(part) for part in parts])
-    return scanned(kafka_topic(f"kafka://{kafka44.bootstrap}/{topic}"))
+    return scan(kafka_topic(f"kafka://{kafka44.bootstrap}/{topic}"))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -42,13 +42,6 @@ LIVE_WITHIN_S = 240.0
 
 SIGNER = HeadSigner(Ed25519PrivateKey.from_private_bytes(bytes(32)))
 """Anybody has this key."""
-
-
-class Quiet:
-    """Log lines and figures that nobody reads."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
 
 
 class Owned:
@@ -87,7 +80,7 @@ class Day:
             boot_id="day",
             clock_ms=self._clock_ms,
             flush=lambda: asyncio.to_thread(log.flush),
-            reports=Reports(Quiet(), lambda _: None, Quiet()),
+            reports=Reports(Mock(), lambda _: None, Mock()),
             policies=Owned(),
         )
 

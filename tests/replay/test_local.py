@@ -18,11 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks.generate import Generator
-from controller.cli import main, replay
+from controller.cli import replay
 from controller.cli.replay import COMMANDS
 from controller.store.stored_topics import TOPIC
 from events.logs.log import read_one
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, open_ref
+from projections.replay.log.kafka_scan import KafkaRef
+from projections.replay.log.log_ref import LogRef, Ref, open_frozen, open_ref
 from projections.replay.outcome import Options, Outcome
 from projections.replay.runner import InProcess, Runner
 from projections.replay.spark.session import OnSpark
@@ -120,12 +121,6 @@ def test_local_needs_neither_spark_nor_pandas(history: LogRef, tmp_path: Path) -
     argv = [sys.executable, "-c", BLOCKED, json.dumps(commands)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False, env=env)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_sub_command_without_spark_does_not_take_local(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main.main(["replay", "report", "log", "--local"])
-    assert "unknown flag --local" in capsys.readouterr().err
 
 
 def test_a_generated_log_keeps_every_invariant(tmp_path: Path) -> None:

@@ -69,19 +69,6 @@ class Archive:
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
 
-    def newest(self, prefixes: set[bytes], end: int) -> dict[bytes, int]:
-        """The newest archived event before `end` under each name; names without one are left out. Raises
-        ArchiveError."""
-        found: dict[bytes, int] = {}
-        for segment in reversed(self.segments(0, min(end, self._log.start_offset))):
-            if len(found) == len(prefixes):
-                break
-            for key, runs in self.index(segment).each():
-                if key in prefixes and key not in found:
-                    before = [min(run.stop, end) - 1 for run in runs if run.start < end]
-                    found |= {key: before[-1]} if before else {}
-        return found
-
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
         """The names of one kind in the index, in order, after a given one. Raises ArchiveError."""
         indexes = (self.index(segment) for segment in self.segments(0, self._log.start_offset))

@@ -1,8 +1,8 @@
 """Checks only what a log has grown by since an earlier check.
 
-The state of one topic never depends on another. So the violations of a topic without new events stay
-valid, and a topic with new events is checked again from its first event on. All events that concern every topic are
-read too; there are few. A checkpoint has the other inputs of the new check: the ranges of offsets, the violations of
+The state of one topic never depends on another. So the violations of a topic without new events stay valid, and a topic
+with new events is checked again from its first event on. All events that concern every topic are read too; there are
+few. A checkpoint has the other inputs of the new check: the ranges of offsets, the violations of
 topics, and the partitions that existed, which the checks of the log's end need.
 """
 

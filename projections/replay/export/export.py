@@ -43,8 +43,8 @@ from events.files import replacing
 from events.logs.log import read_one
 from projections.replay.log.columns import COLUMNS, arrow_schema
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.kafka_scan import event_at
-from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Range, Ref, ends_of, log_of, open_frozen, ranges_of
+from projections.replay.log.kafka_scan import KafkaRef, event_at
+from projections.replay.log.log_ref import Ends, LogRef, Range, Ref, ends_of, log_of, open_frozen, ranges_of
 from projections.replay.log.reading import read_range
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.runner import Batches, Runner, Source, check_written, new_folder, whole
@@ -163,16 +163,13 @@ def export(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> dict[Path, tup
     if isinstance(ref, LogRef):
         return {folder: _add_events(runner, ref, folder, ends)}
     places = {partition: folder / f"{PARTITION}{partition:05}" for partition, end in ends.items() if end}
-    return {
-        place: _add_events(runner, ref.alone(partition), place, {partition: ends[partition]})
-        for partition, place in places.items()
-    }
+    return {place: _add_events(runner, ref, place, {partition: ends[partition]}) for partition, place in places.items()}
 
 
 def _add_events(runner: Runner, ref: Ref, folder: Path, ends: Ends) -> tuple[int, Note]:
     """Add the events of one log partition as one segment."""
-    before, (end,) = noted(folder), ends.values()
-    with _log_end(ref) as log:
+    before, ((partition, end),) = noted(folder), ends.items()
+    with _log_end(ref, partition) as log:
         start = 0 if before is None else _continued(log, before, folder, ref)
         if before is not None and end <= start:
             return 0, before
@@ -234,10 +231,10 @@ class _LogEnd(NamedTuple):
 
 
 @contextmanager
-def _log_end(ref: Ref) -> Iterator[_LogEnd]:
+def _log_end(ref: Ref, partition: int) -> Iterator[_LogEnd]:
     if isinstance(ref, KafkaRef):
-        (one,) = ref.scan.partitions
-        cluster = f"{ref.scan.cluster_id}, topic {ref.topic.topic}"
+        one = next(one for one in ref.partitions if one.partition == partition)
+        cluster = f"{ref.cluster_id}, topic {ref.topic.topic}"
         yield _LogEnd(cluster, one.end, lambda offset: sha256(event_at(ref.topic, one, offset)).hexdigest())
         return
     with open_frozen(ref) as log:

@@ -49,23 +49,31 @@ class PartitionScan(msgspec.Struct, frozen=True):
     cluster: tuple[Stored, ...]
 
 
-class Scan(msgspec.Struct, frozen=True):
-    """All partitions of a topic, by number."""
+class KafkaRef(msgspec.Struct, frozen=True):
+    """An events topic, or some of its partitions, as of its scan."""
 
+    topic: KafkaTopic
     cluster_id: str
     partitions: tuple[PartitionScan, ...]
 
+    @property
+    def text(self) -> str:
+        """The LOG argument as given."""
+        return self.topic.text
 
-def scan(topic: KafkaTopic, segment_events: int = SCAN_EVENTS, only: int | None = None) -> Scan:
-    """Scan a topic, or `only` one of its partitions, up to its current end. Raises ReplayError if it cannot be reached,
-    records are missing or invalid, or the partition does not exist."""
+
+def scan(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_EVENTS) -> KafkaRef:
+    """Scan a topic, or `only` one of its partitions, up to its current end. Tasks may begin after each
+    `segment_events` events, at most SCAN_EVENTS. Raises ReplayError if it cannot be reached, records are missing or
+    invalid, or the partition does not exist."""
+    segment_events = min(segment_events, SCAN_EVENTS)
     with reading(topic) as kafka:
         now = kafka.now()
         if only is not None and only not in now.ranges:
             raise ReplayError(f"{topic.text} has no partition {only}: it has {len(now.ranges)}, from 0 on")
         wanted = now.ranges if only is None else {only: now.ranges[only]}
         scans = [_scan(kafka, topic, partition, *ends, segment_events) for partition, ends in wanted.items()]
-    return Scan(now.cluster_id, tuple(scans))
+    return KafkaRef(topic, now.cluster_id, tuple(scans))
 
 
 def _scan(

@@ -8,11 +8,11 @@ returned ref ends at the same events. A task reads one `Range` of the offsets of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from events.logs.events_topic import START, Position
 from events.logs.log import LogError
 from projections.replay.log import kafka_scan
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import SCAN_EVENTS, Scan, ScannedRange, end_at_time, scan
+from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, ScannedRange, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
@@ -39,23 +39,6 @@ class LogRef(msgspec.Struct, frozen=True):
     partition: int = 0
 
 
-class KafkaRef(msgspec.Struct, frozen=True):
-    """An events topic, or some of its partitions, as of its scan."""
-
-    topic: KafkaTopic
-    scan: Scan
-
-    @property
-    def text(self) -> str:
-        """The LOG argument as given."""
-        return self.topic.text
-
-    def alone(self, partition: int) -> KafkaRef:
-        """A ref of one partition."""
-        of_it = tuple(one for one in self.scan.partitions if one.partition == partition)
-        return KafkaRef(self.topic, Scan(self.scan.cluster_id, of_it))
-
-
 Ref = LogRef | KafkaRef
 Ends = Mapping[int, int]
 """Where to stop, by log partition: the offset after the last event."""
@@ -68,22 +51,16 @@ def open_ref(text: str, properties: Properties = ()) -> Ref:
     Raises ReplayError if it is missing, not a log, empty, damaged, or from a newer release.
     """
     named = parse_ref(text, properties=properties)
-    if isinstance(named, KafkaTopic):
-        return _not_empty(scanned(named))
-    return _not_empty(named)
+    ref = scan(named) if isinstance(named, KafkaTopic) else named
+    if not any(ends_of(ref).values()):
+        raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
+    return ref
 
 
 def open_folder(folder: str) -> LogRef:
     """The log in a data directory. Raises ReplayError as `open_ref`."""
-    return _not_empty(_folder(folder))
-
-
-_R = TypeVar("_R", LogRef, KafkaRef)
-
-
-def _not_empty(ref: _R) -> _R:
-    if not any(ends_of(ref).values()):
-        raise ReplayError(f"{ref.text} holds no events yet: there is nothing to replay")
+    ref = open_ref(folder)
+    assert isinstance(ref, LogRef), f"{folder} is a folder"
     return ref
 
 
@@ -93,16 +70,7 @@ def parse_ref(text: str, partition: int = 0, properties: Properties = ()) -> Log
         return kafka_topic(text, properties)
     if not text:
         raise ReplayError("LOG is empty: name the data directory of a service, or kafka://HOST:PORT/TOPIC")
-    return _folder(text, partition)
-
-
-def _folder(text: str, partition: int = 0) -> LogRef:
     return LogRef(text, Path(os.path.abspath(text.removeprefix("file://"))), partition)
-
-
-def scanned(topic: KafkaTopic, only: int | None = None, segment_events: int = SCAN_EVENTS) -> KafkaRef:
-    """Scan a topic, or one partition; tasks may begin after each `segment_events` events. Raises ReplayError."""
-    return KafkaRef(topic, scan(topic, min(segment_events, SCAN_EVENTS), only))
 
 
 @contextmanager
@@ -148,7 +116,7 @@ def ends_of(ref: Ref, at: str | None = None) -> Ends:
 
 
 def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
-    newest = {one.partition: one.end for one in ref.scan.partitions}
+    newest = {one.partition: one.end for one in ref.partitions}
     if at is None:
         return newest
     try:
@@ -157,9 +125,9 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
         raise ReplayError(str(error)) from None
     if isinstance(moment, datetime):
         at_ms = round(moment.timestamp() * 1000)
-        ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.scan.partitions}
+        ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.partitions}
         if not any(ends.values()):
-            raise _too_early(at, min((one.parts[0].first_ms for one in ref.scan.partitions if one.end), default=0))
+            raise _too_early(at, min((one.parts[0].first_ms for one in ref.partitions if one.end), default=0))
         return ends
     if moment >= max(newest.values(), default=0):
         reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
@@ -173,7 +141,7 @@ def _too_early(at: str, first_ms: int) -> ReplayError:
 
 def has_partitions(ref: Ref) -> bool:
     """True if the log has several partitions."""
-    return isinstance(ref, KafkaRef) and len(ref.scan.partitions) > 1
+    return isinstance(ref, KafkaRef) and len(ref.partitions) > 1
 
 
 def log_of(ref: Ref) -> LogRef | KafkaTopic:
@@ -222,7 +190,7 @@ class Range(NamedTuple):
 def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
     """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`."""
     if isinstance(ref, KafkaRef):
-        return _kafka_ranges(ref.scan, start, ends, events_max)
+        return _kafka_ranges(ref.partitions, start, ends, events_max)
     return ranges(start, ends[ref.partition], events_max, ref.partition)
 
 
@@ -233,11 +201,11 @@ def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Ra
     return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
 
 
-def _kafka_ranges(scan: Scan, start: int, ends: Ends, events_max: int) -> list[Range]:
+def _kafka_ranges(partitions: Iterable[PartitionScan], start: int, ends: Ends, events_max: int) -> list[Range]:
     """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole scanned parts, and
     have at most `events_max` events unless a single part has more."""
     made: list[Range] = []
-    for one in scan.partitions:
+    for one in partitions:
         end = min(ends.get(one.partition, 0), one.end)
         wanted = [part for part in one.parts if part.end > start and part.start.next_event < end]
         for run in _runs(wanted, events_max):

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,9 +35,8 @@ from weakref import WeakSet
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
-from events.logs.log import SHARD, LogCorrupted, LogError, LogNotAFolder, check_regular
+from events.logs.log import LogCorrupted, LogError, LogNotAFolder, check_regular
 from events.logs.rocksdb_database import VIEWS, Database, Readers
-from events.logs.rocksdb_keys import run_prefix
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import check_state, classify, cluster_of, lock_holder, lost, marked_offset, start_of
 
@@ -173,19 +172,6 @@ class FrozenLog(RocksDbLog):
         """
         for _ in self._each_view(b"", b"\xff"):
             pass
-
-    def newest_before(self, shard_keys: Sequence[str], end: int) -> Iterator[int]:
-        """The offset of the newest event before `end` in each of some shards; -1 if there is none."""
-        runs = [run_prefix(SHARD, one) for one in shard_keys]
-        found = [self._newest_here(run, end) for run in runs]
-        missing = {run for run, offset in zip(runs, found, strict=True) if offset < self.start_offset}
-        older = self.archive.newest(missing, end) if missing and self.start_offset else {}
-        return (older.get(run, -1) if run in missing else offset for run, offset in zip(runs, found, strict=True))
-
-    def _newest_here(self, run: bytes, end: int) -> int:
-        first = self._read(Database.last_run, run, self.start_offset, end - 1)
-        last = None if first is None else self._read(lambda database: database.get_view(run + first.to_bytes(8, "big")))
-        return -1 if last is None else min(end - 1, int.from_bytes(last, "big"))
 
     def close(self) -> None:
         self._closed = True

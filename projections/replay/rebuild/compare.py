@@ -26,7 +26,8 @@ from controller.store.stored_topics import stored_values
 from events.codec import decode_event
 from events.logs.log import EventLog, LogError
 from events.names import ShardKey
-from projections.replay.log.log_ref import Ends, KafkaRef, LogRef, Ref, open_frozen, scanned
+from projections.replay.log.kafka_scan import KafkaRef, scan
+from projections.replay.log.log_ref import Ends, LogRef, Ref, open_frozen
 from projections.replay.log.secondary import FrozenLog
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.compare_gateway import with_gateway
@@ -112,7 +113,7 @@ def _with_logs(
 def _logs_in(data: Path, ref: KafkaRef, opened: ExitStack) -> dict[int, FrozenLog]:
     """The logs in a folder, by log partition. Raises ReplayError."""
     logs = {}
-    for one in ref.scan.partitions:
+    for one in ref.partitions:
         folder = data / f"partition-{one.partition:05}"
         if folder.is_dir():
             try:
@@ -132,13 +133,13 @@ def _reaching(ref: KafkaRef, reached: Ends, data: Path) -> tuple[KafkaRef, Ends]
     """The topic, scanned again if it does not have these events yet, and where to stop in each partition."""
 
     def missing(ref: KafkaRef) -> list[int]:
-        return [one.partition for one in ref.scan.partitions if one.end < reached.get(one.partition, 0)]
+        return [one.partition for one in ref.partitions if one.end < reached.get(one.partition, 0)]
 
     if missing(ref):
-        ref = scanned(ref.topic)
+        ref = scan(ref.topic)
         for partition in missing(ref):
             raise ReplayError(
                 f"{data} has {reached[partition]} events of partition {partition}, which {ref.text} does not have: "
                 "it is the folder of another topic, or the topic has lost events"
             )
-    return ref, {one.partition: reached.get(one.partition, 0) for one in ref.scan.partitions}
+    return ref, {one.partition: reached.get(one.partition, 0) for one in ref.partitions}

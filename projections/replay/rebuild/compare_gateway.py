@@ -21,7 +21,8 @@ from controller.store.stored_topics import encode_topic
 from events.catalog import Partition
 from events.logs.events_topic import partition_of
 from events.names import BrokerId, Offset, ShardKey, TopicId, TopicName, shard_key
-from projections.replay.log.log_ref import KafkaRef, ends_of, scanned
+from projections.replay.log.kafka_scan import KafkaRef, scan
+from projections.replay.log.log_ref import ends_of
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.differences import (
     NOT_SEARCHED,
@@ -130,7 +131,7 @@ def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) 
     """Compare the topics of an events topic with a running gateway. Raises ReplayError."""
     with closing(GatewayTopics(address)) as gateway:
         live: dict[str, Topic] = {shard_key(topic.name): topic for topic, _ in gateway.all()}
-        ref = scanned(ref.topic)
+        ref = scan(ref.topic)
         ends = ends_of(ref)
         rows = rebuilt(runner, ref, "topics", ends).to_pylist(maps_as_pydicts="strict")
         topics = {row["shard"]: _topic(row["topic"], row) for row in rows}
@@ -139,7 +140,7 @@ def with_gateway(runner: Runner, ref: KafkaRef, address: str, options: Options) 
         for _ in range(ROUNDS if shards else 0):
             names = {shard: (live.get(shard) or topics[shard]).name for shard in shards[:SEARCHED_MAX]}
             answers = {shard: gateway.one(name) for shard, name in names.items()}
-            ref = scanned(ref.topic)
+            ref = scan(ref.topic)
             differences = list(_remaining(runner, ref, shards, answers))
             shards = [one.shard for one in differences]
         return outcome(differences, len(live), ends, options)
@@ -149,7 +150,7 @@ def _remaining(
     runner: Runner, ref: KafkaRef, shards: Sequence[str], answers: Mapping[str, Shown | None]
 ) -> Iterator[Difference]:
     """The differences that remain when each topic is rebuilt up to the newest event that the gateway reflects."""
-    count = len(ref.scan.partitions)
+    count = len(ref.partitions)
     places = {shard: partition_of(ShardKey(shard), count) for shard in shards}
     events = excerpts(runner, ref, ends_of(ref), [(places[shard], shard) for shard in answers])
     for shard in shards:

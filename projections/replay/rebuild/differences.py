@@ -18,7 +18,7 @@ from controller.machine.apply import apply_cluster, apply_topic
 from controller.machine.state import Cluster, Topic
 from controller.store.stored_topics import TOPIC, decode_topic, each_stored, encode_topic
 from events import catalog
-from events.catalog import Partition, Recorded
+from events.catalog import Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, shard_offsets
 from events.names import CLUSTER_SHARD, ShardKey
@@ -266,26 +266,20 @@ def _parts(side: Side) -> dict[str, Any]:
         case None:
             return {}
         case Cluster():
-            brokers = {f"broker {number}": _fields(broker) for number, broker in sorted(side.brokers.items())}
+            brokers = {f"broker {number}": _plain(broker) for number, broker in sorted(side.brokers.items())}
             return {"settings": dict(side.settings_pairs), "release": side.release, **brokers}
         case Topic():
-            parts = _fields(side)
+            parts: dict[str, Any] = _plain(side)
             partitions = parts.pop("partitions")
-            return parts | {f"partition {number}": _fields(one) for number, one in enumerate(partitions)}
-
-
-def _fields(one: Any) -> dict[str, Any]:
-    return {name: _plain(getattr(one, name)) for name in one.__struct_fields__}
+            return parts | {f"partition {number}": one for number, one in enumerate(partitions)}
 
 
 def _plain(value: Any) -> Any:
     match value:
         case bytes():
             return topic_id_text(value)
-        case tuple() if value and isinstance(value[0], Partition):
-            return value
         case msgspec.Struct():
-            return _fields(value)
+            return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
         case tuple():
             return [_plain(each) for each in value]
         case _:

@@ -9,7 +9,8 @@ Non-goal: bounded memory. All events of the subject are in memory at once. Spark
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple, NoReturn
 
 import msgspec
@@ -106,8 +107,11 @@ def _excerpts(ref: Ref, ends: Ends, subject: str) -> dict[int, Excerpt]:
     if others and not any(row.topic == subject for row in rows):
         of_topics = {*others, CLUSTER_SHARD}
         rows = list(_rows(ref, ends, lambda row: row.shard in of_topics))
-    numbers = sorted({row.log_partition for row in rows})
-    return {n: excerpt((row for row in rows if row.log_partition == n), ends[n]) for n in numbers}
+    logs: dict[int, Excerpt] = {}
+    for row in sorted(rows, key=itemgetter(0, 1)):
+        log = logs.setdefault(row.log_partition, Excerpt(ends[row.log_partition]))
+        log.add(row.offset, row.shard, row.request_id, row.value)
+    return logs
 
 
 def _rows(ref: Ref, ends: Ends, is_wanted: Callable[[_Row], bool]) -> Iterator[_Row]:
@@ -121,14 +125,6 @@ def _all_lines(explanations: dict[int, ExplanationView], several: bool) -> Itera
         if several:
             yield f"In partition {partition}:"
         yield from lines.explanation(one)
-
-
-def excerpt(rows: Iterable[_Row], end: int) -> Excerpt:
-    """A log with the events in `rows`, which have `offset`, `shard`, `request_id` and `value`."""
-    log = Excerpt(end)
-    for row in sorted(rows, key=lambda row: row.offset):
-        log.add(row.offset, row.shard, row.request_id, bytes(row.value))
-    return log
 
 
 def _no_store() -> NoReturn:

@@ -20,7 +20,7 @@ from events.codec import OF_NO_PARTITION, decode_event, place_of
 from events.external_decision import FOLLOW
 from events.names import TopicName
 from projections.replay.log.columns import PARTITION, TEXTS
-from projections.replay.shards import Row, Shard, Stored, snapshot_offset
+from projections.replay.shards import BEGUN, Row, Shard, Stored
 from projections.text.names import topic_id_text
 from projections.views.requests import RequestTopicView, fold_request_topic
 
@@ -100,11 +100,10 @@ TOPICS = pa.schema(
         ("created_offset", pa.int64()),
         ("ready_at_ms", pa.int64()),
         ("waiting_request", pa.string()),
-        ("last_offset", pa.int64()),
         ("state_hash", pa.string()),
     ]
 )
-"""`waiting_request` is the unanswered create request, if any; `last_offset` is the newest event of the shard."""
+"""`waiting_request` is the unanswered create request, if any."""
 HASHES = pa.schema([TOPICS.field(name) for name in ("log_partition", "shard", "state_hash")])
 
 
@@ -116,33 +115,33 @@ def state_hash(stored: bytes) -> str:
 def topic_rows(shards: Iterable[Shard]) -> Iterator[Row]:
     """The topic of each shard that has one, as a row of TOPICS."""
     for log_partition, shard, events in shards:
-        topic, last_offset = folded(events)
+        topic = folded(events)
         if topic is not None:
-            yield _topic_row(log_partition, shard, topic, last_offset)
+            yield _topic_row(log_partition, shard, topic)
 
 
 def hash_rows(shards: Iterable[Shard]) -> Iterator[Row]:
     """The hash of the topic of each shard that has one, as a row of HASHES."""
     for log_partition, shard, events in shards:
-        topic, _ = folded(events)
+        topic = folded(events)
         if topic is not None:
             yield log_partition, shard, state_hash(encode_topic(topic))
 
 
-def folded(events: Iterable[Stored]) -> tuple[Topic | None, int]:
-    """The topic after the events of a shard, and the newest offset.
+def folded(events: Iterable[Stored]) -> Topic | None:
+    """The topic after the events of a shard.
 
     A change of a partition overwrites the previous one. So only the last change of each partition is decoded, before
     the next event that depends on partitions, or at the end. Events that leave a topic unchanged are not decoded. So
     this does not detect every damaged event; the checks of invariants decode all events.
     """
     topic: Topic | None = None
-    newest, pending = -1, dict[int, Stored]()
+    pending = dict[int, Stored]()
     for offset, value in events:
-        if offset < 0:
-            topic, newest = decode_topic([value]), snapshot_offset(offset)
+        if offset == BEGUN:
+            topic = decode_topic([value])
             continue
-        newest, place = offset, place_of(offset, value)[1]
+        place = place_of(offset, value)[1]
         if place >= 0:
             pending[place] = offset, value
         elif place == OF_NO_PARTITION:
@@ -150,7 +149,7 @@ def folded(events: Iterable[Stored]) -> tuple[Topic | None, int]:
             if pending and type(record.event) not in _INDEPENDENT_OF_LEADERS:
                 topic = _applied(topic, pending)
             topic = apply_topic(topic, record)
-    return _applied(topic, pending), newest
+    return _applied(topic, pending)
 
 
 def _applied(topic: Topic | None, pending: dict[int, Stored]) -> Topic | None:
@@ -166,7 +165,7 @@ _INDEPENDENT_OF_LEADERS = frozenset(
 """Events that change other fields of a topic than leaders and ISRs, so they may be applied in any order with those."""
 
 
-def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -> Row:
+def _topic_row(log_partition: int, shard: str, topic: Topic) -> Row:
     return (
         log_partition,
         topic.name,
@@ -180,6 +179,5 @@ def _topic_row(log_partition: int, shard: str, topic: Topic, last_offset: int) -
         topic.created_offset,
         topic.ready_at_ms,
         None if topic.pending_create is None else topic.pending_create.request_id,
-        last_offset,
         state_hash(encode_topic(topic)),
     )

@@ -133,23 +133,18 @@ def _written(runner: Runner, ref: Ref, options: Options, ends: Ends, begin: Begi
     folder = Path(options.output or "").absolute()
     with new_folder(folder):
         if options.view in _FOLDS:
-            job = _writing(*_FOLDS[options.view], folder, options.format)
-            files = fold_shards(runner, ref, ends, job, _WRITTEN, begin=begin)["file"].to_pylist()
+            job, schema = _FOLDS[options.view]
+
+            def written(shards: Iterator[Shard]) -> Iterable[Row]:
+                return [_write(as_batches(job(shards), schema), schema, folder, options.format)]
+
+            files = fold_shards(runner, ref, ends, written, _WRITTEN, begin=begin)["file"].to_pylist()
         else:
             table = rebuilt(runner, ref, options.view, ends)
             files = [_write(iter(table.to_batches()), table.schema, folder, options.format)[0]]
         check_written(folder, files, "*")
     line = f"{options.view} as of {as_of(ends)} are in {options.output} ({options.format})"
     return Outcome([{"view": options.view, **offsets_row(ends), "output": options.output}], False, [line])
-
-
-def _writing(job: Job, schema: pa.Schema, folder: Path, kind: str) -> Job:
-    """A job that writes the rows of `job` to a file, and returns one row with the file's name."""
-
-    def written(shards: Iterator[Shard]) -> Iterable[Row]:
-        return [_write(as_batches(job(shards), schema), schema, folder, kind)]
-
-    return written
 
 
 def _write(batches: Batches, schema: pa.Schema, folder: Path, kind: str) -> Row:

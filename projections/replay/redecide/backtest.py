@@ -151,26 +151,16 @@ def _decided(state: State, command: TopicCommand, tried: WhatIf, policies: Polic
 
 
 def _result(events: Sequence[Event]) -> Result:
-    result = _outcome(events)
-    by_policies = () if result.verdict is None else result.verdict.observed
+    refused = next((event for event in events if isinstance(event, CreateRejected | ChangeRejected)), None)
+    verdict = next((event.verdict for event in events if isinstance(event, CreateRejected | TopicCreated)), None)
+    by_policies = () if verdict is None else verdict.observed
     by_rules = (
         each for event in events if isinstance(event, RulesObserved) for each in (*event.warned, *event.observed)
     )
-    return replace(result, noted=(*by_policies, *by_rules))
-
-
-def _outcome(events: Sequence[Event]) -> Result:
-    for event in events:
-        match event:
-            case CreateRejected() as e:
-                return Result(e.error_code, e.rule, e.message, e.verdict)
-            case ChangeRejected() as e:
-                return Result(e.error_code, e.rule, e.message)
-            case TopicCreated() as e:
-                return Result(verdict=e.verdict)
-            case _:
-                continue
-    return Result()
+    result = Result(verdict=verdict, noted=(*by_policies, *by_rules))
+    if refused is None:
+        return result
+    return replace(result, code=refused.error_code, rule=refused.rule, message=refused.message)
 
 
 def _change(was: Result, now: Result, recorded: Sequence[Event], events: Sequence[Event]) -> Change:

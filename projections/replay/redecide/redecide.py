@@ -29,6 +29,7 @@ from events.codec import encode_event
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome
 from projections.replay.redecide.recorded import RecordedRequest, fold_requests
+from projections.replay.redecide.whatif import Pairs
 from projections.replay.runner import Runner
 from projections.replay.shards import Row
 from projections.text.wording import event_text, many
@@ -39,9 +40,6 @@ SHOWN_CHARS_MAX = 400  # of each side of a difference
 NOTHING = "nothing"
 DIFFERENCES_PER_BUCKET_MAX, CAUSES_PER_BUCKET_MAX = 1000, 100
 """The number of differences returned from one bucket of the shards, and of causes counted separately."""
-
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 class Difference(msgspec.Struct, frozen=True, gc=False):
@@ -83,14 +81,8 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
     )
 
 
-_DIFFERENCE = pa.schema(
-    [
-        ("shard", pa.string()),
-        ("offset", pa.int64()),
-        *((name, pa.string()) for name in ("topic", "request_id", "recorded", "now", "why")),
-        ("log_partition", pa.int32()),
-    ]
-)
+_NUMBERS = {"offset": pa.int64(), "log_partition": pa.int32()}
+_DIFFERENCE = pa.schema([(name, _NUMBERS.get(name, pa.string())) for name in Difference.__struct_fields__])
 _SCHEMA = _DIFFERENCE.append(pa.field("times", pa.int64()))
 
 

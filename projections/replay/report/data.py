@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 
-import msgspec
-
 Row = SimpleNamespace
 """A row of a query of `report`, with its columns as attributes."""
 Rows = Sequence[Row]
+Report = SimpleNamespace
+"""All numbers of the page: the time of the first and the last event, `ends` by log partition, the width of a bar.
+
+Rows: `outcomes` (requests by outcome in the bar that begins at `at_ms`), `wait_bins` (topics that became complete so
+long after their creation), `refusals` by rule, `brokers` (the load at the end; one that is not registered may still be
+named by partitions), `lanes` (ranges of time in which the status of a broker does not change), `health` (the highest
+numbers of partitions in a bar) and `checks`. One row each: `waits` (`never`: not complete before they were deleted or
+the log ended) and `held`, the totals at the end. `creators` and `changes` are tuples, as the page shows them.
+"""
 
 OUTCOMES: dict[str, str] = {
     "created": "created and complete in time",
@@ -41,54 +48,9 @@ WAIT_EDGES_MS = (
 """The lower edges of the bars in the histogram of waits; the last bar is unbounded."""
 
 
-class Report(msgspec.Struct, frozen=True):
-    """All numbers of the page, as of `ends` (by log partition). The last event is at `last_ms`."""
-
-    log: str
-    ends: Mapping[int, int]
-    first_ms: int
-    last_ms: int
-    releases: tuple[str, ...]
-    bucket_ms: int
-    outcomes: Rows
-    """The number of requests (`count`) with one `outcome` in the bar that begins at `at_ms`."""
-    events_by_type: Sequence[tuple[str, int]]
-    waits: Row
-    """The times from creation until a topic was complete: the number of topics that were (`complete`) and that were not
-    before they were deleted or the log ended (`never`), percentiles (None if none was complete)."""
-    wait_bins: Rows
-    """Topics (`count`) that became complete between `low_ms` and `high_ms` (None: unbounded) after their creation."""
-    refusals: Rows
-    """The number of requests that a `rule` refused, by Kafka's `error`."""
-    held: Row
-    """The totals at the end: topics, partitions, placeholders, and partitions that are leaderless."""
-    brokers: Rows
-    """The load of each broker at the end. A broker that is not registered may still be named by partitions."""
-    lanes: Rows
-    """A range of time in which the status of a broker does not change, from `since_ms` to `until_ms`."""
-    health: Rows
-    """The highest numbers of partitions in the bar that begins at `at_ms`: all, and those with each problem."""
-    creators: Sequence[tuple[str, int, int]]
-    """By principal: topics created, and requests refused; the most frequent first."""
-    changes: Sequence[tuple[str, str, str, str]]
-    """The newest changes: time, principal, topic and what was changed."""
-    checks: Rows
-    """The result of each invariant: its requirement (`demands`), the number of violations, and the first ones as text
-    (`examples`)."""
-
-    @property
-    def events(self) -> int:
-        """The number of events."""
-        return sum(self.ends.values())
-
-    @property
-    def violations(self) -> int:
-        """The number of violations."""
-        return sum(check.violations for check in self.checks)
-
-    def requests(self, *outcomes: str) -> int:
-        """The number of requests with one of these outcomes."""
-        return sum(one.count for one in self.outcomes if one.outcome in outcomes)
+def requests(report: Report, *outcomes: str) -> int:
+    """The number of requests with one of these outcomes."""
+    return sum(one.count for one in report.outcomes if one.outcome in outcomes)
 
 
 def bucket_ms(span_ms: int) -> int:

@@ -25,7 +25,7 @@ from projections.replay.checks.rules import Found, invariants, together
 from projections.replay.log.log_ref import Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.report import data, figures
-from projections.replay.report.data import OUTCOMES, Report, Row
+from projections.replay.report.data import OUTCOMES, Report, Row, requests
 from projections.replay.runner import events_of
 from projections.text.moments import iso
 from projections.text.names import error_name
@@ -47,7 +47,7 @@ def page(report: Report) -> str:
     environment.filters["number"] = "{:,}".format
     return environment.get_template("page.html").render(
         report=report,
-        outcome_rows=[(name.replace("-", " "), words, report.requests(name)) for name, words in OUTCOMES.items()],
+        outcome_rows=[(name.replace("-", " "), words, requests(report, name)) for name, words in OUTCOMES.items()],
         wait_rows=[(figures.bin_text(one), one.count) for one in report.wait_bins],
         broker_rows=[(one.broker_id, one.rack or "", one.status, one.replicas, one.leaders) for one in report.brokers],
         refusal_rows=[(one.rule, one.error, one.count) for one in report.refusals],
@@ -55,7 +55,7 @@ def page(report: Report) -> str:
         lane_rows=[(one.broker_id, one.status, iso(one.since_ms), iso(one.until_ms)) for one in report.lanes],
         brokers_beside_waits=BROKERS_NEXT_TO_WAITS,
         plotly=Markup(get_plotlyjs()),
-        **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many},
+        **{"as_of": as_of, "drawn": _drawn, "figures": figures, "iso": iso, "many": many, "requests": requests},
     )
 
 
@@ -188,6 +188,7 @@ def gather(ref: Ref, at: str | None) -> Report:
         return Report(
             log=ref.text,
             ends=ends,
+            events=sum(ends.values()),
             first_ms=first_ms,
             last_ms=last_ms,
             releases=tuple(release for (release,) in history.execute(releases).fetchall()),
@@ -204,6 +205,7 @@ def gather(ref: Ref, at: str | None) -> Report:
             creators=history.execute(_CREATORS).fetchall(),
             changes=[(iso(at_ms), *row) for at_ms, *row in history.execute(_CHANGES).fetchall()],
             checks=[_result(name, demands, found.get(name), len(ends) > 1) for name, demands in CHECKS.items()],
+            violations=sum(row["times"] for row in rows),
         )
 
 
@@ -257,7 +259,7 @@ def run_report(_: object, ref: Ref, options: Options) -> Outcome:
     row = {
         "output": str(output),
         **offsets_row(report.ends),
-        "outcomes": {name: report.requests(name) for name in OUTCOMES},
+        "outcomes": {name: requests(report, name) for name in OUTCOMES},
         "violations": {check.name: check.violations for check in report.checks if check.violations},
     }
     return Outcome(rows=[row], found=bool(broken), lines=list(_lines(report, broken, output)))

@@ -37,7 +37,8 @@ from pyspark.sql.types import StructType
 from events.names import shard_key
 from projections.replay.log.columns import arrow_schema, column_names
 from projections.replay.log.kafka_ref import KafkaTopic
-from projections.replay.log.log_ref import LogRef, Range, Ref, ends_of, parse_ref, ranges_of, scanned
+from projections.replay.log.kafka_scan import scan
+from projections.replay.log.log_ref import LogRef, Range, Ref, ends_of, parse_ref, ranges_of
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.outcome import ReplayError
 
@@ -107,7 +108,7 @@ def _plan(options: Mapping[str, str]) -> list[Range]:
         raise ReplayError("option rangeevents must be above 0")
     log = log_of_options(options)
     only = _number(options, "logpartition", 0) if "logpartition" in options else None
-    ref: Ref = log if isinstance(log, LogRef) else scanned(log, only, range_events)
+    ref: Ref = log if isinstance(log, LogRef) else scan(log, only, range_events)
     ends = ends_of(ref, options.get("at"))
     reached = max(ends.values(), default=0)
     start, end = _number(options, "startoffset", 0), _number(options, "endoffset", reached)

@@ -19,13 +19,12 @@ from events.names import ShardKey
 from projections.replay.checks.history import COLUMNS
 from projections.replay.log.columns import Columns, shard_of
 from projections.replay.log.kafka_ref import Reading, reading
-from projections.replay.log.kafka_scan import check_begins, decoded, folded
-from projections.replay.log.log_ref import KafkaRef, LogRef, Ref, open_frozen, ranges
+from projections.replay.log.kafka_scan import KafkaRef, Stored, check_begins, decoded, folded
+from projections.replay.log.log_ref import LogRef, Ref, open_frozen, ranges
 from projections.replay.log.reading import RANGE_EVENTS, read_range
 from projections.replay.outcome import ReplayError
 from projections.replay.runner import Batches
 
-Stored = tuple[int, bytes]
 _EVENTS_PER_WRITE = 1000  # one batch of RocksDB
 _CACHE_BYTES = 8 << 20
 
@@ -59,7 +58,7 @@ class _Topic:
     def __init__(self, ref: KafkaRef, kafka: Reading, folder: Path) -> None:
         self._ref = ref
         self._kafka = kafka
-        self._readers = {one.partition: PartitionReader(one.partition) for one in ref.scan.partitions}
+        self._readers = {one.partition: PartitionReader(one.partition) for one in ref.partitions}
         self._logs = {partition: _stored_in(folder / str(partition)) for partition in self._readers}
 
     def new(self) -> Batches:

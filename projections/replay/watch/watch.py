@@ -63,14 +63,9 @@ def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
         where = f" http={http}" if http else ""
         watching.say({"watching": ref.text, "http": http}, f"watching {ref.text}{where}")
         watching.follow(every_s, stop)
-    return Outcome([], alerts.count > 0, [] if options.all_rows else [_watched(alerts)])
-
-
-def _watched(alerts: Alerts) -> str:
-    if not alerts.next_offset:
-        return "no event was checked yet"
     found = many(alerts.count, "alert") if alerts.count else "all invariants held"
-    return f"watched up to {as_of(alerts.next_offsets)}: {found}"
+    line = f"watched up to {as_of(alerts.next_offsets)}: {found}" if alerts.next_offset else "no event was checked yet"
+    return Outcome([], alerts.count > 0, [] if options.all_rows else [line])
 
 
 class LogWatch:

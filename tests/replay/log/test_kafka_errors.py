@@ -15,8 +15,8 @@ from events.catalog import EVENT_VERSION, Recorded
 from events.logs.events_topic import Decided, Fence, encode_record
 from projections.replay.log import kafka_ref
 from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.kafka_scan import stored_events
-from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.log.kafka_scan import KafkaRef, stored_events
+from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import ReplayError
 from tests.machine.audit.planted import clean
 from tests.replay.kafka_history import as_records, in_partitions, make_topic, url
@@ -38,6 +38,13 @@ def refused(says: str) -> Iterator[None]:
     with pytest.raises(ReplayError) as error:
         yield
     assert says in str(error.value)
+
+
+def failed(run: Run, *words: object) -> str:
+    """The error of a command that cannot be run."""
+    ended = run(*words)
+    assert (ended.code, ended.out) == (2, "")
+    return ended.err
 
 
 @pytest.mark.parametrize(
@@ -68,24 +75,21 @@ def test_names() -> None:
 def test_a_kafka_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, run_without_spark: Run) -> None:
     monkeypatch.setattr(kafka_ref, "ANSWERS_WITHIN_S", 1.0)
     (port,) = free_ports(1)
-    ended = run_without_spark("rebuild", f"kafka://127.0.0.1:{port}/events")
-    assert (ended.code, ended.out) == (2, "")
-    assert f"Kafka at 127.0.0.1:{port} does not answer" in ended.err
+    log = f"kafka://127.0.0.1:{port}/events"
+    assert f"Kafka at 127.0.0.1:{port} does not answer" in failed(run_without_spark, "rebuild", log)
 
 
 def test_no_such_topic_and_none_is_made(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
-    ended = run_without_spark("invariants", url(kafka44, "no-such-topic"))
-    assert (ended.code, ended.out) == (2, "")
-    assert f"there is no topic no-such-topic in Kafka at {kafka44.bootstrap}" in ended.err
+    said = failed(run_without_spark, "invariants", url(kafka44, "no-such-topic"))
+    assert f"there is no topic no-such-topic in Kafka at {kafka44.bootstrap}" in said
     known = AdminClient({"bootstrap.servers": kafka44.bootstrap}).list_topics(timeout=30).topics
     assert "no-such-topic" not in known
 
 
 def test_a_topic_without_events(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     topic = make_topic(kafka44.bootstrap, [[], []])
-    ended = run_without_spark("compare", url(kafka44, topic), "--data", "data")
-    assert (ended.code, ended.out) == (2, "")
-    assert f"/{topic} holds no events yet: there is nothing to replay" in ended.err
+    said = failed(run_without_spark, "compare", url(kafka44, topic), "--data", "data")
+    assert f"/{topic} holds no events yet: there is nothing to replay" in said
 
 
 @pytest.mark.parametrize("up_to", [3, -1], ids=["cut", "emptied"])
@@ -103,7 +107,7 @@ def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None
     topic = make_topic(kafka44.bootstrap, [records()])
     ref = open_ref(url(kafka44, topic))
     assert isinstance(ref, KafkaRef)
-    (part,) = ref.scan.partitions[0].parts
+    (part,) = ref.partitions[0].parts
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     for future in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         future.result(30)
@@ -156,9 +160,7 @@ def test_properties_are_read_from_a_file(kafka44: ReferenceKafka, tmp_path: Path
 def test_properties_that_are_wrong(tmp_path: Path, run_without_spark: Run, line: str, says: str) -> None:
     file = tmp_path / "kafka.properties"
     file.write_text(f"{line}\n")
-    ended = run_without_spark("rebuild", "kafka://127.0.0.1:1/events", "--kafka-properties", file)
-    assert (ended.code, ended.out) == (2, "")
-    assert says in ended.err
+    assert says in failed(run_without_spark, "rebuild", "kafka://127.0.0.1:1/events", "--kafka-properties", file)
 
 
 def test_a_moment_that_it_does_not_have(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
@@ -168,17 +170,11 @@ def test_a_moment_that_it_does_not_have(kafka44: ReferenceKafka, run_without_spa
         (str(len(history)), f"offset {len(history)} is not reached yet: the newest event of any partition is at"),
         ("1969-12-31", "1969-12-31 is before the log begins"),
     ):
-        ended = run_without_spark("rebuild", log, "--at", moment)
-        assert (ended.code, ended.out) == (2, "")
-        assert says in ended.err
+        assert says in failed(run_without_spark, "rebuild", log, "--at", moment)
 
 
 def test_comparing_needs_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     log = url(kafka44, make_topic(kafka44.bootstrap, [records()]))
     for more in ((), ("--data", "here", "--http", "127.0.0.1:8080")):
-        ended = run_without_spark("compare", log, *more)
-        assert (ended.code, ended.out) == (2, "")
-        assert (
-            "no state to compare with: name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway"
-            in ended.err
-        )
+        says = "no state to compare with: name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway"
+        assert says in failed(run_without_spark, "compare", log, *more)

@@ -18,7 +18,8 @@ from events.catalog import Recorded
 from events.codec import encode_event
 from events.logs.log import Commit, Entry
 from projections.replay.log.kafka_ref import kafka_topic
-from projections.replay.log.log_ref import KafkaRef, LogRef, open_folder, open_frozen, scanned
+from projections.replay.log.kafka_scan import KafkaRef, scan
+from projections.replay.log.log_ref import LogRef, open_folder, open_frozen
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.rebuild.compare import run_compare
 from projections.replay.rebuild.compare_gateway import GatewayTopics
@@ -124,7 +125,7 @@ def send(http: str, method: str, path: str, **body: object) -> None:
 def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
     """What a server has decided, as a topic of one partition."""
     topic = make_topic(kafka.bootstrap, [as_records(records_of(open_folder(str(server.data))))])
-    return scanned(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
+    return scan(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
 
 
 def test_what_a_gateway_shows_is_what_the_topic_comes_to(kafka44: ReferenceKafka, tmp_path: Path) -> None:

@@ -13,22 +13,15 @@ from events.codec import encode_event
 from events.names import shard_key
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, Queries, Query
+from projections.replay.log.columns import shard_of
 from projections.replay.log.log_ref import LogRef, open_frozen
 from projections.replay.outcome import Options, ReplayError
-from projections.replay.rebuild.explaining import _Row, excerpt, explained, run_explain
+from projections.replay.rebuild.explaining import Excerpt, explained, run_explain
 from projections.views import lines
 from projections.views.events import ExplanationView
 from tests.machine.walks import Walk, walked, walks
-from tests.projections.logs import query_of, questions_of, story
-from tests.projections.test_explain import LIFE
+from tests.projections.logs import query_of
 from tests.replay.written import records_of
-
-
-def _row(record: Recorded) -> _Row:
-    event = record.event
-    topic, request_id = getattr(event, "topic", None), getattr(event, "request_id", None)
-    value = encode_event(record.at_ms, record.cause, event)
-    return _Row(0, record.offset, shard_key(topic or ""), topic, request_id, value)
 
 
 def _explanation(query: Query, subject: str) -> ExplanationView | str:
@@ -39,8 +32,12 @@ def _explanation(query: Query, subject: str) -> ExplanationView | str:
 
 
 def _excerpted(records: Sequence[Recorded], shards: set[str], end: int) -> Query:
-    rows = [row for row in map(_row, reversed(records)) if row.shard in shards]
-    return Query(excerpt(rows, end), lambda: pytest.fail("the live state is read"))
+    excerpt = Excerpt(end)
+    for one in records:
+        if shard_of(one.event) in shards:
+            value = encode_event(one.at_ms, one.cause, one.event)
+            excerpt.add(one.offset, shard_of(one.event), getattr(one.event, "request_id", None), value)
+    return Query(excerpt, lambda: pytest.fail("the live state is read"))
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,22 +49,11 @@ def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> 
         some = _excerpted(log, {shard_key(name), ""}, len(log))
         assert _explanation(some, name) == _explanation(whole, name), f"topic {name} is explained otherwise"
     for request_id in dict.fromkeys(record.cause.request_id for record in log):
-        shards = {row.shard for row in map(_row, log) if row.request_id == request_id}
+        shards = {shard_of(one.event) for one in log if getattr(one.event, "request_id", None) == request_id}
         some = _excerpted(log, {*shards, ""}, len(log))
         assert _explanation(some, request_id) == _explanation(whole, request_id), (
             f"request {request_id} is explained otherwise"
         )
-
-
-def test_an_explanation_is_written_in_lines() -> None:
-    output = list(lines.explanation(explain(questions_of(story(LIFE).log), "t")))
-    assert output[0] == "topic t: deleted 2023-11-14T22:13:20.020Z by User:bob"
-    assert output[2] == "OFFSET  TIME                         AFTER  WHAT"
-    assert output[6].startswith("    10  2023-11-14T22:13:20.009Z      1 ms  t is ready: every partition")
-    assert [line.strip() for line in output if "because" in line] == [
-        "because broker 4 is live (why) at offset 16",
-        "because broker 3 is fenced (why) at offset 19",
-    ]
 
 
 def test_a_topic_and_a_request_are_explained_as_the_service_does(history: LogRef) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
@@ -38,6 +37,7 @@ BROKER = "broker_id status rack replicas leaders"
 REPORT = Report(
     log="/data/<b>log</b>",
     ends={0: 12_345},
+    events=12_345,
     first_ms=BORN_MS,
     last_ms=BORN_MS + 3_600_000,
     releases=("0.0.9", "0.1.0"),
@@ -83,7 +83,13 @@ REPORT = Report(
         ("offsets-contiguous", "offsets are contiguous, from 0 on", 0, ()),
         ("leader-in-isr", "the leader is in sync", 2, ("offset 17, topic <i>t</i>: 3, expected 1",)),
     ),
+    violations=2,
 )
+
+
+def changed(**changes: Any) -> Report:
+    """REPORT with other numbers."""
+    return Report(**{**vars(REPORT), **changes})
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +230,7 @@ def test_an_empty_log_is_shown_too(browser: Chrome, tmp_path: Path) -> None:
     held = Row(topics=0, partitions=0, placeholders=0, leaderless=0)
     nothing: dict[str, Any] = dict.fromkeys(("outcomes", "refusals", "brokers", "lanes", "health", "creators"), ())
     waits = Row(complete=0, never=2)
-    report = replace(REPORT, waits=waits, held=held, checks=REPORT.checks[:1], changes=(), **nothing)
+    report = changed(waits=waits, held=held, checks=REPORT.checks[:1], violations=0, changes=(), **nothing)
     show(browser, report, tmp_path)
     assert browser.get_log("browser") == []  # type: ignore[no-untyped-call]
     assert texts(browser, "#waits p") == ["No topic was complete yet; 2 wait or were deleted before."]
@@ -236,7 +242,7 @@ def test_an_empty_log_is_shown_too(browser: Chrome, tmp_path: Path) -> None:
 
 def test_many_brokers_take_the_whole_width(browser: Chrome, tmp_path: Path) -> None:
     brokers = rows_of(BROKER, *((number, "live", "a-rack-with-a-long-name", 10, 5) for number in range(60)))
-    show(browser, replace(REPORT, brokers=brokers), tmp_path)
+    show(browser, changed(brokers=brokers), tmp_path)
     assert texts(browser, "#brokers.wide .bars .point") == [""] * 120
     assert "a-rack-with-a-long-name" in rows(browser, "brokers")[0]
 

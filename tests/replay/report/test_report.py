@@ -22,7 +22,7 @@ from events.catalog import (
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
-from projections.replay.report.data import OUTCOMES, Report
+from projections.replay.report.data import OUTCOMES, Report, requests
 from projections.replay.report.report import gather, run_report
 from projections.text.names import error_name
 from projections.views.requests import RequestView, request_view
@@ -41,7 +41,7 @@ def report(history: LogRef) -> Report:
 
 def test_requests_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
     counts = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
-    assert {name: report.requests(name) for name in OUTCOMES if report.requests(name)} == counts
+    assert {name: requests(report, name) for name in OUTCOMES if requests(report, name)} == counts
     assert {"created", "timed-out", "refused", "changed", "change-refused"} <= counts.keys(), "the log has them all"
     assert all(report.first_ms - report.bucket_ms < one.at_ms <= report.last_ms for one in report.outcomes)
     assert all(one.at_ms % report.bucket_ms == 0 for one in report.outcomes)

@@ -16,7 +16,8 @@ import pyspark
 import pytest
 
 from controller.store.archived import retention
-from projections.replay.log.log_ref import KafkaRef, LogRef
+from projections.replay.log.kafka_scan import KafkaRef
+from projections.replay.log.log_ref import LogRef
 from tests.conftest import SPARK_SETTINGS
 from tests.replay.history import open_log
 from tests.store.archive.archives import archive_all, forget_all, take_snapshot, write_a_day

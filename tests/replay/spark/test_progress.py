@@ -76,9 +76,11 @@ def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable
     with progress(session, "rebuild", out):  # type: ignore[arg-type]
         for second in range(1, 101):
             clock.now, before = float(second), out.tell()
-            session.handlers[0](stages=stages(second))
+            session.handlers[0](stages=stages(second), inflight_tasks=2, operation_id="x", done=False)
             if out.tell() > before:
                 seconds.append(second)
+        session.handlers[0](stages=None, done=True)
+    assert session.handlers == [], "Spark Connect calls no more"
     return seconds
 
 
@@ -119,13 +121,3 @@ class Stage:
     """A stage as Spark Connect reports it."""
 
     stage_id, num_tasks, num_completed_tasks = 1, 8, 3
-
-
-def test_spark_connect_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "is_connect", lambda _: True)
-    session, out = ConnectSession(), io.StringIO()
-    with progress(session, "export", out, line_every_s=0.0):  # type: ignore[arg-type]
-        session.handlers[0](stages=[Stage()], inflight_tasks=2, operation_id="x", done=False)
-        session.handlers[0](stages=None, done=True)
-    assert out.getvalue().startswith("export: 3 of 8 tasks done after 0 s\n")
-    assert session.handlers == []

@@ -34,10 +34,6 @@ def _java(folder: Path, script: str) -> Path:
     return folder
 
 
-def test_the_java_that_is_there_will_do() -> None:
-    check_java()
-
-
 def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -14,7 +14,8 @@ from events.logs.events_topic import Decided, PartitionReader, encode_record
 from events.names import CLUSTER_SHARD, Offset
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.kafka_ref import kafka_topic, reading
-from projections.replay.log.log_ref import KafkaRef, open_ref
+from projections.replay.log.kafka_scan import KafkaRef
+from projections.replay.log.log_ref import open_ref
 from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
 from projections.replay.watch.watch import LogWatch

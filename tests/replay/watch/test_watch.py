@@ -6,14 +6,12 @@ import io
 import json
 import os
 import signal
-import sys
-import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,12 +25,14 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, shard_key
 from projections.replay.checks.invariants import CHECKS
 from projections.replay.log.log_ref import open_ref
-from projections.replay.outcome import Options, ReplayError
+from projections.replay.outcome import ReplayError
 from projections.replay.watch.followed import followed
-from projections.replay.watch.watch import LogWatch, run_watch, stopped_by_signals
+from projections.replay.watch.watch import LogWatch, stopped_by_signals
 from projections.replay.watch.watch_http import Alerts, serving
 from tests.machine.audit.planted import at, clean, without
 from tests.replay.history import open_log
+from tests.support.processes import Process
+from tests.support.topicwright import COMMAND
 
 WITHIN_S = 600.0
 """When a watch must be stuck. A poll takes some tenths of a second, and more if others use the machine."""
@@ -63,30 +63,21 @@ def until(holds: Callable[[], bool], goes_on: Callable[[], bool]) -> None:
 def following(watching: LogWatch, alerts: Alerts) -> Iterator[Callable[[int], None]]:
     """Follow in another thread meanwhile. The value waits until the events before an offset are checked; what ends the
     watch before is raised."""
-    stop, ended = threading.Event(), Future[None]()
-
-    def follow() -> None:
-        try:
-            watching.follow(0.1, stop)
-        except BaseException as error:
-            ended.set_exception(error)
-        else:
-            ended.set_result(None)
+    stop = threading.Event()
 
     def checked(offset: int) -> None:
-        until(lambda: ended.done() or alerts.next_offset >= offset, thread.is_alive)
+        until(lambda: ended.done() or alerts.next_offset >= offset, lambda: not ended.done())
         if alerts.next_offset < offset:
             ended.result()
         assert alerts.next_offset == offset
 
-    thread = threading.Thread(target=follow)
-    thread.start()
-    try:
-        yield checked
-    finally:
-        stop.set()
-        thread.join()
-    ended.result()
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(watching.follow, 0.1, stop)
+        try:
+            yield checked
+        finally:
+            stop.set()
+        ended.result()
 
 
 def got(http: str | None, path: str) -> str:
@@ -221,36 +212,17 @@ def test_signals_stop_it(number: signal.Signals) -> None:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_ends_by_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_ends_by_a_signal(tmp_path: Path) -> None:
     records = clean()[:20]
     log = open_log(tmp_path / "data")
     write(log, records)
     log.close()
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ended = threading.Event()
-
-    def stop_it() -> None:
-        try:
-            until(lambda: "http=" in out.getvalue(), lambda: not ended.is_set())
-            http = out.getvalue().split("http=")[1].strip()
-            until(
-                lambda: json.loads(got(http, "/alerts"))["next_offset"] == len(records),
-                lambda: not ended.is_set(),
-            )
-        finally:
-            if not ended.is_set():  # nobody else would take the signal
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    stopping = threading.Thread(target=stop_it)
-    stopping.start()
-    more = {"http": "127.0.0.1:0", "every": "0.1"}
-    try:
-        outcome = run_watch(None, open_ref(str(tmp_path / "data")), Options(more=more))
-    finally:
-        ended.set()
-        stopping.join()
-    assert not outcome.found
-    assert outcome.lines == [f"watched up to offset {len(records) - 1}: all invariants held"]
-    assert not [one for one in tmp_path.iterdir() if one.name.startswith("topicwright-watch-")]
+    argv: list[str | Path] = [COMMAND, "replay", "watch", tmp_path / "data", "--http", "127.0.0.1:0", "--every", "0.1"]
+    with Process(argv, cwd=tmp_path) as watching:
+        http = watching.wait_for_line(r"http=(\S+)", within_s=WITHIN_S)[1]
+        until(
+            lambda: json.loads(got(http, "/alerts"))["next_offset"] == len(records),
+            lambda: watching.popen.poll() is None,
+        )
+        assert watching.stop() == 0
+    assert f"watched up to offset {len(records) - 1}: all invariants held" in watching.output
