@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from controller.serving import archiving
+from controller.stream.worker import owner_tasks
 from tests.stream.gateway.stage import Rig
 from tests.stream.worker.memory_kafka import MemoryKafka
 from tests.stream.worker.stage import Claimed, Stage, kafka_with_brokers
-from tests.stream.worker.test_partition_history import Partitions, two_bases
+from tests.stream.worker.test_partition_history import KEPT_EVENTS, Partitions, two_bases
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Partitions:
     """Partitions with an archive that is polled often."""
     for name in ("POLL_S", "POLL_OTHERS_S", "RETRY_S"):
         monkeypatch.setattr(archiving, name, 0.01)
+    monkeypatch.setattr(owner_tasks, "RECENT_EVENTS", KEPT_EVENTS)
     return Partitions(tmp_path)
 
 
@@ -54,6 +56,7 @@ def made_bases(tmp_path_factory: pytest.TempPathFactory) -> Partitions:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("POLL_S", "RETRY_S"):
             patch.setattr(archiving, name, 0.01)
+        patch.setattr(owner_tasks, "RECENT_EVENTS", KEPT_EVENTS)
         asyncio.run(two_bases(made))
     return made
 

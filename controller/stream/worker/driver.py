@@ -49,7 +49,7 @@ class DriverEnded(Exception):
 
 
 class Driver(Protocol):
-    """Runs an engine, and is its `claim_again`. An exception of `run` must end the process: going on could lose a
+    """Runs an engine, and sets its `claim_again`. An exception of `run` must end the process: going on could lose a
     command."""
 
     async def run(self, stopping: asyncio.Event, on_claimed: Callable[[], None]) -> None:

@@ -29,11 +29,12 @@ from typing import Protocol
 import msgspec
 
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.folder import ArchiveOf
-from controller.stream.log.partition import MEMORY, Memory, PartitionState
+from controller.serving.archiving import archive_store
+from controller.settings.load import ServeSettings
+from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
-from controller.stream.worker.owner_tasks import MakeBrokers, PartitionHistory, PartitionLeader
+from controller.stream.worker.owner_tasks import MakeBrokers, PartitionLeader
 from controller.stream.worker.partition_decider import Fault, PartitionBatch, PartitionDecider, RequestCommand, Sourced
 from events.catalog import EVENT_VERSION, Cause, Configs, Recorded, SettingsChanged
 from events.codec import encode_event
@@ -75,7 +76,10 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     writer: str
     """Unique to the process."""
     release: str
-    settings: Configs
+    where: str
+    """The process, for people."""
+    settings: ServeSettings
+    decision_settings: Configs
     """The settings that decisions depend on."""
     connect: Callable[[], Transport]
     clock: Callable[[], float]
@@ -89,13 +93,8 @@ class WorkerContext(msgspec.Struct, frozen=True, kw_only=True):
     lead: Callable[[Engine, PartitionState], PartitionLeader] = PartitionLeader
     """Starts the owner's other tasks for a claimed partition."""
     judge: PolicyJudge | None = None
-    memory: Memory = MEMORY
-    archive: ArchiveOf = lambda _: None
-    history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None
-    """Archives a partition; None without an archive."""
     signer: HeadSigner | None = None
-    """Signs tree heads; None without a key."""
-    signing_interval_s: float = 600.0
+    """Signs tree heads and archives; None without a key."""
     rules: str | None = None
     """The text of the rules file; None without one."""
 
@@ -208,7 +207,7 @@ class Engine:
 
     async def _open(self, partition: int, first_record: int) -> PartitionState:
         context = self.context
-        archive = context.archive(partition)
+        archive = archive_store(context.settings, partition)
         opening = partial(
             PartitionState.open,
             context.data,
@@ -216,7 +215,7 @@ class Engine:
             cluster_id=context.topics.cluster_id,
             topic_id=context.topics.events_id,
             archive=archive,
-            memory=context.memory,
+            memory=Memory.share(context.settings.store_cache_bytes, context.topics.partitions),
             first_record=first_record,
         )
         state = opening() if archive is None else await asyncio.to_thread(opening)  # it may download a base
@@ -228,10 +227,10 @@ class Engine:
         self._claims += 1
         writer = f"{context.writer}-{self._claims}"
         events: tuple[bytes, ...] = ()
-        if (cluster.settings_pairs, cluster.release) != (context.settings, context.release):
+        if (cluster.settings_pairs, cluster.release) != (context.decision_settings, context.release):
             at_ms = max(self.context.clock_ms(), state.last_ms)
             before = cluster.settings_pairs if cluster.release else None
-            changed = SettingsChanged(context.settings, context.release, before)
+            changed = SettingsChanged(context.decision_settings, context.release, before)
             events = (encode_event(at_ms, Cause("ChangeSettings", RequestId(f"settings-{writer}")), changed),)
         reader = state.reader
         return Fence(reader.epoch + 1, writer, context.release, EVENT_VERSION, events, reader.next_source)

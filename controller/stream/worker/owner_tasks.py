@@ -42,7 +42,7 @@ from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import AnyCommand, ConfirmMetadata, CreateTopic, DryRunResult, TopicCommand
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
-from controller.serving.archiving import Archiving, sign_heads
+from controller.serving.archiving import Archiving, archive_store, sign_heads
 from controller.serving.reach_cluster import ReachedCluster, log_readers, watch_times
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import resting, too_many
@@ -52,28 +52,25 @@ from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from events.catalog import BrokerFenced, BrokerRegistered, BrokerUnfenced, BrokerUnregistered, Recorded, TopicCreated
 from events.codec import decode_event
-from events.logs.archive.manifest import Base, ManifestWriter
+from events.logs.archive.manifest import Base, ManifestWriter, Writer
+from events.logs.archive.store import ArchiveStore
 from events.logs.events_topic import partition_of
 from events.logs.log import read_one, shard_offsets
 from events.names import CLUSTER_SHARD, BrokerId, Offset, TopicName, shard_key
 
 if TYPE_CHECKING:
-    from controller.stream.worker.engine import Engine
+    from controller.stream.worker.engine import Engine, WorkerContext
 
 
 class PartitionHistory(Archiving):
-    """Archives one partition while it is owned."""
+    """Archives one partition in `store` while it is owned."""
 
-    def __init__(
-        self,
-        partition: PartitionState,
-        archive: ManifestWriter,
-        settings: ServeSettings,
-        clock_ms: Callable[[], int],
-        retained_events: int = RECENT_EVENTS,
-    ) -> None:
+    def __init__(self, context: WorkerContext, partition: PartitionState, store: ArchiveStore) -> None:
+        settings, clock_ms = context.settings, context.clock_ms
+        own = Writer(boot=context.writer, where=context.where, since_ms=clock_ms())
+        archive = ManifestWriter(store, own, context.signer)
         drop_all = replace(settings, log_events_retention_ms=0, log_events_retention_bytes=-1)
-        super().__init__(partition.log, drop_all, clock_ms, archive.store, archive, retained_events)
+        super().__init__(partition.log, drop_all, clock_ms, store, archive, RECENT_EVENTS)
         self._partition, self._archive = partition, archive
         self._base_start: int | None = None
         """The first event in the newest base; None until it is known."""
@@ -135,12 +132,14 @@ class PartitionLeader:
         self.cluster = self.brokers if isinstance(self.brokers, PartitionCluster) else None
         """The target cluster; None without one."""
         self.background(self._submit_all())
-        self.history = context.history(partition)
+        store = archive_store(context.settings, partition.partition)
+        self.history = None if store is None else PartitionHistory(context, partition, store)
         if self.history is not None:
             self.history.decided_further()
             self.background(self.history.run())
         if context.signer is not None:
-            self.background(sign_heads(self, partition.query(), context.signer, context.signing_interval_s))
+            every_s = context.settings.log_signing_interval_ms / 1000
+            self.background(sign_heads(self, partition.query(), context.signer, every_s))
         self._deadlines.begin(partition.state.waiting)
         self.brokers.start(self)
         if context.rules is not None and partition.partition == CLUSTER_PARTITION:  # gateways copy them to the others

@@ -47,7 +47,6 @@ from controller.serving.process import (
 from controller.serving.reach_cluster import ReachedCluster, decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.folder import lock_folder
-from controller.stream.log.partition import Memory, PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, Group, PlainDriver
@@ -55,13 +54,11 @@ from controller.stream.worker.engine import Engine, PartitionsLost, WorkerContex
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionBrokers,
-    PartitionHistory,
     PartitionLeader,
     partition_clusters,
 )
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
-from events.logs.archive.manifest import ManifestWriter, Writer
 
 LEAVE_S = 10.0
 """How long a stopping worker may take to finish its batch and leave the group. Without Kafka it cannot do either. Then
@@ -303,21 +300,15 @@ class Worker:
         self._status.doing = why
 
     def _driver(self, topics: Topics, make_brokers: MakeBrokers) -> Driver:
-        options, settings, writer = self.options, self.options.settings, os.urandom(5).hex()
-
-        def history(partition: PartitionState) -> PartitionHistory | None:
-            store = archive_store(settings, partition.partition)
-            if store is None:
-                return None
-            own = Writer(boot=writer, where=f"the worker at {self._address}", since_ms=wall_ms())
-            return PartitionHistory(partition, ManifestWriter(store, own, self._signer), settings, wall_ms)
-
+        options, settings = self.options, self.options.settings
         context = WorkerContext(
             data=options.data,
             topics=topics,
-            writer=writer,
+            writer=os.urandom(5).hex(),
             release=RELEASE,
-            settings=decision_settings(settings, self._cluster is not None),
+            where=f"the worker at {self._address}",
+            settings=settings,
+            decision_settings=decision_settings(settings, self._cluster is not None),
             connect=lambda: Transport(options.bootstrap, topics, options.security),
             clock=time.perf_counter,
             clock_ms=wall_ms,
@@ -326,11 +317,7 @@ class Worker:
             on_failure=self.fail,
             make_brokers=make_brokers,
             judge=self._policies,
-            memory=Memory.share(settings.store_cache_bytes, topics.partitions),
-            archive=partial(archive_store, settings),
-            history=history,
             signer=self._signer,
-            signing_interval_s=settings.log_signing_interval_ms / 1000,
             rules=self._rules,
         )
         engine = self._engine = Engine(context)

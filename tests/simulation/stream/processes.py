@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from controller.apis.tables import controller_listener
 from controller.engine.requests import Stamps
+from controller.settings.load import load_settings
 from controller.stream.gateway.members import ANNOUNCEMENT_VERSION, Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.partition import Memory, PartitionState
@@ -36,7 +37,7 @@ ANNOUNCE_S = 0.4
 GATEWAY_SESSION_S = 3.0
 ANSWER_TIMEOUT_S = 10.0
 CACHE_BYTES = 1 << 20
-SIGNED_EVERY_S = 5.0
+SETTINGS = load_settings(overrides=("log.signing.interval.ms=5000",))
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
@@ -69,7 +70,9 @@ class WorkerProcess:
             topics=world.kafka.topics,
             writer=writer,
             release=RELEASE,
-            settings=world.settings(),
+            where=writer,
+            settings=SETTINGS,
+            decision_settings=world.settings(),
             connect=lambda: SimulatedTransport(self.link, self.events_link),
             clock=virtual_loop().time,
             clock_ms=world.clock_ms,
@@ -79,7 +82,6 @@ class WorkerProcess:
             make_brokers=partial(world.brokers_of, world.brokers),
             judge=SlowPolicies(world.rng, world.policy_s),
             signer=_Signer(world),
-            signing_interval_s=SIGNED_EVERY_S,
         )
         self.engine = Engine(context)
         topics = world.kafka.topics

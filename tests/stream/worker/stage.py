@@ -12,10 +12,10 @@ from controller.engine.decider import DryRunner
 from controller.engine.requests import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.runner import PolicyJudge
-from controller.stream.log.folder import ArchiveOf
+from controller.settings.load import ServeSettings, load_settings
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine, WorkerContext
-from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionHistory, PartitionLeader
+from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.codec import decode_event
@@ -25,6 +25,7 @@ from tests.stream.checking import Found, check_topics
 from tests.stream.log.records import BORN_MS, SETTINGS, joined
 from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka, MemoryTransport
 
+UNARCHIVED = load_settings()
 ALL = tuple(range(TOPICS.partitions))
 
 
@@ -54,13 +55,12 @@ class Stage:
         name: str = "a",
         *,
         release: str = "1.0",
-        settings: tuple[tuple[str, str], ...] = SETTINGS,
+        settings: ServeSettings = UNARCHIVED,
+        decision_settings: tuple[tuple[str, str], ...] = SETTINGS,
         judge: PolicyJudge | None = None,
         brokers: int = 0,
         brokers_of: type[PartitionBrokers] = PartitionBrokers,
         cluster: DryRunner | None = None,
-        archive: ArchiveOf = lambda _: None,
-        history: Callable[[PartitionState], PartitionHistory | None] = lambda _: None,
     ) -> None:
         self.kafka = kafka
         self.faults: list[Fault] = []
@@ -77,7 +77,9 @@ class Stage:
                 topics=TOPICS,
                 writer=name,
                 release=release,
+                where=name,
                 settings=settings,
+                decision_settings=decision_settings,
                 connect=self._connect,
                 clock=lambda: 0.0,
                 clock_ms=lambda: self.now_ms,
@@ -87,8 +89,6 @@ class Stage:
                 make_brokers=partial(brokers_of, brokers),
                 lead=PartitionLeader if brokers else none,
                 judge=judge,
-                archive=archive,
-                history=history,
             )
         )
 

@@ -123,7 +123,7 @@ async def test_settings_are_the_first_event_and_come_again_only_when_they_change
 ) -> None:
     """Two releases with other settings take turns, as in a rolling upgrade: each partition says who decided how."""
     old = Stage(kafka, tmp_path, "old")
-    new = Stage(kafka, tmp_path, "new", release="2.0", settings=(("num.partitions", "3"),))
+    new = Stage(kafka, tmp_path, "new", release="2.0", decision_settings=(("num.partitions", "3"),))
     for number, worker in enumerate((old, old, new, new, old)):
         await worker.claim()
         await worker.decide(create(f"t{number}", num_partitions=-1, timeout_ms=0))

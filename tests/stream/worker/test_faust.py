@@ -14,7 +14,7 @@ import inspect
 import random
 import re
 import textwrap
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -123,15 +123,6 @@ async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         app.consumer._thread.thread_loop.close()
-
-
-async def until(what: Callable[[], bool], running: Feeding) -> None:
-    for _ in range(20_000):
-        if what():
-            return
-        running.poll()
-        await asyncio.sleep(0)
-    pytest.fail(f"it stands still at {running.decided}: {running.seen[-5:]}")
 
 
 @pytest.mark.parametrize("seed", range(4))

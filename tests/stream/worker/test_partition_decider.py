@@ -166,7 +166,7 @@ class Judge:
 async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, claimed: Claimed) -> None:
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
-    worker = await claimed(0, settings=settings, judge=judge)
+    worker = await claimed(0, decision_settings=settings, judge=judge)
     await worker.work()
     names = [name for n in range(30) for name in (f"no{n}", f"yes{n}") if home(name) == 0][:6]
     kafka.commands[0] += [encode_command(create(name, timeout_ms=0)) for name in names]
@@ -183,7 +183,7 @@ async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
     """The topic stands in its own way until the command before deletes it."""
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
-    worker = await claimed(settings=settings, judge=judge)
+    worker = await claimed(decision_settings=settings, judge=judge)
     first: CreateTopic = create("yes", timeout_ms=0)
     await worker.decide(first)
     delete = DeleteTopic(request_id=first.request_id, at_ms=BORN_MS, topic=first.topic, api="DeleteTopics")
@@ -216,7 +216,7 @@ CARRIED_OUT = (("has.target.cluster", "true"), *SETTINGS)
 
 async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, claimed: Claimed) -> None:
     cluster = Cluster()
-    worker = await claimed(0, settings=CARRIED_OUT, cluster=cluster)
+    worker = await claimed(0, decision_settings=CARRIED_OUT, cluster=cluster)
     await worker.work()
     there, refused, new = (
         next(f"{kind}{n}" for n in range(99) if home(f"{kind}{n}") == 0) for kind in ("yes", "no", "new")
@@ -235,7 +235,7 @@ async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, claimed: Claim
 
 async def test_failing_dry_run_is_a_fault(claimed: Claimed) -> None:
     """And not the end of the worker: the next one would end in the same way."""
-    worker = await claimed(home("bug"), settings=CARRIED_OUT, cluster=Cluster())
+    worker = await claimed(home("bug"), decision_settings=CARRIED_OUT, cluster=Cluster())
     await worker.decide(create("bug", timeout_ms=0))
     assert [fault.why for fault in worker.faults] == ["CreateTopic of request r-bug: ZeroDivisionError: no such luck"]
 

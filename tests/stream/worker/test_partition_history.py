@@ -21,7 +21,6 @@ from controller.store.archived.recovering import archived
 from controller.store.request_index import FACET, REQUEST
 from controller.stream.log.folder import FirstRecordsDeleted
 from controller.stream.log.partition import POSITION, PartitionState
-from controller.stream.worker.owner_tasks import PartitionHistory
 from events.logs.archive.base import bases
 from events.logs.archive.manifest import (
     ARCHIVE_KEY,
@@ -29,8 +28,6 @@ from events.logs.archive.manifest import (
     ArchiveForeign,
     Base,
     Manifest,
-    ManifestWriter,
-    Writer,
     find_manifest,
     read_manifest,
 )
@@ -39,7 +36,7 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.snapshots import open_snapshot, snapshot_offsets
 from projections.queries.query import Query
 from tests.store.archive.archives import assert_one_log
-from tests.stream.log.records import BORN_MS, create
+from tests.stream.log.records import create
 from tests.stream.worker.memory_kafka import TOPICS, MemoryKafka
 from tests.stream.worker.stage import Stage, check_all_decided
 
@@ -79,18 +76,10 @@ class Partitions:
 
     async def worker(self, name: str) -> Stage:
         """A worker that has taken everything over."""
-        one = Stage(self.kafka, self.folder, name, brokers=2, archive=self.archive, history=self._history(name))
+        one = Stage(self.kafka, self.folder, name, brokers=2, settings=self.settings)
         await one.claim()
         await one.settle()
         return one
-
-    def _history(self, name: str) -> Callable[[PartitionState], PartitionHistory]:
-        def history(partition: PartitionState) -> PartitionHistory:
-            place = self.archive(partition.partition)
-            writer = ManifestWriter(place, Writer(boot=name, where=name, since_ms=0))
-            return PartitionHistory(partition, writer, self.settings, lambda: BORN_MS * 2, KEPT_EVENTS)
-
-        return history
 
     async def create(self, worker: Stage, topics: int) -> None:
         self.kafka.put(*(create(f"t{number}") for number in range(self._created, self._created + topics)))
@@ -106,6 +95,7 @@ class Partitions:
         """Wait until each partition has a base of a later start."""
         for partition in range(TOPICS.partitions):
             while (one := self.newest(partition)) is None or one.start <= after:
+                worker.now_ms += 1  # what is archived is older then, and may be dropped
                 await asyncio.sleep(0.01)
                 assert not worker.failures, worker.failures
 
