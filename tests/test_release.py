@@ -13,6 +13,6 @@ def test_the_distribution_has_the_version_of_the_code() -> None:
     assert version("topicwright") == RELEASE
 
 
-def test_the_command_tells_it() -> None:
+def test_version_flag_prints_the_release() -> None:
     done = subprocess.run([COMMAND, "--version"], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout == f"topicwright {RELEASE}\n"

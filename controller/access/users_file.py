@@ -37,7 +37,7 @@ class UsersFileError(UserError):
 
 
 class FileUsers(msgspec.Struct, frozen=True):
-    """Password hashes by user, and users by token hash. Secrets, so they are never shown."""
+    """Password hashes by user, and users by token hash. These are secrets, so `repr` omits them."""
 
     passwords: dict[str, str]
     tokens: dict[str, str]
@@ -63,7 +63,7 @@ def read_users(path: Path) -> FileUsers:
         if token:
             users.tokens[token[1]] = name
         elif name in users.passwords:
-            raise UsersFileError(f"the users file {path}, line {number}: a second password of {name}")
+            raise UsersFileError(f"the users file {path}, line {number}: {name} has two passwords")
         else:
             users.passwords[name] = credential
     return users
@@ -91,13 +91,13 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or name.startswith("#"):
         raise UsersFileError(
             f"the user name {name!r} is not allowed: it must not contain a colon or a line break, begin with #, or "
-            "begin or end with a blank"
+            "begin or end with a space"
         )
     return name
 
 
 def matches(hashed: str, password: str) -> bool:
-    """True if the password matches. Takes tens of ms and 64 MiB, so not for the event loop."""
+    """True if the password matches. Takes tens of ms and 64 MiB, so it must not run in the event loop."""
     try:
         return _hasher.verify(hashed, password)
     except (VerificationError, InvalidHashError):
@@ -109,7 +109,7 @@ def hash_token(token: str) -> str:
 
 
 def set_password(path: Path, name: str, password: str) -> bool:
-    """Sets the password of a user. Returns whether there was one before. Raises UsersFileError."""
+    """Sets the password of a user. Returns True if the user had one before. Raises UsersFileError."""
     users = _existing(path)
     _rewrite(path, _without(path, name, tokens=False), f"{check_name(name)}:{_hasher.hash(password)}")
     return name in users.passwords
@@ -124,7 +124,7 @@ def add_token(path: Path, name: str) -> str:
 
 
 def remove_user(path: Path, name: str) -> bool:
-    """Removes the password and tokens of a user. Returns whether there were any. Raises UsersFileError."""
+    """Removes the password and tokens of a user. Returns True if there were any. Raises UsersFileError."""
     users = read_users(path)
     _rewrite(path, _without(path, name))
     return name in users.passwords or name in users.tokens.values()

@@ -51,7 +51,7 @@ BY_IDENTITY: Final = frozenset((17, 36, 38, 39, 40, 41))
 
 
 def to_broker(api: ControllerApi, broker_id: BrokerId, forward: PassOn) -> PassOn:
-    """Forwards everything to one broker, at its current address."""
+    """Returns a function that forwards every request to one broker, at its current address."""
 
     async def pass_to(payload: bytes, within_s: float, _: Address | None) -> bytes:
         broker = api.cluster.brokers.get(broker_id)
@@ -81,8 +81,8 @@ def closing_produce(produce: ApiHandler) -> ApiHandler:
     """The table row for Produce at a broker's listener: it closes the connection, so that the client connects to the
     broker's own address.
 
-    Fetch is forwarded: a consumer of a pattern that lists all topics, franz-go's or kafka-python's, gets no other
-    address and would wait forever.
+    Fetch is forwarded instead. Consumers that subscribe to a pattern and list all topics (franz-go, kafka-python) get
+    only this listener's address, so with a closed connection they would wait forever.
     """
 
     def close(context: RequestContext, _: ForwardedRequest) -> Answer:
@@ -108,7 +108,7 @@ def forwarding_rows(
 
     def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
         if not may_forward(context):
-            raise Disconnect(f"{context.principal} may not have requests forwarded: ClusterAction is needed")
+            raise Disconnect(f"{context.principal} is not authorized: forwarding needs ClusterAction on the cluster")
         if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.software:
             context.connection.ends = True
             return NO_RESPONSE
@@ -118,7 +118,7 @@ def forwarding_rows(
         try:
             return ForwardedResponse(frame=await forward(request.frame, WITHIN_S, None))
         except (ClusterUnreachable, NotAuthenticated) as unreachable:
-            raise Disconnect(f"cannot forward it: {unreachable}") from unreachable
+            raise Disconnect(f"cannot forward the request: {unreachable}") from unreachable
 
     return {
         api.api_key: ApiHandler(api.min_version, api.max_version, handle, passes=True, alone=True)

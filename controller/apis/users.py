@@ -33,7 +33,7 @@ from controller.machine.state import Cluster
 from events.access import QuotaEntity
 
 ENTITIES_PER_SLICE = 500
-"""Entities of a long request or response that are processed at once."""
+"""Number of entities that one slice of a long request or response has."""
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types of a filter component."""
 
@@ -55,7 +55,8 @@ async def alter_client_quotas(
 async def _alter_in_slices(
     api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
 ) -> Sequence[Detail]:
-    """Submit one command for each slice. Entries of the same entity stay together, because that is an error."""
+    """Submit one command for each slice. Duplicate entries of an entity stay in one command, so that the decision
+    can reject them."""
     together: dict[QuotaEntity, list[int]] = {}
     for number, entry in enumerate(request.entries):
         together.setdefault(canonical_entity(_entity(entry)), []).append(number)
@@ -83,7 +84,7 @@ def _entity(entry: access.EntryData) -> QuotaEntity:
 async def describe_client_quotas(
     api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
-    """The entities that match all components; with `strict`, only those without further parts."""
+    """The entities that match all components; with `strict`, only entities that have no other components."""
     wrong = _filter_error(request.components) if api.grants(context, "DescribeConfigs") else DENIED
     if wrong is not None:
         return access.DescribeClientQuotasResponse(**errors_of(wrong), entries=None)
@@ -153,7 +154,7 @@ def _invalid(message: str) -> Rejection:
 
 
 USERS_PER_SLICE = 500
-"""Users that are described, or changed by one command, at once."""
+"""Number of users that one slice describes, or that one command changes."""
 
 
 async def alter_user_scram_credentials(
@@ -175,7 +176,7 @@ async def alter_user_scram_credentials(
 async def _alter_credentials(
     api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
-    """Make the changes of these users with one command."""
+    """Submit one command with the changes of these users. Returns the result of each user."""
     removals = [one for one in request.deletions if one.name in users]
     upserts = [one for one in request.upsertions if one.name in users]
     command = AlterUserScramCredentials(

@@ -31,12 +31,12 @@ GROUPS: Final[Mapping[str, Mapping[str, Command]]] = {
             "worker", "decide the requests of gateways, with the log in Kafka; workers share its partitions"
         ),
         "join": Command("flags", "join the KRaft quorum of a Kafka cluster as a voter"),
-        "demo": Command("flags", "see it all in a minute: create, refuse, dry-run, explain"),
+        "demo": Command("flags", "run a one-minute demo with simulated brokers: create, refuse, dry-run, explain"),
     },
     "read": {
         "topics": Command("reads.topics", "list topics, or show one, now or in the past"),
         "events": Command("reads.events", "list the events of the log, or follow it"),
-        "explain": Command("reads.topics", "explain why a topic is as it is, or what became of a request"),
+        "explain": Command("reads.topics", "explain the history of a topic, or the result of a request"),
         "requests": Command("reads.events", "list requests with their senders and outcomes, newest first"),
         "brokers": Command("reads.brokers", "list brokers, live and fenced, with the reason"),
         "settings": Command("reads.brokers", "list the settings that decisions depend on"),

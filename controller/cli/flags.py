@@ -64,7 +64,7 @@ def _register_migration(commands: Parsers[argparse.ArgumentParser]) -> None:
         type=Path,
         required=True,
         metavar="METADATA_DIR",
-        help="folder to write: metadata.log.dir (or log.dirs) of Kafka's controller; empty or missing",
+        help="folder to write to, the metadata.log.dir (or log.dirs) of Kafka's controller; must be empty or missing",
     )
     _add_data(handback)
     handback.add_argument(
@@ -216,7 +216,7 @@ def _register_prove(commands: Parsers[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="maximum number of events, up to 1000; default %(default)s",
     )
-    parser.add_argument("--partition", type=count, metavar="N", help="which partition, if the log has partitions")
+    parser.add_argument("--partition", type=count, metavar="N", help="partition of the log, if it has several")
     parser.add_argument("--head", type=Path, metavar="FILE", help="prove against this head; default: the newest head")
     common.add_backend(parser, later("work.verify", "prove"), formats=())
 
@@ -233,6 +233,6 @@ def _register_verify(commands: Parsers[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--head", type=Path, metavar="FILE", help="a head saved earlier: a response of GET /v1/log/head, or a proof"
     )
-    parser.add_argument("--partition", type=count, metavar="N", help="which partition, if the log has partitions")
+    parser.add_argument("--partition", type=count, metavar="N", help="partition of the log, if it has several")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="properties for the login, as for `topics`")
     parser.set_defaults(func=later("work.verify", "verify"))

@@ -1,6 +1,6 @@
-"""The folder of a stopped service, answered in this process by the handlers of the JSON API.
+"""Answers read commands from the folder of a stopped service, with the handlers of the JSON API in this process.
 
-Nothing is written to the folder. A dry run is decided by the settings that are recorded there, without policies.
+Nothing is written to the folder. A dry run uses the settings that the log has recorded, and calls no policies.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 FIRST_PARTITION = "partition-00000"
 NO_LOG = "contains no log: name the folder that `topicwright serve --data` was given"
-NO_POLICIES = "policies were not called: a stopped service runs none"
-STOPPED = "a stopped service changes nothing: name a running one with --http HOST:PORT"
+NO_POLICIES = "policies were not called, because the service is stopped"
+STOPPED = "the data folder of a stopped service is read-only: name a running service with --http HOST:PORT"
 
 
 class FolderBackend(Backend):

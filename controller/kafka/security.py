@@ -1,7 +1,7 @@
-"""Authentication at a cluster, from librdkafka's properties: for librdkafka, and for our own sockets.
+"""Authentication at a cluster, by librdkafka's properties: for librdkafka, and for Topicwright's own sockets.
 
-Most requests to a cluster go through librdkafka. Requests for a certain broker, and forwarded requests, use sockets of
-their own, which authenticate as the same user with TLS, SASL PLAIN or SCRAM.
+Most requests to a cluster go through librdkafka. Requests to a specific broker and forwarded requests use Topicwright's
+own sockets. These authenticate as the same user, with TLS, SASL PLAIN or SCRAM.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ R = TypeVar("R", bound=Message)
 
 
 class QuorumError(UserError):
-    """The quorum cannot be read or changed. The message has the reason; nothing has changed."""
+    """The quorum cannot be read or changed; the message has the reason. After a timeout the leader may still commit the
+    change."""
 
 
 class QuorumInfo(msgspec.Struct, frozen=True):
@@ -116,7 +117,7 @@ class QuorumClient:
             if versions is None or cluster is None:
                 failures.append(self._failure(address))
             elif cluster.error_code:
-                failures.append(f"{address[0]}:{address[1]} is no controller: {cluster.error_message}")
+                failures.append(f"{address[0]}:{address[1]} is not a controller: {cluster.error_message}")
             else:
                 levels = {each.name: each.max_version_level for each in versions.finalized_features}
                 known = {each.broker_id: (each.host, each.port) for each in cluster.brokers}
@@ -196,7 +197,7 @@ class QuorumClient:
         answer = response.responses[0].partitions[0] if response.responses else None
         code = response.error_code or (answer.error_code if answer is not None else 0)
         if answer is None or code:
-            needed = " (ClusterAction on the cluster is needed)" if code == _DENIED else ""
+            needed = " (needs ClusterAction on the cluster)" if code == _DENIED else ""
             raise QuorumError(f"the metadata log cannot be read: {_error_text(code, None)}{needed}")
         return answer
 
@@ -250,7 +251,7 @@ class QuorumClient:
         quorum: quorum_messages.DescribeQuorumPartitionResult,
         leaver: quorum_messages.QuorumReplica,
     ) -> None:
-        """Remove a voter. Raises QuorumError, also if the running ones of the other voters would not be a majority."""
+        """Remove a voter. Raises QuorumError, also if the other voters that fetch would not be a majority."""
         rest = [each for each in quorum.current_voters if each != leaver]
         if not rest:
             raise QuorumError(f"node {leaver.replica_id} is the only voter: without it there is no quorum")
@@ -259,8 +260,8 @@ class QuorumClient:
         if len(rest) - len(missing) <= len(rest) // 2:
             gone = ", ".join(map(str, missing))
             raise QuorumError(
-                f"without node {leaver.replica_id} the quorum would have no majority: of its {len(rest)} other voters "
-                f"{len(missing)} do not fetch ({gone}): start them, or remove them first"
+                f"without node {leaver.replica_id} the quorum would have no majority: "
+                f"{len(missing)} of the {len(rest)} other voters do not fetch ({gone}): start or remove them first"
             )
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=leaver.replica_id, voter_directory_id=leaver.replica_directory_id
@@ -286,7 +287,7 @@ class QuorumClient:
             if failure is not None:
                 raise failure
             await asyncio.sleep(RETRY_S)
-        raise QuorumError(f"node {quorum.leader_id} leads, and does not apply changes of the voters: restart it")
+        raise QuorumError(f"node {quorum.leader_id} leads, but does not apply changes of the voter set: restart it")
 
     async def register(self, leader: Address, request: ControllerRegistrationRequest) -> str | None:
         """Register a controller's listeners and features, without which the leader raises no feature level (KIP-919).
@@ -304,8 +305,8 @@ class QuorumClient:
         return () if versions is None else tuple(each.name for each in versions.supported_features)
 
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
-        """Register, once more, a node that has left, so that it blocks no level of these features. Raises
-        QuorumError."""
+        """Register a node that has left again, without limits, so that it does not block upgrades of these features.
+        Raises QuorumError."""
         await self._at_leader(without_limits(node_id, features), ControllerRegistrationResponse)
 
     async def _at_leader(
@@ -353,7 +354,7 @@ def running_nodes(quorum: quorum_messages.DescribeQuorumPartitionResult) -> froz
 
 
 async def all_limits(client: QuorumClient) -> dict[int, Limits]:
-    """The limits of each registered controller, by node id; those without any are left out. Raises QuorumError."""
+    """The limits of each registered controller, by node id, without controllers that have none. Raises QuorumError."""
     registered: Registered = {}
     try:
         async for batches in client.committed():

@@ -98,7 +98,9 @@ class QuorumFiles(SnapshotFiles):
             broken = segment.load(self._index, self._epochs.last or 0)
             if (broken is not None and base != bases[-1]) or (base == bases[-1] and segment.end < flushed):
                 why = broken or f"{segment.path}, byte {segment.size}: offsets {segment.end} to {flushed} are missing"
-                raise LogCorrupted(f"{why}: flushed data is damaged; remove this voter, and let it join again empty")
+                raise LogCorrupted(
+                    f"{why}: flushed data is damaged; remove this voter, and let it join again with an empty folder"
+                )
         covered = (newest.epoch, newest.end_offset) if newest else (0, 0)
         if covered > (self._epochs.last or 0, self.end):
             self._replace_log(covered[1])  # a crash after fetching the snapshot, before the log was replaced

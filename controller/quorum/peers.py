@@ -1,10 +1,11 @@
-"""Connections to the other controllers, for the requests of the consensus.
+"""Connections to the other controllers, for Raft requests.
 
-A connection takes one request at a time, in order, as Kafka's do, so a delayed fetch would delay a vote. Therefore each
-peer has one connection for each purpose. It is opened when it is needed, begins with ApiVersions, and is closed after
-any failure, also a response that is late. After consecutive failures the next attempt waits longer.
+As in Kafka, a connection handles one request at a time, in order. On a shared connection a delayed fetch would delay a
+vote, so each peer has one connection for each purpose. A connection is opened when it is needed, and begins with
+ApiVersions. It is closed after any failure, also after a timeout. After consecutive failures the next attempt waits
+longer.
 
-No request is sent twice. The consensus checks the responses, for example the cluster id in them.
+No request is sent twice. The Raft roles check the responses, for example the cluster id in them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Peers:
         """The first error of each peer, since it last responded."""
 
     async def send(self, address: Address, purpose: str, request: Message, timeout_s: float) -> Message | None:
-        """Send a request in the newest common version; returns its response, None if there is none in time."""
+        """Send a request in the newest common version; returns its response, or None on a failure or timeout."""
         connection = self._connections.pop((address, purpose), None) or _Connection(
             address, self._security, self._on_versions
         )
@@ -104,7 +105,7 @@ class _Connection:
         self._ended = False
 
     def end(self) -> None:
-        """Close it; it is not opened again."""
+        """Close the connection for good; later requests fail."""
         self._ended = True
         self.close()
 
@@ -120,7 +121,7 @@ class _Connection:
                 raise
 
     def close(self) -> None:
-        """Close it; the next request opens it again."""
+        """Close the connection; the next request opens it again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -132,12 +133,12 @@ class _Connection:
             await asyncio.sleep(self._next_try - asyncio.get_running_loop().time())
             self._connection = await self._open()
         if self._ended:
-            raise ClusterUnreachable(f"{self._address[0]}:{self._address[1]} is not a peer any more")
+            raise ClusterUnreachable(f"{self._address[0]}:{self._address[1]} is no longer a peer")
         api = _API_OF[type(request)]
         version = self._versions.get(api.key)
         if version is None:
             host, port = self._address
-            raise ClusterUnreachable(f"{host}:{port} supports no version of {api.name} that this release supports")
+            raise ClusterUnreachable(f"{host}:{port} and this release have no common version of {api.name}")
         response = await self._connection.call(api.key, version, request, api.response)
         self._backoff_s = 0.0
         return response

@@ -1,7 +1,7 @@
-"""One file of the metadata log, with whole batches, and the sparse indexes in memory.
+"""One file of the metadata log, with complete batches, and its sparse offset index in memory.
 
-The offset index has one batch for every INDEX_BYTES; other batches are found by reading the file from there. So the
-index has sixteen bytes for every INDEX_BYTES of the log, and records are not held in memory.
+The index has an entry of sixteen bytes for every INDEX_BYTES of the file. Other batches are found by reading the file
+from the preceding entry on. Records are not held in memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FilePart(NamedTuple):
                 data = file.read(min(size, self.stop - at))
                 whole = whole_batches(data)
                 if not whole and len(data) < size:
-                    raise BrokenBatch(f"{self.path}, byte {at}: not a whole batch")
+                    raise BrokenBatch(f"{self.path}, byte {at}: not a complete batch")
                 yield from decode_batches(whole, str(self.path))
                 at, size = at + len(whole), _PIECE_BYTES if whole else 2 * size
 
@@ -152,7 +152,7 @@ class Segment:
 
 
 class Epochs:
-    """At which offset each epoch of the log began (Kafka's `LeaderEpochFileCache`)."""
+    """The start offset of each epoch in the log (Kafka's `LeaderEpochFileCache`)."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[int, int]] = []  # epoch, and offset of its first batch
@@ -201,8 +201,8 @@ def in_order(heads: Iterator[BatchHead], where: str, offset: int, epoch: int) ->
     for head in heads:
         if head.base_offset != offset or head.epoch < epoch:
             raise BrokenBatch(
-                f"{where}, byte {head.position}: a batch of offset {head.base_offset} and epoch {head.epoch} does not "
-                f"follow on; next is offset {offset}, epoch {epoch} or later"
+                f"{where}, byte {head.position}: a batch of offset {head.base_offset} and epoch {head.epoch}; "
+                f"expected offset {offset}, and epoch {epoch} or later"
             )
         offset, epoch = head.last_offset + 1, head.epoch
         yield head

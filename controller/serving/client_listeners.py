@@ -2,8 +2,9 @@
 
 They are created before anything else, so that every settings error is reported before a folder is opened.
 
-Only users of this machine reach loopback. Beyond it, anyone on the network connects, so HTTP does not listen there
-without authentication unless the settings allow it explicitly. The ready screen warns of other open listeners.
+Only processes on this machine can connect to loopback. Any other address is open to the network: there HTTP must have
+authentication, unless the settings explicitly allow access without it. For other open listeners, the lines printed at
+the start contain a warning.
 """
 
 from __future__ import annotations
@@ -225,17 +226,17 @@ def refuse_open_http(settings: ServeSettings, listeners: Sequence[Listener], hos
 def warnings(
     settings: ServeSettings, listeners: Sequence[Listener], addresses: Sequence[str], http_host: str, http: str
 ) -> Iterator[str]:
-    """Warnings for the ready screen; `addresses` of the listeners, `http` of HTTP."""
+    """Warnings to print at the start. `addresses` are those of the Kafka listeners, `http` is that of HTTP."""
     everybody = "is User:ANONYMOUS" if settings.authorizer_class_name else "may do everything"
     for listener, address in zip(listeners, addresses, strict=True):
         certified = listener.tls is not None and listener.tls.settings.client_auth == "required"
         name = listener.endpoint.name
         if not listener.logs_in and not certified and is_open(listener.endpoint.host):
-            yield f"warning: listener {name} has no authentication: whoever reaches {address} {everybody}"
+            yield f"warning: listener {name} has no authentication: anyone who can reach {address} {everybody}"
     if not is_open(http_host):
         return
     if not http_logs_in(settings, listeners):
-        yield f"warning: HTTP has no authentication: whoever reaches {http} {everybody}"
+        yield f"warning: HTTP has no authentication: anyone who can reach {http} {everybody}"
     elif settings.http_security_protocol == "PLAINTEXT":
         yield f"warning: HTTP accepts unencrypted passwords and tokens at {http}: set http.security.protocol=SSL"
 

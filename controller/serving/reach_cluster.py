@@ -25,8 +25,8 @@ from events.logs.log import read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import ShardKey
 
-REACH_WITHIN_S = 30.0  # a cluster that starts at the same time is up by then
-CARRIES_OUT = ("has.target.cluster", "true")
+REACH_WITHIN_S = 30.0  # enough for a cluster that starts at the same time
+_HAS_TARGET_CLUSTER = ("has.target.cluster", "true")
 """The setting that marks a target cluster. The log records it, because decisions depend on it; it follows from the
 option `--brokers`, and users cannot set it."""
 PROPERTIES_FILE = "cluster.client.properties.file"
@@ -61,8 +61,8 @@ def watch_times(settings: ServeSettings) -> WatchTimes:
 
 
 async def reach_cluster(bootstrap: str, settings: ServeSettings) -> ReachedCluster:
-    """Connect to a cluster, which may start at the same time. Raises SettingsError for credentials and ids that do not
-    fit, and ClusterUnreachable."""
+    """Connect to a cluster, which may start at the same time. Raises SettingsError for wrong credentials, a different
+    cluster.id or a node.id that a broker has, and ClusterUnreachable."""
     security = security_in(settings.cluster_client_properties_file)
 
     async def reach() -> ReachedCluster:
@@ -111,13 +111,13 @@ def client_properties(file: str | None, named: str = PROPERTIES_FILE) -> Mapping
         raise SettingsError(f"{named}={file} {error}") from None
     for key in RESERVED_KEYS:
         if key in properties:
-            raise SettingsError(f"{named}={file} must not have {key}: that is set elsewhere")
+            raise SettingsError(f"{named}={file} must not have {key}: Topicwright sets it")
     return properties
 
 
-def decision_settings(settings: ServeSettings, carries_out: bool) -> Configs:
-    """The settings that decisions depend on, with CARRIES_OUT if there is a target cluster (`carries_out`)."""
-    return tuple(sorted((*settings.decision_settings(), *((CARRIES_OUT,) if carries_out else ()))))
+def decision_settings(settings: ServeSettings, has_target: bool) -> Configs:
+    """The settings that decisions depend on; with `has_target`, also the one that marks a target cluster."""
+    return tuple(sorted((*settings.decision_settings(), *((_HAS_TARGET_CLUSTER,) if has_target else ()))))
 
 
 def _check(metadata: ClusterMetadata, settings: ServeSettings) -> None:

@@ -1,4 +1,4 @@
-"""Parsers of structured settings, such as lists of listeners. A parser raises ValueError with the invalid part."""
+"""Parsers of structured settings, such as lists of listeners. They raise ValueError with the invalid part."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class Property(msgspec.Struct, frozen=True):
-    """A key, its value without surrounding blanks, and the number of its first line."""
+    """A key, its value without surrounding whitespace, and the number of its first line."""
 
     key: str
     value: str
@@ -55,5 +55,5 @@ def read_file(file: Path) -> list[Property]:
 
 
 def read_values(file: Path) -> dict[str, str]:
-    """Returns the values of a file by key; the last value of a key counts. Raises PropertiesError."""
+    """Returns the values of a file by key; the last value of a duplicate key wins. Raises PropertiesError."""
     return {each.key: each.value for each in read_file(file)}

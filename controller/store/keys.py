@@ -44,16 +44,16 @@ def put_entries(puts: Puts, before: Mapping[bytes, bytes], after: Mapping[bytes,
 
 
 def shard_keys(log: StateKeys, prefix: bytes, after: str | None = None) -> Iterator[ShardKey]:
-    """The shard keys under a prefix, in order, after one of them."""
+    """The shard keys under a prefix, in order; only those after `after`, if given."""
     start = None if after is None else prefix + after.encode("utf-8", "surrogatepass")
     return (ShardKey(key[len(prefix) :].decode()) for key, _ in log.scan(prefix, start))
 
 
 def inverted(offset: int) -> bytes:
-    """An offset as eight bytes that sort the highest first."""
+    """An offset as eight bytes that sort in descending order of offsets."""
     return (_LAST - offset).to_bytes(8, "big")
 
 
 def offset_at_end(key: bytes) -> int:
-    """The offset of a key that ends with it inverted."""
+    """The offset of a key that ends with an inverted offset."""
     return _LAST - int.from_bytes(key[-8:], "big")

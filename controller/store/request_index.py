@@ -1,6 +1,6 @@
-"""Clients' requests by time, by sender and by outcome, written in the commit of their events.
+"""Index of the clients' requests by time, principal, API, outcome and rule, written in the commit of their events.
 
-Keys, of the log's state; INVERTED is the offset of a request's first event, inverted (`controller.store.keys`):
+State keys of the log; INVERTED is the offset of a request's first event, inverted (`controller.store.keys`):
 
     h INVERTED                   the request's summary (MessagePack of `IndexedRequest`)
     f KIND VALUE NUL INVERTED    the same request under its principal, its API, an outcome of one of its topics, or a
@@ -9,7 +9,7 @@ Keys, of the log's state; INVERTED is the offset of a request's first event, inv
 A request has one `h` key, with the names of its first topics and the number of all, and an `f` key for each different
 value. The `f` key has only the first characters of the value, so readers compare the request too. Counted refusals
 (`RequestsRefused`) have an entry for each event. An archived segment has the keys of the requests that began in it.
-When its events are dropped, the log keeps only those that have changed since they were archived.
+When its events are dropped from the log, the log retains only the keys that changed after the segment was archived.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ REQUEST, FACET = b"h", b"f"
 NAMED_MAX: Final = 10
 """The number of topics that a summary names."""
 RECENT_MAX: Final = 4096
-"""The most recently changed requests in memory. The commands of a request come close together, so a request whose first
-event is none of these is new."""
+"""Number of recently changed requests held in memory. The commands of a request arrive close together. So an event of
+BEGINS whose request is not among these begins a new request."""
 _VALUE_CHARACTERS_MAX: Final = 200
 FACETS_CACHED: Final = 1000
 
@@ -126,7 +126,7 @@ class IndexedRequest(msgspec.Struct, array_like=True, gc=False):
 
 
 class RequestIndex:
-    """Keeps the index of a log. After a failed commit it must be replaced by a new one."""
+    """Maintains the index of a log. After a failed commit the caller must create a new one."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -163,7 +163,7 @@ class RequestIndex:
         return puts
 
     def _known(self, request_id: str, record: Recorded) -> IndexedRequest | None:
-        """The request before this event. The log is not read if the request can only begin here."""
+        """The request before this event. Does not read the log if the event begins a new request."""
         recent = self._recent.get(request_id)
         if recent is not None:
             return recent
@@ -281,8 +281,8 @@ def answer_outcome(code: int) -> str:
 
 def _begun(record: Recorded) -> IndexedRequest:
     event = record.event
-    asked = getattr(event, "request", event)
-    api: str = getattr(asked, "api", record.cause.command)
+    request = getattr(event, "request", event)
+    api: str = getattr(request, "api", record.cause.command)
     return IndexedRequest(
         event.request_id,  # type: ignore[union-attr]
         record.at_ms,
@@ -291,7 +291,7 @@ def _begun(record: Recorded) -> IndexedRequest:
         event.principal,  # type: ignore[union-attr]
         event.client_id,  # type: ignore[union-attr]
         api,
-        host=getattr(asked, "host", ""),
+        host=getattr(request, "host", ""),
     )
 
 

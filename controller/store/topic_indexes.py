@@ -1,4 +1,4 @@
-"""Secondary indexes on topics: by broker, by health, by age, and the ranges of offsets in which topics were created.
+"""Secondary indexes on topics: by broker, by health, by age, and by the offset range of their creation.
 
 They are written in the topic's commit. The cost depends on its changed partitions, not on the number of all.
 `controller.store.keys` lists the keys. BROKER is the id plus 2^31, of four bytes, so the negative ids of placeholders
@@ -28,7 +28,7 @@ UNHEALTHY, TALLIES, CREATED, REPLICAS, CREATED_IN = b"x", b"y", b"z", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
 RANGE_SIZE = 1 << 16
-"""A list of the topics at a past time reads a snapshot, and the topics created in the ranges from it to that time."""
+"""Offsets in a range. A list of topics at a past time reads a snapshot, and the topics created in later ranges."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -102,7 +102,10 @@ def put_creation(puts: Puts, offset: int, key: ShardKey) -> None:
 
 
 def created_keys(log: EventLog, start: int, end: int, after: str = "") -> Iterator[ShardKey]:
-    """The shard keys, in order and after one of them, that may have got a topic from `start` until before `end`."""
+    """The shard keys, in order, whose topics may have been created at offsets from `start` to below `end`.
+
+    With `after`, only those after that shard key.
+    """
     ranges = range(start // RANGE_SIZE, -(-end // RANGE_SIZE)) if start < end else range(0)
     return (key for key, _ in groupby(merge(*(shard_keys(log, _created_in(one), after or None) for one in ranges))))
 
@@ -171,7 +174,7 @@ _decode_tallies = msgspec.msgpack.Decoder(Tallies).decode
 
 
 class HealthIndex:
-    """Keeps the index by health and the sums of a log. After a failed commit it must be replaced by a new one."""
+    """Maintains the index by health and the sums of a log. After a failed commit the caller must create a new one."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -226,7 +229,7 @@ def tallied(partitions: Iterable[Partition]) -> Tallies:
 
 
 def unhealthy(log: EventLog, after: str | None = None) -> Iterator[ShardKey]:
-    """The shard keys of topics with under-replicated or offline partitions or placeholders, after one of them."""
+    """The shard keys of topics with under-replicated or offline partitions or placeholders; those after `after`."""
     return shard_keys(log, UNHEALTHY, after)
 
 

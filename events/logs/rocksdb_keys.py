@@ -1,5 +1,8 @@
-"""The keys of a RocksDB log (`rocksdb_database` describes them), and its runs of consecutive events of one shard or one
-request: keys of a name, a NUL and an offset, with the last offset as their value."""
+"""The keys of a RocksDB log (`rocksdb_database` describes them), and searches for runs.
+
+A run is a range of consecutive events of one shard or one request. Its key is the shard key or request id, a NUL and
+the first offset. Its value is the last offset.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ START_KEY = b"mstart"
 pack = struct.Struct(">Q").pack
 
 _SKIPPED_MAX = 100
-"""Limit of deleted keys to step over on the way back to a run: a tenth of a millisecond."""
+"""Maximum number of deleted keys that a backward seek skips, which takes about a tenth of a millisecond."""
 
 
 def run_prefix(kind: bytes, name: str) -> bytes:
-    """The common prefix of the keys of a name's runs."""
+    """The key prefix of all runs of a shard key or request id (`name`)."""
     text = name.encode("utf-8", "surrogatepass")
     return kind + (text.replace(b"\0", b"\0\xff") if b"\0" in text else text) + b"\0"
 
 
 def runs_of(views: Rdict, prefix: bytes, oldest: int, start: int, end: int, most: int) -> list[range]:
-    """The runs that reach into [start, end), at most `most`."""
+    """The first `most` runs that overlap [start, end), each limited to that range."""
     runs: list[range] = []
     before = last_run(views, prefix, oldest, start)
     options = _below(prefix, end)
@@ -42,10 +45,11 @@ def runs_of(views: Rdict, prefix: bytes, oldest: int, start: int, end: int, most
 
 
 def last_run(views: Rdict, prefix: bytes, oldest: int, at_most: int) -> int | None:
-    """As `Database.last_run`.
+    """The first offset of the last run that begins at or before `at_most`; None without one (`Database.last_run`).
 
-    RocksDB steps over each deleted key on its way back, in a microsecond each, and rocksdict's lower bound does not
-    stop it (0.3.29). After some steps this searches forward by bisection instead, where nothing is deleted.
+    A backward seek in RocksDB skips deleted keys one by one, a microsecond each, and rocksdict's lower bound does not
+    stop it (0.3.29). After `_SKIPPED_MAX` keys this function bisects with forward seeks from `oldest` on instead:
+    there no keys are deleted.
     """
     options = ReadOptions()
     options.set_max_skippable_internal_keys(_SKIPPED_MAX)
@@ -82,8 +86,8 @@ def _first_run(views: Rdict, prefix: bytes, start: int, below: int) -> int | Non
 
 
 def _below(prefix: bytes, offset: int) -> ReadOptions:
-    """Options that end an iterator before an offset. Keep them as long as the iterator, which reads the bound from
-    them."""
+    """Options that end an iterator before an offset. The caller must hold them as long as the iterator, because it
+    reads the bound from them."""
     options = ReadOptions()
     options.set_iterate_upper_bound(prefix + pack(offset))
     return options

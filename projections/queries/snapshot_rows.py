@@ -1,11 +1,12 @@
-"""Rows of topics in snapshots: the machine's state, and the fields that only the creation events hold.
+"""Topic rows in snapshots, for queries about the past: the machine's state, and fields from the creation events.
 
     t SHARD_KEY             the topic's state keys (`controller.store.stored_topics`)
-    t SHARD_KEY NUL FF      after them: MessagePack of `Creation`
-    v                       MessagePack of `ClusterRow`, brokers and settings
+    t SHARD_KEY NUL FF      MessagePack of `Creation`; it sorts after the topic's state keys
+    v                       MessagePack of `ClusterRow`: brokers and settings
 
-The creation events may be far back in the log, each in a block of its own: reading two of them for each row takes
-longer than everything else. So a snapshot stores their content, copied from the previous snapshot if that has it.
+Only the creation events hold these fields. They may be far back in the log, each in a block of its own. Reading them
+for every row would take longer than the rest of a query. So a snapshot stores the fields. A new snapshot copies them
+from the previous one, or reads the events of newer topics.
 """
 
 from __future__ import annotations
@@ -70,13 +71,13 @@ def snapshot_topics(snapshot: Snapshot, after: str) -> Iterator[tuple[ShardKey, 
 
 
 def has_more_topics(snapshot: Snapshot, count: int) -> bool:
-    """True if it has more topics than `count`; decodes none. Raises SnapshotDamaged."""
+    """True if the snapshot has more than `count` topics. Decodes no topic. Raises SnapshotDamaged."""
     creations = (key for key, _ in snapshot.scan(TOPIC) if is_extra(key))
     return next(islice(creations, count, None), None) is not None
 
 
 def snapshot_cluster(snapshot: Snapshot) -> ClusterRow | None:
-    """Brokers and settings, if it has them. Raises SnapshotDamaged, msgspec.DecodeError."""
+    """Brokers and settings; None if the snapshot has none. Raises SnapshotDamaged, msgspec.DecodeError."""
     stored = snapshot.get(CLUSTER_ROW)
     return None if stored is None else _decode_cluster(stored)
 
@@ -89,10 +90,9 @@ def _row(values: list[bytes], creation: bytes) -> TopicRow:
 
 
 def with_rows(log: EventLog, pairs: Iterable[Pair], previous: Snapshot | None, cluster: ClusterRow) -> Iterator[Pair]:
-    """The state keys of a snapshot, in order, with creation records and the cluster row. `previous` is the snapshot
-    before.
+    """Add the creation records and the cluster row to `pairs`, the sorted state keys of a new snapshot.
 
-    Raises LogError, SnapshotDamaged.
+    Yields all pairs in order. `previous` is the snapshot before it, if any. Raises LogError, SnapshotDamaged.
     """
     creations = _Creations(log, previous)
     waiting: Pair | None = None
@@ -110,7 +110,7 @@ def with_rows(log: EventLog, pairs: Iterable[Pair], previous: Snapshot | None, c
 
 
 class _Creations:
-    """Creation records in the order of keys: from the previous snapshot, or from the events."""
+    """Returns creation records, from the previous snapshot or from the events. Must be called in the order of keys."""
 
     def __init__(self, log: EventLog, previous: Snapshot | None) -> None:
         self._log = log

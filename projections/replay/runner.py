@@ -114,4 +114,6 @@ def check_written(folder: Path, files: Collection[str], pattern: str) -> None:
         if str(file.relative_to(folder)) not in files:
             file.unlink()
     if not all((folder / file).is_file() for file in files):
-        raise ReplayError(f"the workers wrote to another {folder}: name a folder that they share with this machine")
+        raise ReplayError(
+            f"{folder} lacks files that the Spark workers wrote: name a folder that they share with this machine"
+        )

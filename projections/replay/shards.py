@@ -53,11 +53,11 @@ Clusters = Mapping[int, Sequence[Stored]]
 """The events that concern every topic, by log partition."""
 
 READ_EVENTS = 200_000
-"""About how many events one task reads. Opening the log takes as long as some ten thousand."""
+"""Approximate number of events that one task reads. Opening the log takes as long as reading some ten thousand."""
 BUCKET_EVENTS = 100_000
-"""About how many events one task folds."""
+"""Approximate number of events that one task folds."""
 BUCKET_BYTES = 4 << 20
-"""About how many bytes of a snapshot one task folds: some ten thousand topics."""
+"""Approximate number of snapshot bytes that one task folds: some ten thousand topics."""
 _BATCH_ROWS = 5_000
 STORED = pa.schema(
     [("log_partition", pa.int32()), ("shard", pa.string()), ("offset", pa.int64()), ("value", pa.binary())]
@@ -66,7 +66,7 @@ STORED = pa.schema(
 
 
 class Beginning(msgspec.Struct, frozen=True):
-    """The snapshot at `offset`, of so many bytes, at which a fold begins; 0 is the first event."""
+    """The snapshot with which a fold begins: its offset, and its `size` in bytes. Offset 0 is the first event."""
 
     offset: int = 0
     size: int = 0
@@ -144,7 +144,7 @@ def fold_shards(
 
 
 def stored_rows(shards: Iterable[Shard]) -> Iterator[Row]:
-    """The job that changes nothing: the events themselves, as rows of STORED."""
+    """The identity job: returns the events themselves, as rows of STORED."""
     for log_partition, shard, events in shards:
         for offset, value in events:
             yield log_partition, shard, offset, value

@@ -2,7 +2,7 @@
 
     1234                          the state right after the event at offset 1234
     2026-07-17T10:00:00Z          the state right after the last event at or before that time; without a zone it is UTC
-    2026-07-17                    the same, for the first moment of that day (UTC)
+    2026-07-17                    the same, for 00:00 of that day (UTC)
     1784282400000ms               the same, in milliseconds since the epoch
 
 Times in a log never decrease, so a binary search finds the event at a time.

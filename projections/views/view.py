@@ -1,4 +1,4 @@
-"""Shared by the views: points in time, errors, health, and making a view from a row.
+"""Base of the views: points in time, errors, health, and a function that creates a view from a row.
 
 A view is a msgspec struct whose encoding is the JSON of the HTTP API and the command line. The OpenAPI document
 describes the views, and the command line decodes them. Topic ids are Kafka's base64url text. A time appears twice:
@@ -17,14 +17,14 @@ _View = TypeVar("_View", bound=msgspec.Struct)
 
 
 def maybe_iso(at_ms: int | None) -> str | None:
-    """A time as text; None without one."""
+    """A time as ISO-8601 text; None for None."""
     return None if at_ms is None else iso(at_ms)
 
 
 def view_of(kind: type[_View], source: object, /, **given: object) -> _View:
     """A view with the given fields. It copies every other field from `source`, and formats `…_at` from `…_at_ms`.
 
-    Types are not checked here: a test decodes every view as itself.
+    Types are not checked here, but by a test that decodes the JSON of every view.
     """
     for name in kind.__struct_fields__:
         if name not in given:

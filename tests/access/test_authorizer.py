@@ -43,7 +43,7 @@ def authorizer(held: Acls, *, is_open: bool = False) -> StandardAuthorizer:
 
 
 @pytest.mark.parametrize("row", [line for line in CASES.splitlines() if line])
-def test_standard_authorizer(row: str) -> None:
+def test_standard_authorizer_decides_as_kafkas(row: str) -> None:
     request, entries, expected = (part.strip() for part in row.split("|"))
     user, operation, topic = request.split()
     held = Acls().with_all(map(acl, entries.split()))
@@ -123,7 +123,7 @@ def _slowly(held: list[Acl], requester: Any, operation: int, name: str, is_open:
     name=NAMES.filter(lambda name: name != "*"),
     is_open=st.booleans(),
 )
-def test_the_authorizer_agrees_with_a_linear_scan(
+def test_authorizer_agrees_with_a_linear_scan(
     first: list[Acl], later: list[Acl], gone: list[Acl], operation: Operation, name: str, is_open: bool
 ) -> None:
     held = Acls().with_all(first).with_all(later)

@@ -65,11 +65,11 @@ def request(version: int = 7, user: str = "bob", client: str = "c") -> TopicComm
         (quotas(eve_=9), None),
     ],
 )
-def test_the_most_specific_entity_counts(held: Quotas, expected: tuple[float, tuple[str, str]] | None) -> None:
+def test_the_most_specific_quota_entity_applies(held: Quotas, expected: tuple[float, tuple[str, str]] | None) -> None:
     assert quota_of(held, "bob", "c") == expected
 
 
-def test_other_quotas_do_not_count() -> None:
+def test_only_controller_mutation_rate_applies() -> None:
     assert quota_of({(("user", "bob"),): (("request_percentage", 1.0),)}, "bob", "c") is None
 
 
@@ -88,7 +88,7 @@ def test_a_quota_bucket_goes_below_zero_once_and_refills_at_its_rate(clock: Cloc
     assert buckets.charge(held, request(), 1) == (500, True)
 
 
-def test_permissive_quotas_for_old_versions(clock: Clock) -> None:
+def test_old_request_versions_get_permissive_quotas(clock: Clock) -> None:
     held, buckets = quotas(bob_=1.0), MutationQuotas(10, clock)
     assert buckets.charge(held, request(version=5), 10) == (0, False)
     assert buckets.charge(held, request(version=5), 5) == (5000, False)
@@ -104,7 +104,7 @@ def test_quota_buckets_are_shared(clock: Clock) -> None:
     assert not buckets.charge(of_users, request(user="eve"), 1)[1], "another user has its own"
 
 
-def test_without_a_quota_or_a_change_nothing_is_taken(clock: Clock) -> None:
+def test_no_quota_or_no_mutation_means_no_throttle_time(clock: Clock) -> None:
     buckets = MutationQuotas(11, clock)
     assert buckets.charge({}, request(), 1_000_000) == (0, False)
     held = quotas(bob_=1e-9)
@@ -123,16 +123,14 @@ def test_throttle_times_are_limited_to_32_bits(clock: Clock, rate: float, versio
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), 1.7e308])
-def test_a_rate_that_is_no_number_or_has_no_end_limits_nobody(clock: Clock, rate: float) -> None:
+def test_nan_or_infinite_quota_rates_do_not_throttle(clock: Clock, rate: float) -> None:
     held, buckets = quotas(bob_=rate), MutationQuotas(11, clock)
     for _ in range(3):
         assert buckets.charge(held, request(), 2**31) == (0, False)
 
 
 @given(st.floats(), st.lists(st.tuples(st.integers(1, 2**31), st.floats(0, 1e9)), max_size=20), st.sampled_from([5, 7]))
-def test_throttle_times_are_whole_milliseconds_for_any_rate(
-    rate: float, uses: list[tuple[int, float]], version: int
-) -> None:
+def test_throttle_times_are_integers_for_any_rate(rate: float, uses: list[tuple[int, float]], version: int) -> None:
     clock, held = Clock(), quotas(bob_=rate)
     buckets = MutationQuotas(11, clock)
     for partitions, passes_s in uses:
@@ -143,7 +141,7 @@ def test_throttle_times_are_whole_milliseconds_for_any_rate(
         clock.now_s += passes_s
 
 
-def test_buckets_that_nobody_uses_are_forgotten(clock: Clock) -> None:
+def test_idle_quota_buckets_are_dropped(clock: Clock) -> None:
     held, buckets = quotas(D_=1.0), MutationQuotas(11, clock)
     for number in range(100):
         buckets.charge(held, request(user=f"u{number}"), 1)
@@ -153,7 +151,7 @@ def test_buckets_that_nobody_uses_are_forgotten(clock: Clock) -> None:
     assert len(buckets._buckets) <= 2
 
 
-def test_buckets_of_invented_client_ids_are_dropped(clock: Clock) -> None:
+def test_quota_buckets_of_invented_client_ids_are_dropped(clock: Clock) -> None:
     held, buckets = quotas(_D=1.0), MutationQuotas(11, clock)
     for number in range(100_000):
         buckets.charge(held, request(client=f"made-up-{number}"), 1)
@@ -164,7 +162,7 @@ def test_buckets_of_invented_client_ids_are_dropped(clock: Clock) -> None:
     assert buckets.charge(held, request(client="honest"), 1) == (89_000, True), "one that is not is kept"
 
 
-def test_a_bucket_in_use_is_kept_however_many_come(clock: Clock) -> None:
+def test_a_quota_bucket_in_use_is_retained(clock: Clock) -> None:
     held, buckets = quotas(_D=1e-3), MutationQuotas(11, clock)
     buckets.charge(held, request(client="honest"), 100)
     for number in range(2 * BUCKETS_MAX):

@@ -67,7 +67,7 @@ async def test_the_first_similar_refusal_is_recorded_and_the_others_counted() ->
     assert (event.principal, event.resource, event.operation, event.count) == ("User:bob", "Topic:t", "Create", 3)
 
 
-async def test_repeated_refusals_are_summed_up_each_interval_and_recorded_again_after_a_quiet_one() -> None:
+async def test_repeated_refusals_are_counted_per_interval_until_an_idle_one() -> None:
     some = counts()
     assert [some.is_recorded(request("t"), DENIED) for _ in range(3)] == [True, False, False]
     some.take()
@@ -94,14 +94,14 @@ async def test_refusals_of_many_principals_are_counted_together() -> None:
     assert {(event.principal, event.count) for event in some.take()} == {(OTHERS, 100)}
 
 
-async def test_refusals_by_rules_are_all_recorded_until_there_are_very_many() -> None:
+async def test_policy_refusals_are_recorded_up_to_a_limit() -> None:
     some = counts()
     assert sum(some.is_recorded(request("t"), POLICY) for _ in range(RECORDED_MAX + 50)) == RECORDED_MAX
     assert [(event.count, event.rule, event.operation) for event in some.take()] == [(50, "policy:rules/naming", "")]
     assert some.is_recorded(request("t"), POLICY), "the next interval begins anew"
 
 
-async def test_a_refused_auto_creation_is_recorded_once_however_often_its_client_requests_it() -> None:
+async def test_repeated_refused_auto_creations_are_recorded_once() -> None:
     some = counts()
     assert [some.is_recorded(request("t", api="Metadata"), POLICY) for _ in range(3)] == [True, False, False]
 
@@ -127,7 +127,7 @@ async def test_a_denied_request_counts_as_denied_even_if_another_rule_answers() 
     assert (event.operation, event.resource, event.count) == ("Create", OTHERS, 2 * KINDS_MAX)
 
 
-async def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
+async def test_recorded_refusal_bytes_are_limited_per_principal_and_interval() -> None:
     some = counts()
     long = refused(ErrorCode.POLICY_VIOLATION, "policy:rules/naming", "x" * 50_000)
     recorded = sum(some.is_recorded(request("t"), long) for _ in range(100))
@@ -137,7 +137,7 @@ async def test_the_bytes_of_one_principal_are_bounded_in_an_interval() -> None:
     assert some.is_recorded(request("t"), long), "the next interval begins anew"
 
 
-async def test_a_refusal_without_events_is_counted() -> None:
+async def test_refusals_without_events_are_counted() -> None:
     some = counts()
     nothing_to_keep = Decision(refusal=TWICE.refusal)
     assert [some.is_recorded(request("t"), nothing_to_keep) for _ in range(3)] == [False] * 3

@@ -64,7 +64,7 @@ class Costs:
         return salted_password(mechanism, password, salt, iterations)
 
 
-async def test_a_wrong_password_costs_the_same_for_everybody(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wrong_password_costs_the_same_for_every_user(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users of the file, of SCRAM, of both, and unknown ones: nothing for a stopwatch."""
     costs = Costs(monkeypatch)
     for login in (users.knows, users.has_password):
@@ -84,7 +84,7 @@ async def test_the_password_of_another_user_does_not_match(users: Users) -> None
             assert not await users.has_password(user, password, HERE)
 
 
-async def test_a_password_that_was_right_is_not_hashed_again(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_verified_password_is_not_hashed_again(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
     assert await users.has_password("dave", "dave-right", HERE)
     assert await users.knows("dave", "dave-scram", HERE)
     costs = Costs(monkeypatch)
@@ -94,14 +94,14 @@ async def test_a_password_that_was_right_is_not_hashed_again(users: Users, monke
     assert not await users.has_password("dave", "dave-scram", HERE), "what HTTP takes is not remembered for PLAIN"
 
 
-async def test_without_a_file_nothing_is_compared_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_users_file_no_password_is_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     users, costs = Users(Cluster), Costs(monkeypatch)
     assert not await users.has_password("anybody", "wrong", HERE)
     assert costs.done == []
     users.close()
 
 
-async def test_iterations_beyond_kafkas_hold_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scram_iterations_beyond_the_limit_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """An imported metadata log may have such a credential."""
     endless = ScramCredential(2**31 - 1, b"s" * 32, bytes(32), bytes(32))
     users = Users(lambda: Cluster(scram={("alice", SCRAM): endless}, login_secret=SECRET))
@@ -131,7 +131,7 @@ def _seen(users: Users, names: range) -> list[tuple[int, bytes]]:
     return [(each.iterations, each.salt) for each in credentials]
 
 
-def test_fake_salts_are_the_same_after_a_restart_and_at_all_gateways(users: Users, file: Path) -> None:
+def test_fake_scram_salts_are_stable_across_restarts_and_gateways(users: Users, file: Path) -> None:
     again = Users(users._cluster, file)
     assert _seen(users, range(50)) == _seen(again, range(50))
     other = Users(lambda: Cluster(scram=users._cluster().scram, login_secret=b"x" * 32))
@@ -146,7 +146,7 @@ def _cluster(forms: dict[tuple[int, int], int]) -> dict[tuple[str, str], ScramCr
     return {(f"u{n}", SCRAM): ScramCredential(form[0], b"\xff" * form[1], b"", b"") for n, form in enumerate(each)}
 
 
-def test_fake_credentials_look_like_real_ones() -> None:
+def test_fake_scram_credentials_resemble_stored_ones() -> None:
     forms = {(4096, 64): 60, (4096, 32): 20, (8192, 64): 20}
     fake_credential, known = FakeCredentials(), _cluster(forms)
     found = Counter(
@@ -158,7 +158,7 @@ def test_fake_credentials_look_like_real_ones() -> None:
         assert abs(found[form] - 30 * count) < 200, (form, found)
 
 
-def test_a_new_user_changes_few_fake_credentials() -> None:
+def test_a_new_user_changes_few_fake_scram_credentials() -> None:
     fake_credential, known = FakeCredentials(), _cluster({(4096, 64): 70, (8192, 32): 30})
     before = [fake_credential.credential(SECRET, known, f"n{number}", SCRAM).salt for number in range(1000)]
     more = {**known, ("new", SCRAM): ScramCredential(8192, b"\xff" * 32, b"", b"")}
@@ -166,7 +166,7 @@ def test_a_new_user_changes_few_fake_credentials() -> None:
     assert 0 < sum(one != other for one, other in zip(before, after, strict=True)) < 50
 
 
-def test_salts_like_those_of_kafkas_tools() -> None:
+def test_fake_scram_salts_resemble_those_of_kafkas_tools() -> None:
     """130 bits in base 36 have 26 digits, the first of them a 1, or fewer."""
     fake_credential = FakeCredentials()
     kafkas = ScramCredential(4096, b"1qg6nvw4o8xv8b0n3mkpu1fmwd", b"", b"")
@@ -183,7 +183,7 @@ def threads() -> Iterator[FairThreadPool]:
     one.close()
 
 
-async def test_networks_take_turns_in_the_pool(threads: FairThreadPool) -> None:
+async def test_login_threads_alternate_between_networks(threads: FairThreadPool) -> None:
     order: list[str] = []
     gate = threading.Event()
     busy = [asyncio.create_task(threads.run("storm", gate.wait))]
@@ -197,7 +197,7 @@ async def test_networks_take_turns_in_the_pool(threads: FairThreadPool) -> None:
     assert len(order) == 202
 
 
-async def test_cancelled_work_is_not_started(threads: FairThreadPool) -> None:
+async def test_cancelled_login_work_is_not_started(threads: FairThreadPool) -> None:
     begun: list[int] = []
     gate = threading.Event()
     first = asyncio.create_task(threads.run("a", gate.wait))
@@ -213,7 +213,7 @@ async def test_cancelled_work_is_not_started(threads: FairThreadPool) -> None:
     assert begun == [-1], "a thread that was not waited for is free again"
 
 
-async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) -> None:
+async def test_closed_login_threads_start_no_work(threads: FairThreadPool) -> None:
     wrong: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
     begun: list[int] = []
@@ -234,7 +234,7 @@ async def test_nothing_is_begun_when_they_are_closed(threads: FairThreadPool) ->
     second.cancel()
 
 
-async def test_an_exception_of_work_is_raised_to_its_requester(threads: FairThreadPool) -> None:
+async def test_an_exception_in_a_login_thread_is_raised_to_the_caller(threads: FairThreadPool) -> None:
     def fails() -> None:
         raise KeyError("PLANTED")
 
@@ -244,7 +244,7 @@ async def test_an_exception_of_work_is_raised_to_its_requester(threads: FairThre
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system has niceness for each thread")
-async def test_threads_of_the_pool_have_lower_priority(threads: FairThreadPool) -> None:
+async def test_login_threads_have_lower_priority(threads: FairThreadPool) -> None:
     def niceness() -> int:
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
@@ -263,6 +263,6 @@ some:where              some:where
 
 
 @pytest.mark.parametrize("line", ADDRESSES.strip().splitlines())
-def test_network_of_an_address(line: str) -> None:
+def test_login_networks_group_addresses(line: str) -> None:
     address, network = line.split()
     assert network_of(address) == network

@@ -120,7 +120,7 @@ def quota(rate: float | None, user: str | None = "bob") -> AlterClientQuotasRequ
     return AlterClientQuotasRequest(entries=(EntryData(entity=entity, ops=(op,)),))
 
 
-async def test_alter_and_describe_client_quotas(served: Rig) -> None:
+async def test_altered_client_quotas_are_described(served: Rig) -> None:
     for request in (quota(2.5), quota(7.0, None)):
         (entry,) = (await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)).entries
         assert entry.error_code == 0
@@ -152,7 +152,7 @@ async def test_alter_and_describe_client_quotas(served: Rig) -> None:
         ((ComponentData(entity_type="user", match_type=2), ComponentData(entity_type="ip", match_type=2)), 42),
     ],
 )
-async def test_invalid_quota_filters(served: Rig, components: tuple[ComponentData, ...], code: int) -> None:
+async def test_invalid_quota_filter_is_rejected(served: Rig, components: tuple[ComponentData, ...], code: int) -> None:
     response = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest(components=components))
     assert (response.error_code, response.entries) == (code, None)
     assert response.error_message

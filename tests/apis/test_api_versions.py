@@ -64,7 +64,7 @@ def test_api_versions_are_those_of_the_table(version: int) -> None:
         ("mé", "1.0", False),
     ],
 )
-def test_invalid_client_software_name_from_version_3(name: str, software: str, taken: bool) -> None:
+def test_invalid_client_software_name_is_rejected_from_version_3(name: str, software: str, taken: bool) -> None:
     for version in (3, 4, 5):
         response, connection = call(with_api_versions(TABLE), version, name, software)
         seen = (connection.software_name, connection.software_version)
@@ -76,7 +76,7 @@ def test_invalid_client_software_name_from_version_3(name: str, software: str, t
     assert (response.error_code, connection.software_name) == (0, "unknown")
 
 
-def test_features_with_min_level_0_need_version_4() -> None:
+def test_features_with_min_level_0_require_version_4() -> None:
     old = cluster.SupportedFeatureKey(name="metadata.version", min_version=1, max_version=29)
     new = cluster.SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
     level = cluster.FinalizedFeatureKey(name="metadata.version", min_version_level=29, max_version_level=29)
@@ -98,7 +98,7 @@ def test_wrong_cluster_or_node_gets_rebootstrap_required(cluster_id: str | None,
 
 
 @pytest.mark.parametrize("broker_listeners", [False, True])
-async def test_expected_node_per_listener(broker_listeners: bool) -> None:
+async def test_api_versions_checks_the_node_id_per_listener(broker_listeners: bool) -> None:
     async with rig(broker_listeners=broker_listeners) as served:
         if broker_listeners:  # at ports of their own
             served.api.advertised = replace(ENDPOINT, port=9099)

@@ -145,7 +145,7 @@ async def test_describe_configs_response_size_is_limited(served: Rig, monkeypatc
     assert all("describe fewer resources" in each.error_message for each in results[count:])
 
 
-async def turns_taken(served: Rig, key: ApiKey, version: int, request: Message) -> int:
+async def loop_iterations_during(served: Rig, key: ApiKey, version: int, request: Message) -> int:
     """How often others had their turn while a request was worked on."""
     turns = 0
 
@@ -176,7 +176,7 @@ LONG: list[tuple[ApiKey, int, Message]] = [
 
 @pytest.mark.parametrize(("key", "version", "request_"), LONG, ids=[key.name for key, *_ in LONG])
 async def test_long_response_does_not_block_the_loop(served: Rig, key: ApiKey, version: int, request_: Message) -> None:
-    assert await turns_taken(served, key, version, request_) > 30
+    assert await loop_iterations_during(served, key, version, request_) > 30
 
 
 async def test_describe_many_quotas_does_not_block_the_loop(served: Rig) -> None:
@@ -186,7 +186,7 @@ async def test_describe_many_quotas_does_not_block_the_loop(served: Rig) -> None
     request = access.AlterClientQuotasRequest(entries=entries)
     await served.call(ApiKey.ALTER_CLIENT_QUOTAS, 1, request)
     everything = access.DescribeClientQuotasRequest()
-    assert await turns_taken(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
+    assert await loop_iterations_during(served, ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything) >= 10
     answer = await served.call(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, everything)
     read = read_back(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, answer)
     assert [each.entity[0].entity_name for each in read.entries] == sorted(str(user.entity_name) for user in users)
@@ -201,13 +201,13 @@ async def test_describe_many_acls_does_not_block_the_loop() -> None:
         everything = access.DescribeAclsRequest(
             resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
         )
-        assert await turns_taken(served, ApiKey.DESCRIBE_ACLS, 3, everything) >= 10
+        assert await loop_iterations_during(served, ApiKey.DESCRIBE_ACLS, 3, everything) >= 10
         answer = await served.call(ApiKey.DESCRIBE_ACLS, 3, everything)
         read = read_back(ApiKey.DESCRIBE_ACLS, 3, answer)
         assert [(each.resource_name, len(each.acls)) for each in read.resources] == [(name, 1) for name in names]
 
 
-async def test_cursor_beyond_the_last_partition(served: Rig) -> None:
+async def test_describe_topic_partitions_cursor_beyond_the_last_partition(served: Rig) -> None:
     await served.create("t0", "t1", "t2", num_partitions=9)
 
     async def page(index: int) -> list[tuple[str, int]]:

@@ -41,7 +41,7 @@ async def shown(a: Rig, name: str, key: str, kind: int = BROKER) -> Any:
     return config
 
 
-async def reviewed(a: Rig) -> None:
+async def until_reconciled(a: Rig) -> None:
     """Until every topic has been looked at."""
     await a.controller.decided()
     for _ in range(100):  # a sweep has its turns in between
@@ -75,7 +75,7 @@ async def test_describe_all_configs_of_a_broker() -> None:
 
 
 @pytest.mark.parametrize("name", ["9", "-1", "one", "01", "9" * 5000])
-async def test_invalid_broker_ids(served: Rig, name: str) -> None:
+async def test_invalid_broker_ids_are_rejected(served: Rig, name: str) -> None:
     found = await served.describe_configs(BROKER, name)
     assert found.error_code == 42
     is_id = name in ("9", "-1")
@@ -86,7 +86,7 @@ async def test_invalid_broker_ids(served: Rig, name: str) -> None:
     assert message.startswith("Unexpected broker id, expected 1, 2, 3" if is_id else "Node id must be an integer")
 
 
-async def test_describe_broker_logger(served: Rig) -> None:
+async def test_describe_configs_of_a_broker_logger(served: Rig) -> None:
     (root,) = (await served.describe_configs(LOGGER, "1")).configs
     assert (root.name, root.value, root.config_source, root.read_only) == ("root", "INFO", OF_LOGGER, True)
     served.api.static_configs = {"log.level": "warning"}
@@ -140,7 +140,7 @@ async def test_invalid_broker_configs_have_kafkas_message(
         ("", "nonsense", SET, "kept, as Kafka keeps it", "kept, as Kafka keeps it"),
     ],
 )
-async def test_valid_broker_configs(served: Rig, name: str, key: str, op: OpType, value: str, after: str) -> None:
+async def test_valid_broker_configs_apply(served: Rig, name: str, key: str, op: OpType, value: str, after: str) -> None:
     assert await served.alter_configs(BROKER, name, (key, op, value), dry=True) == (0, None)
     assert changes(served) == []
     assert await served.alter_configs(BROKER, name, (key, op, value)) == (0, None)
@@ -149,7 +149,7 @@ async def test_valid_broker_configs(served: Rig, name: str, key: str, op: OpType
     assert config.is_sensitive == (key == "nonsense")
 
 
-async def test_broker_configs_need_cluster_permissions() -> None:
+async def test_broker_configs_require_cluster_permissions() -> None:
     async with rig(authorizer=Granted(("DescribeConfigs", "Cluster", "kafka-cluster"))) as a:
         assert (await a.describe_configs(BROKER, "1", principal=BOB)).error_code == 0
         for key in ("log.retention.ms", "num.partitions"):
@@ -166,13 +166,13 @@ async def test_enabling_unclean_leader_election_elects_at_once() -> None:
         assert [each.error_code for each in await a.create("t", replication_factor=2)] == [0]
         for broker in (1, 2):
             a.brokers.stop_broker(broker)
-            await reviewed(a)
+            await until_reconciled(a)
         first = a.api.store.durable_named("t").partitions[0]  # type: ignore[union-attr]
         assert first.leader == -1
         a.brokers.start_broker(next(replica for replica in first.replicas if replica not in first.isr))
-        await reviewed(a)
+        await until_reconciled(a)
         assert await a.alter_configs(BROKER, "", ("unclean.leader.election.enable", SET, "true")) == (0, None)
-        await reviewed(a)
+        await until_reconciled(a)
         assert a.api.store.durable_named("t").partitions[0].leader >= 0  # type: ignore[union-attr]
         elected = [event.reason for event in a.events(PartitionChanged) if event.has_new_leader]
         assert elected[-1].startswith("unclean election")
@@ -256,7 +256,7 @@ async def test_own_node_configs_are_not_forwarded() -> None:
         assert shown > 300
 
 
-async def test_is_default_in_version_0(served: Rig) -> None:
+async def test_describe_configs_version_0_has_is_default(served: Rig) -> None:
     _, (result,) = await described(served, Brokers(), (BROKER, "1"), version=0)
     assert result.configs[0].is_default
 
@@ -294,7 +294,7 @@ async def test_describe_group_configs_with_sources(served: Rig) -> None:
     assert (other.value, other.config_source) == ("46000", STATIC)
 
 
-async def test_group_configs_need_a_name(served: Rig) -> None:
+async def test_group_configs_require_a_group_name(served: Rig) -> None:
     found = await served.describe_configs(GROUPS, "")
     assert (found.error_code, found.error_message) == (42, "Group name must not be empty")
     assert (await served.alter_configs(GROUPS, "", (KEY, OpType.SET, "50000")))[0] == 42

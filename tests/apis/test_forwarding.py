@@ -131,7 +131,7 @@ def test_produce_disconnects() -> None:
         ("apache-kafka-java", (), (False, False)),
     ],
 )
-def test_metadata_shows_the_brokers_own_addresses_to_clients_that_need_them(
+def test_metadata_has_broker_addresses_for_clients_that_need_them(
     software: str, topics: tuple[MetadataRequestTopic, ...] | None, shown: tuple[bool, bool], listeners: bool
 ) -> None:
     context = context_of(METADATA, 12, software)
@@ -188,14 +188,14 @@ async def test_forwarding_without_a_broker_disconnects() -> None:
         RequestContext(LIST_GROUPS, 4), ForwardedRequest(frame=frame(LIST_GROUPS, 4, b""))
     )
     assert isinstance(given, asyncio.Task)
-    with pytest.raises(Disconnect, match="cannot forward it"):
+    with pytest.raises(Disconnect, match="cannot forward the request"):
         await given
 
 
-async def test_forwarding_needs_cluster_action() -> None:
+async def test_forwarding_requires_cluster_action() -> None:
     async def never(payload: bytes, within_s: float, to: tuple[str, int] | None = None) -> bytes:
         raise AssertionError("it was forwarded")
 
     table = forwarding_rows(SPOKEN, (), never, lambda context: context.principal == "User:admin")
-    with pytest.raises(Disconnect, match="User:ANONYMOUS may not have requests forwarded: ClusterAction is needed"):
+    with pytest.raises(Disconnect, match="User:ANONYMOUS is not authorized: forwarding needs ClusterAction"):
         table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), ForwardedRequest(frame=b""))

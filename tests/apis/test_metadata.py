@@ -101,7 +101,7 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
             answer = await one.call(ApiKey.METADATA, VERSION, request)
             live, operations = one.api.cluster.live, OPERATIONS_OMITTED
             if how == "with operations":
-                operations = one.api.topic_operations(_everybody(), "large")
+                operations = one.api.topic_operations(_anonymous_requester(), "large")
                 assert operations > 0
             whole = encode_element(
                 ApiKey.METADATA, VERSION, metadata.response_topic(large, large.partitions, live, operations)
@@ -111,7 +111,7 @@ async def test_large_topic_is_encoded_in_a_thread(how: str, monkeypatch: pytest.
         assert len([size for size, _ in encoded if size > LARGE]) == 1, "it is cached"
 
 
-def _everybody() -> Any:
+def _anonymous_requester() -> Any:
     class Everybody:
         principal, host, client_id, api = "User:ANONYMOUS", "", None, "Metadata"
 

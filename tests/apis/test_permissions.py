@@ -42,7 +42,7 @@ async def test_denied_create_is_recorded_with_rule_authorizer() -> None:
         assert rejected == [("mine", "authorizer", DENIED)]
 
 
-async def test_offsets_and_groups_need_describe() -> None:
+async def test_offsets_and_groups_require_describe() -> None:
     async with rig(authorizer=Granted(("Describe", "Topic", "mine"), ("Describe", "Group", "ours"))) as a:
         await a.create("mine", "other")
         wanted = tuple(ListOffsetsTopic(name=name, partitions=(ListOffsetsPartition(),)) for name in ("mine", "other"))

@@ -30,7 +30,7 @@ def live(stage: Stage) -> tuple[BrokerId, ...]:
 
 
 @on_virtual_time
-async def test_brokers_register_in_three_racks_in_turn() -> None:
+async def test_simulated_brokers_rotate_over_three_racks() -> None:
     stage = await Stage(brokers=5).start()
     brokers = stage.controller.store.durable_cluster.brokers
     assert [brokers[BrokerId(n)].rack for n in range(1, 6)] == ["rack-a", "rack-b", "rack-c", "rack-a", "rack-b"]
@@ -39,7 +39,7 @@ async def test_brokers_register_in_three_racks_in_turn() -> None:
 
 
 @on_virtual_time
-async def test_advertised_endpoints_of_brokers() -> None:
+async def test_simulated_brokers_advertise_endpoints() -> None:
     stage = Stage()
     own = Endpoint("PLAINTEXT", "localhost", 19092)
     stage.brokers.endpoints[BrokerId(2)] = own
@@ -62,7 +62,7 @@ async def test_a_create_waits_for_the_slowest_live_broker() -> None:
 
 
 @on_virtual_time
-async def test_a_stopped_broker_leads_nothing_and_comes_back_in_sync() -> None:
+async def test_a_stopped_broker_loses_leadership_and_rejoins_the_isr() -> None:
     stage = await Stage().start()
     await stage.create("a", num_partitions=6, replication_factor=3)
     stage.brokers.stop_broker(2)
@@ -78,7 +78,7 @@ async def test_a_stopped_broker_leads_nothing_and_comes_back_in_sync() -> None:
 
 
 @on_virtual_time
-async def test_the_last_in_sync_replica_leads_again_when_it_returns() -> None:
+async def test_the_last_isr_member_leads_again_when_it_returns() -> None:
     stage = await Stage().start()
     await stage.create("a", num_partitions=1, replication_factor=2)
     first, second = topic(stage, "a").partitions[0].replicas
@@ -95,7 +95,7 @@ async def test_the_last_in_sync_replica_leads_again_when_it_returns() -> None:
 
 
 @on_virtual_time
-async def test_brokers_that_join_get_free_ids_and_take_new_topics() -> None:
+async def test_joining_brokers_get_free_ids_and_replicas_of_new_topics() -> None:
     stage = await Stage().start()
     stage.brokers.stop_broker(3)
     four, five = stage.brokers.add(), stage.brokers.add("far")
@@ -159,7 +159,7 @@ async def test_a_stopped_broker_loses_unapplied_metadata() -> None:
 
 
 @on_virtual_time
-async def test_a_stopped_broker_can_be_stopped_and_a_running_one_started() -> None:
+async def test_stop_and_start_of_a_simulated_broker_are_idempotent() -> None:
     stage = await Stage().start()
     end = stage.log.next_offset
     stage.brokers.start_broker(1)
@@ -172,7 +172,7 @@ async def test_a_stopped_broker_can_be_stopped_and_a_running_one_started() -> No
 
 
 @on_virtual_time
-async def test_an_unknown_broker() -> None:
+async def test_an_unknown_simulated_broker_is_an_error() -> None:
     stage = await Stage(brokers=2).start()
     for action in (stage.brokers.stop_broker, stage.brokers.start_broker, lambda n: stage.brokers.set_delay(n, 1)):
         with pytest.raises(UnknownBroker, match=r"no simulated broker 9; known: 1, 2"):
@@ -180,7 +180,7 @@ async def test_an_unknown_broker() -> None:
 
 
 @on_virtual_time
-async def test_no_timer_is_left_after_stop() -> None:
+async def test_stop_leaves_no_timers() -> None:
     stage = await Stage().start()
     stage.brokers.set_delay(1, 60_000)
     stage.create("a", timeout_ms=0)

@@ -19,7 +19,7 @@ from tests.support.topicwright import COMMAND
 ENDLESS_CHUNK = b"Transfer-Encoding: chunked\r\n\r\n10000000000\r\n"
 
 
-def test_every_format_has_the_same_answer(offline: Run) -> None:
+def test_json_yaml_and_wide_output_contain_the_same_data(offline: Run) -> None:
     for words in (("topics",), ("topics", "u"), ("requests",), ("brokers",), ("settings",), ("explain", "u")):
         as_json = json.loads(offline(*words, "-o", "json").out)
         assert yaml.safe_load(offline(*words, "-o", "yaml").out) == as_json, words
@@ -30,7 +30,7 @@ def test_every_format_has_the_same_answer(offline: Run) -> None:
     assert "retention.ms=5" in wide
 
 
-async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> None:
+async def test_a_service_and_its_folder_give_the_same_output(run: Run, tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     commands: list[tuple[object, ...]] = [
         ("topics",),
@@ -74,7 +74,7 @@ async def test_a_running_service_answers_the_same(run: Run, tmp_path: Path) -> N
         assert await asyncio.to_thread(run, *command, "--data", tmp_path / "data") == seen, command
 
 
-async def test_no_service_and_another_service_have_different_errors(run: Run) -> None:
+async def test_an_unreachable_service_and_an_unknown_server_have_different_errors(run: Run) -> None:
     async def not_ours(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
@@ -119,7 +119,7 @@ async def test_response_without_end(
 # arguments | what standard error says
 MISUSE = """
 topic create --dry-run                  | the following arguments are required: NAME
-topic create t --dry-run --timeout-ms 3 | --dry-run does not wait: it does not go with --timeout-ms
+topic create t --dry-run --timeout-ms 3 | --dry-run does not wait, so it cannot be used with --timeout-ms
 topic create t --config retention       | argument --config: 'retention' is not KEY=VALUE
 topic create t --partitions many        | argument --partitions: invalid int value: 'many'
 topic alter t                           | nothing to change: give --config KEY=VALUE or --delete-config KEY
@@ -133,7 +133,7 @@ topics --statsu ready                   | unknown flag --statsu; did you mean --
 topics --stat ready                     | unknown flag --stat; did you mean --status?
 topics a b                              | unexpected argument 'b'
 events --type TopicCreate              | argument --type: 'TopicCreate' is not an event type; did you mean TopicCreated?
-events --follow --tail 3                | --follow does not end: it does not go with --until or --tail
+events --follow --tail 3                | --follow does not end, so it cannot be used with --until or --tail
 events --from 3 --since 1h              | give either --from or --since
 events --tail 0                         | argument --tail: '0' is not a number from 1 to 100000
 topcs                                   | unknown value 'topcs'; did you mean topics?
@@ -173,7 +173,7 @@ def test_usage_errors(line: str, run: Run, tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir()), "nothing is made of it"
 
 
-def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
+def test_a_full_disk_on_standard_output_is_reported(stopped: Path) -> None:
     with Path("/dev/full").open("w") as full:
         argv: list[str | Path] = [COMMAND, "events", "--data", stopped]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
@@ -181,7 +181,7 @@ def test_a_full_disk_behind_standard_output_is_said(stopped: Path) -> None:
     assert done.stderr == "topicwright: cannot write to standard output: No space left on device\n"
 
 
-def test_whoever_reads_the_beginning_alone_gets_no_error(stopped: Path) -> None:
+def test_a_closed_pipe_is_no_error(stopped: Path) -> None:
     argv = f"{COMMAND} events --data {stopped} | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", argv], capture_output=True, text=True, timeout=240, check=False

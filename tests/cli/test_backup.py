@@ -50,7 +50,7 @@ def state_of(folder: Path) -> tuple[list[tuple[int, bytes]], dict[bytes, bytes]]
         return list(log.read()), {key: value for key, value in log.scan() if not key.startswith(ARCHIVE_KEY)}
 
 
-def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, printed: Printed) -> None:
+def test_a_recovered_log_equals_the_original(day: Path, tmp_path: Path, printed: Printed) -> None:
     place, again = tmp_path / "backup", tmp_path / "again"
     said = printed("backup", place, "--data", day)
     events, state = state_of(day)
@@ -66,7 +66,7 @@ def test_what_is_recovered_is_what_was(day: Path, tmp_path: Path, printed: Print
         assert history_of(other) == archive_status(other).history != history_of(log), "a history of its own"
 
 
-def test_a_second_backup_moves_what_is_new(day: Path, tmp_path: Path, printed: Printed) -> None:
+def test_a_second_backup_copies_only_new_events(day: Path, tmp_path: Path, printed: Printed) -> None:
     place, folder = tmp_path / "backup", Path(shutil.copytree(day, tmp_path / "log"))
     printed("backup", place, "--data", folder)
     assert printed("backup", place, "--data", folder).startswith("0 events added, 0 bytes")
@@ -90,7 +90,7 @@ def test_recover_at_an_offset(day: Path, place: Path, tmp_path: Path, at: int, p
     assert len(events) > at
 
 
-def test_a_time_is_recovered(day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:
+def test_recover_at_a_time_ends_at_that_time(day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:
     with closing(open_log(day)) as log:
         at_ms = decode_event(200, read_one(log, 200)).at_ms
     printed("recover", place, "--data", tmp_path / "again", "--at", f"{at_ms}ms")
@@ -111,7 +111,7 @@ def test_backup_into_the_archive(day: Path, tmp_path: Path, printed: Printed) ->
         assert archive_status(log).url == "", "what is recovered archives nowhere yet"
 
 
-def test_verify_reads_a_backup(day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:
+def test_verify_accepts_a_valid_backup(day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:
     with closing(open_log(day)) as log:
         size, root = head_of(log)
         _, older = head_of(log, 123)
@@ -141,7 +141,7 @@ def _put(place: Path, content: bytes) -> None:
     (place / "events" / f"{0:020}-{str(name['sha256'])[:16]}.parquet").write_bytes(content)
 
 
-def _put_table(place: Path, index: object = None, value: object = None, canonical: object = None, **how: Any) -> None:
+def _write_table(place: Path, index: object = None, value: object = None, canonical: object = None, **how: Any) -> None:
     """Another file with these columns; without a value those of the segment."""
     sink = pa.BufferOutputStream()
     table = pq.read_table(next((place / "events").iterdir()), columns=["value", "canonical"])
@@ -163,7 +163,7 @@ def _other_index(place: Path) -> None:
     """The events as they are, and the index of an empty one."""
     empty = BytesIO()
     write_snapshot(empty, SnapshotInfo("c", 1, 1, 0), [])
-    _put_table(place, b64encode(empty.getvalue()), compression="zstd")
+    _write_table(place, b64encode(empty.getvalue()), compression="zstd")
 
 
 def _end_of(place: Path) -> int:
@@ -172,18 +172,18 @@ def _end_of(place: Path) -> int:
 
 def _no_event(place: Path) -> None:
     nothing = pa.nulls(_end_of(place), pa.binary())
-    _put_table(place, value=nothing, canonical=nothing)
+    _write_table(place, value=nothing, canonical=nothing)
 
 
-def _repeated(place: Path, value: bytes = b"0" * 4000, **how: object) -> None:
+def _write_repeated_value(place: Path, value: bytes = b"0" * 4000, **how: object) -> None:
     count = _end_of(place)
     repeated, nothing = pa.array([value] * count), pa.nulls(count, pa.binary())
-    _put_table(place, value=repeated, canonical=nothing, compression="zstd", write_statistics=False, **how)
+    _write_table(place, value=repeated, canonical=nothing, compression="zstd", write_statistics=False, **how)
 
 
 def _many_rows(place: Path) -> None:
     _change(place, end=GROUP + 1)
-    _repeated(place, b"")
+    _write_repeated_value(place, b"")
 
 
 @pytest.mark.parametrize(
@@ -191,14 +191,14 @@ def _many_rows(place: Path) -> None:
     [
         (_flip_footer, "parquet is not as it was archived"),
         (_other_index, "parquet does not match its events"),
-        (lambda place: _put_table(place, "?"), "parquet has no index that can be read"),
+        (lambda place: _write_table(place, "?"), "parquet has no index that can be read"),
         (lambda place: _change(place, last_ms=1), "parquet does not match its events"),
-        (lambda place: _put_table(place, value=[b""] * _end_of(place)), "parquet cannot be read"),
+        (lambda place: _write_table(place, value=[b""] * _end_of(place)), "parquet cannot be read"),
         (_no_event, "parquet lacks an event"),
-        (_repeated, "has a group that unpacks to 16"),
-        (partial(_repeated, use_dictionary=True), "has values in an encoding that is not an archive's"),
+        (_write_repeated_value, "has a group that unpacks to 16"),
+        (partial(_write_repeated_value, use_dictionary=True), "has values in an encoding that is not an archive's"),
         (
-            partial(_repeated, column_encoding={"value": "DELTA_BYTE_ARRAY"}),
+            partial(_write_repeated_value, column_encoding={"value": "DELTA_BYTE_ARRAY"}),
             "has values in an encoding that is not an archive's",
         ),
         (
@@ -217,7 +217,7 @@ def test_verify_a_forged_backup(
 
 
 @pytest.mark.parametrize("name", [MANIFEST, "events"])
-def test_a_backup_has_regular_files_alone(name: str, place: Path, tmp_path: Path, printed: Printed) -> None:
+def test_a_backup_with_special_files_is_rejected(name: str, place: Path, tmp_path: Path, printed: Printed) -> None:
     one = place / name if name.endswith("json") else next((place / name).iterdir())
     one.unlink()
     os.mkfifo(one)
@@ -225,7 +225,7 @@ def test_a_backup_has_regular_files_alone(name: str, place: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("pattern", ["*.log", "*.sst", "DURABLE", "MANIFEST-*", "snapshots/*"])
-def test_a_log_has_regular_files_alone(pattern: str, day: Path, tmp_path: Path, printed: Printed) -> None:
+def test_a_log_with_special_files_is_rejected(pattern: str, day: Path, tmp_path: Path, printed: Printed) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     with closing(open_log(folder)) as log:
         take_snapshot(log, 100)
@@ -238,13 +238,13 @@ def test_a_log_has_regular_files_alone(pattern: str, day: Path, tmp_path: Path, 
         assert "is not a regular file" in printed("backup", tmp_path / "backup", "--data", folder, code=2)
 
 
-def test_a_manifest_without_end_is_not_read(place: Path, tmp_path: Path, printed: Printed) -> None:
+def test_an_oversized_manifest_is_not_read(place: Path, tmp_path: Path, printed: Printed) -> None:
     os.truncate(place / MANIFEST, 1 << 29)
     said = printed("recover", place, "--data", tmp_path / "again", code=2)
     assert f"{MANIFEST} has 536870912 bytes; allowed: 33554432" in said
 
 
-def test_verify_finds_what_was_changed_beside_the_events_of_a_log(day: Path, tmp_path: Path, printed: Printed) -> None:
+def test_verify_finds_changed_snapshots_indexes_and_state_of_a_log(day: Path, tmp_path: Path, printed: Printed) -> None:
     folder = Path(shutil.copytree(day, tmp_path / "log"))
     with closing(open_log(folder)) as log:
         for offset in (100, 200):
@@ -314,7 +314,9 @@ backup {place} --data {place}               | holds no log
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_what_is_wrong_is_said(line: str, day: Path, place: Path, tmp_path: Path, printed: Printed) -> None:
+def test_invalid_backup_arguments_are_reported(
+    line: str, day: Path, place: Path, tmp_path: Path, printed: Printed
+) -> None:
     words, said = line.split("|")
     arguments = [one.format(place=place, day=day, new=tmp_path / "new") for one in words.split()]
     assert said.strip() in printed(*arguments, code=2)

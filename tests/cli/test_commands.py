@@ -27,7 +27,7 @@ from tests.support.tools import ROOT
 HEAVY = ("msgspec", "litestar", "confluent_kafka", "rocksdict", "pyspark", "uvloop", "structlog", "kio", "cryptography")
 
 
-async def test_a_topic_is_created_and_deleted(run: Run) -> None:
+async def test_topic_create_and_topic_delete(run: Run) -> None:
     async with service() as one:
 
         async def online(*words: object) -> Outcome:
@@ -83,7 +83,7 @@ BAD = {
 }
 
 
-def test_settings_are_checked_without_a_server(run: Run, tmp_path: Path) -> None:
+def test_check_validates_settings_without_a_server(run: Run, tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(GOOD)
     assert run("check", "--config", config) == (
@@ -106,7 +106,7 @@ def test_settings_are_checked_without_a_server(run: Run, tmp_path: Path) -> None
     assert sorted(one.name for one in tmp_path.iterdir()) == ["server.properties"]
 
 
-def test_rules_are_checked_without_settings(run: Run, tmp_path: Path) -> None:
+def test_check_validates_rules_without_settings(run: Run, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("nonsense = 3\n")
     code, out, err = run("check", "--rules", rules)
@@ -116,7 +116,7 @@ def test_rules_are_checked_without_settings(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_script(run: Run, shell: str) -> None:
+def test_completion_prints_a_script_for_each_shell(run: Run, shell: str) -> None:
     code, out, _ = run("completion", shell)
     assert (code, "_ARGCOMPLETE" in out, "topicwright" in out) == (0, True, True)
 
@@ -130,7 +130,7 @@ def completed(line: str, tmp_path: Path) -> list[str]:
     return [word.strip() for word in into.read_text().split("\n")]
 
 
-def test_commands_flags_and_values_are_completed(tmp_path: Path) -> None:
+def test_completion_covers_commands_flags_and_values(tmp_path: Path) -> None:
     assert set(completed("topicwright ", tmp_path)) >= COMMANDS.keys()
     assert completed("topicwright topi", tmp_path) == ["topics", "topic"]
     assert "--replication-factor" in completed("topicwright topic create t --re", tmp_path)
@@ -164,7 +164,7 @@ async def test_completion_of_names(run: Run, tmp_path: Path, monkeypatch: pytest
     assert context_names() == ()
 
 
-def test_help_loads_nothing_that_takes_long() -> None:
+def test_help_imports_no_slow_modules() -> None:
     script = (
         "import sys; from controller.cli.main import main\n"
         f"for command in {['', *COMMANDS]!r}:\n"
@@ -182,5 +182,5 @@ def test_help_loads_nothing_that_takes_long() -> None:
     assert [name for name, one in COMMANDS.items() if one.description not in shown and name not in of_their_own] == []
 
 
-def test_the_help_names_every_command() -> None:
+def test_help_lists_every_command() -> None:
     assert all(re.search(rf"^    {command} ", parser().format_help(), re.MULTILINE) for command in COMMANDS)

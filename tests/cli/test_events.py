@@ -24,7 +24,7 @@ from tests.cli.commands import Run, columns
 from tests.http.service import service
 
 
-def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(offline: Run) -> None:
+def test_events_are_printed_and_filtered_by_topic_request_and_offset(offline: Run) -> None:
     header, *lines = offline("events", "-o", "wide").out.splitlines()
     assert header.split() == ["OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT"]
     assert [int(line.split()[0]) for line in lines] == list(range(len(lines)))
@@ -39,7 +39,7 @@ def test_events_are_shown_one_a_line_and_chosen_by_topic_request_and_offset(offl
     assert {(words[3], words[4]) for words in shown} == {("u", request)}, "each line names topic and request"
 
 
-def test_a_refusal_is_one_line(offline: Run) -> None:
+def test_rejected_and_answered_events_are_merged_into_one_line(offline: Run) -> None:
     lines = offline("events", "--topic", "u").out.splitlines()
     refused = [line for line in lines if "already exists" in line]
     assert len(refused) == 1
@@ -48,7 +48,7 @@ def test_a_refusal_is_one_line(offline: Run) -> None:
     assert wide.count("already exists") == 2
 
 
-def test_events_are_chosen_by_type_principal_and_time(offline: Run) -> None:
+def test_events_are_filtered_by_type_principal_and_time(offline: Run) -> None:
     def shown(*words: object) -> list[dict[str, Any]]:
         return [json.loads(line) for line in offline("events", *words, "--json").out.splitlines()]
 
@@ -102,7 +102,7 @@ def test_what_does_not_exist_is_an_error(offline: Run) -> None:
     assert late == (0, "No event matches.\n", ""), "it has events, but none from there on"
 
 
-async def test_events_are_followed_until_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_follow_ends_when_the_service_stops(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[int] = []
 
     def as_json(event: EventView) -> str:
@@ -142,7 +142,7 @@ def change(offset: int, leader: int = 1, **fields: Any) -> EventView:
     return event(offset, "PartitionChanged", **known | {"before": {"leader": 1}, "after": {"leader": leader}} | fields)
 
 
-def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
+def test_partition_changes_of_one_cause_are_summarized_in_one_line() -> None:
     stop = event(0, "BrokerFenced", "FenceBroker", "broker 3 is fenced (stopped)", broker_id=3)
     moved = [change(n, 2 if n % 3 == 0 else 1, topic=f"t{n % 2}") for n in range(1, 101)]
     after = event(101, "BrokerUnfenced", "UnfenceBroker", "broker 3 is live (started)", broker_id=3)
@@ -154,7 +154,7 @@ def test_what_a_brokers_stop_does_to_a_hundred_partitions_is_one_line() -> None:
     assert lines[1].topic == "(2)"
 
 
-def test_few_changes_and_those_of_other_causes_stay_apart() -> None:
+def test_few_partition_changes_or_different_causes_are_not_merged() -> None:
     few = [change(n) for n in range(3)]
     assert list(joined(few)) == [line_of(one) for one in few]
     two_causes = [change(n) for n in range(5)] + [change(n, reason="reported by the leader") for n in range(5, 10)]
@@ -163,7 +163,7 @@ def test_few_changes_and_those_of_other_causes_stay_apart() -> None:
     assert (one_topic.topic, one_topic.text.startswith("5 partitions of t changed in 5 events (")) == ("t", True)
 
 
-def test_columns_stay_where_they_are() -> None:
+def test_event_columns_are_aligned() -> None:
     names = ["a", "a" * 20, "b" * 35, "c"]
     lines = [line_of(event(n, "TopicReady", text="ready", topic=name, request_id=name)) for n, name in enumerate(names)]
     shown = list(in_columns(lines, Style()))
@@ -176,7 +176,7 @@ def refusal(offset: int, kind: str, **fields: Any) -> EventView:
     return event(offset, kind, "CreateTopic", f"t is refused: {known['message']}", **{**known, **fields})
 
 
-def test_a_refusal_is_said_once() -> None:
+def test_rejected_and_answered_events_merge_only_for_one_request() -> None:
     rejected, answered = refusal(1, "CreateRejected", rule="x"), refusal(2, "CreateAnswered", waited_ms=7)
     (line,) = joined([rejected, answered])
     assert (line.place, line.text) == ("1", "t is refused: it is there (answered after 7 ms)")
@@ -187,7 +187,7 @@ def test_a_refusal_is_said_once() -> None:
     assert list(joined([rejected, rejected])) == [line_of(rejected)] * 2
 
 
-def test_lines_fit_a_terminal_and_are_whole_elsewhere() -> None:
+def test_event_lines_wrap_at_the_terminal_width() -> None:
     text = "words " * 40
     lines = [line_of(event(n, "TopicCreated", "CreateTopic", text.strip(), topic="t")) for n in range(3)]
     for width in (80, 100, 120, 200):
@@ -201,7 +201,7 @@ def test_lines_fit_a_terminal_and_are_whole_elsewhere() -> None:
     assert all(line.endswith(text.strip()) for line in whole[1:])
 
 
-def test_what_is_followed_is_folded_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followed_events_are_summarized_as_they_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_lines, "HELD_S", 60.0)
     monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
     may_end = Event()
@@ -220,7 +220,7 @@ def test_what_is_followed_is_folded_as_it_comes(monkeypatch: pytest.MonkeyPatch)
         next(lines)
 
 
-def test_what_is_followed_is_not_held_for_ever() -> None:
+def test_followed_events_are_printed_after_a_delay_limit() -> None:
     more = Event()
 
     def source() -> Iterator[int]:
@@ -234,7 +234,7 @@ def test_what_is_followed_is_not_held_for_ever() -> None:
     assert [*shown, *(one for burst in some for one in burst)] == [*range(5)], "the first before all had come"
 
 
-def test_a_burst_ends_where_nothing_belongs_to_it_or_where_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bursts_of_events_are_limited_by_cause_length_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_lines, "HELD_S", 60.0)
     monkeypatch.setattr(event_lines, "QUIET_S", 60.0)
     assert list(event_lines.bursts(range(3), lambda one: one != 1)) == [[0, 1], [2]]
@@ -244,7 +244,7 @@ def test_a_burst_ends_where_nothing_belongs_to_it_or_where_it_is_long(monkeypatc
     assert list(event_lines.bursts(range(3), lambda _: True)) == [[0], [1], [2]]
 
 
-def test_requests_are_listed_newest_first_chosen_and_shown(offline: Run) -> None:
+def test_requests_are_listed_newest_first_with_filters(offline: Run) -> None:
     listed = json.loads(offline("requests", "--json").out)["requests"]
     times = [one["requested_offset"] for one in listed]
     assert times == sorted(times, reverse=True)
@@ -274,11 +274,11 @@ def test_requests_are_listed_newest_first_chosen_and_shown(offline: Run) -> None
         ({"failed": 1}, "bad"),
     ],
 )
-def test_an_outcome_that_is_not_good_is_not_green(outcomes: dict[str, int], mark: str) -> None:
+def test_failed_and_pending_request_outcomes_are_not_marked_good(outcomes: dict[str, int], mark: str) -> None:
     assert outcome_mark(outcomes) == mark
 
 
-def test_a_topic_and_a_request_are_explained(offline: Run) -> None:
+def test_explain_prints_a_topic_and_a_request(offline: Run) -> None:
     outcome = offline("explain", "u")
     assert outcome.code == 0
     first, blank, header, *steps = outcome.out.splitlines()
@@ -293,7 +293,7 @@ def test_a_topic_and_a_request_are_explained(offline: Run) -> None:
     assert len(offline("explain", "u", "--at", first).out.splitlines()) == 4, "one step"
 
 
-def test_a_long_chain_shows_what_it_omits_and_each_cause_once() -> None:
+def test_a_long_explanation_marks_omitted_steps() -> None:
     steps = tuple(
         StepView(
             offset=number,
@@ -319,7 +319,7 @@ def test_a_long_chain_shows_what_it_omits_and_each_cause_once() -> None:
     assert any("1.0 min  step 1" in line for line in lines)
 
 
-def test_brokers_and_settings_are_shown_now_and_then(offline: Run) -> None:
+def test_brokers_and_settings_are_printed_now_and_at_an_offset(offline: Run) -> None:
     header, *rows = columns(offline("brokers").out)
     assert header == ["BROKER", "STATE", "SINCE", "WHY", "RACK", "LISTENERS"]
     assert [row[:2] for row in rows] == [["1", "live"], ["2", "live"], ["3", "live"]]

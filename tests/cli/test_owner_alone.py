@@ -39,7 +39,7 @@ def readable(path: Path) -> list[str]:
     return [str(each) for each in (path, *path.rglob("*")) if stat.S_IMODE(each.stat().st_mode) & 0o077]
 
 
-def test_all_files_of_a_running_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_service_files_are_readable_only_by_the_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data"
     argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
     with Process(argv, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}) as process:
@@ -55,7 +55,7 @@ def test_all_files_of_a_running_service(tmp_path: Path, capsys: pytest.CaptureFi
     assert all(each in shown for each in ("others can read", str(data), "0750", f"chmod go= {data}")), shown
 
 
-def test_a_command_leaves_the_umask_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_restores_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getpass", lambda prompt: "secret")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     assert main(["users", "add", "alice", "--data", str(tmp_path / "data")]) == 0
@@ -63,7 +63,7 @@ def test_a_command_leaves_the_umask_as_it_was(tmp_path: Path, monkeypatch: pytes
     assert os.umask(0) == 0
 
 
-def test_folders_are_closed_whoever_makes_them(tmp_path: Path) -> None:
+def test_data_folders_have_mode_0700(tmp_path: Path) -> None:
     RocksDbLog(tmp_path / "log", cluster_id="c", event_version=EVENT_VERSION, new_cluster_id=lambda: "c").close()
     lock_folder(tmp_path / "gateway").close()
     for name in ("log", "gateway"):

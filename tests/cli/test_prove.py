@@ -81,14 +81,14 @@ def verified(run: Run, *arguments: object) -> Outcome:
     return outcome
 
 
-def test_the_verifier_is_short_and_imports_the_standard_library_alone() -> None:
+def test_the_verifier_imports_only_the_standard_library() -> None:
     lines = VERIFIER.read_text().splitlines()
     assert len(lines) < 150
     imported = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
     assert imported <= sys.stdlib_module_names
 
 
-def test_a_proof_holds_by_the_key_of_the_service(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_a_proof_verifies_with_the_public_key_of_the_service(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     events = run("events", "--topic", "pay.t5", "--data", stopped.folder, "--json").out.splitlines()
     request = json.loads(events[0])["cause"]["request_id"]
     for subject, about in (("pay.t3", "topic pay.t3"), ("0", "offset 0"), (request, f"request {request}")):
@@ -106,7 +106,7 @@ def test_a_proof_holds_by_the_key_of_the_service(run: Run, stopped: Stopped, tmp
             assert '["TopicCreated", "' in alone.stdout
 
 
-def test_an_event_with_a_secret_is_proved_without_it(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_a_proof_of_an_event_with_a_secret_contains_only_its_hash(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     events = [json.loads(line) for line in run("events", "--data", stopped.folder, "--json").out.splitlines()]
     (secret,) = (each["offset"] for each in events if each["type"] == "LoginSecretDrawn")
     proof = proof_of(run, tmp_path, secret, "--data", stopped.folder)
@@ -115,7 +115,7 @@ def test_an_event_with_a_secret_is_proved_without_it(run: Run, stopped: Stopped,
     assert "only its hash is shown" in by_itself(proof, "--key", stopped.public).stdout
 
 
-def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_a_limited_proof_continues_with_from(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     outcome = run("prove", "pay.t3", "--data", stopped.folder, "--limit", 2)
     said = outcome.err.splitlines()
     assert said[0].startswith("2 events of topic pay.t3, proved by a head of ")
@@ -125,7 +125,7 @@ def test_a_proof_may_be_long_and_goes_on_where_it_ended(run: Run, stopped: Stopp
     assert len(json.loads(rest.out)["events"]) > 1
 
 
-def test_the_time_that_is_said_is_that_of_the_head_that_was_kept(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_verify_reports_the_time_of_the_saved_tree_head(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     file = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
     proof, kept = json.loads(file.read_text()), tmp_path / "kept.json"
     kept.write_text(json.dumps(proof["head"]))
@@ -187,7 +187,7 @@ def signed_by_another(head: dict[str, Any]) -> Any:
     return msgspec.to_builtins(another.signed(msgspec.convert(head, Head, strict=False)))
 
 
-def test_a_proof_that_was_changed_does_not_hold(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_a_changed_proof_does_not_verify(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     """The verifier in docs/ checks changed events against a saved head, because checking a signature takes it long."""
     file, kept = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder), tmp_path / "kept.json"
     whole = file.read_text()
@@ -203,7 +203,7 @@ def test_a_proof_that_was_changed_does_not_hold(run: Run, stopped: Stopped, tmp_
         assert "Traceback" not in alone.stderr, change
 
 
-def test_what_a_proof_holds_does_not_act_on_the_terminal(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_control_characters_of_a_proof_do_not_reach_the_terminal(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     file, acts = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder), "\x1b]0;owned\x07\u202e\n"
     proof = json.loads(file.read_text())
     for changed in (
@@ -218,7 +218,7 @@ def test_what_a_proof_holds_does_not_act_on_the_terminal(run: Run, stopped: Stop
         assert (alone.stdout + alone.stderr).rstrip("\n").isprintable(), alone
 
 
-def test_what_is_no_proof_does_not_hold(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_malformed_proofs_do_not_verify(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     file = tmp_path / "proof.json"
     deep = "[" * 100_000
     for text in ("", "{", "[]", "null", deep, '{"head": 1}', '{"format": "topicwright proof 9"}', "\ud800", "1e999"):
@@ -227,7 +227,7 @@ def test_what_is_no_proof_does_not_hold(run: Run, stopped: Stopped, tmp_path: Pa
         assert (outcome.code, "it is not a proof" in outcome.err) == (1, True), text
 
 
-def test_files_are_not_read_without_end(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_oversized_proof_and_key_files_are_rejected(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     file = tmp_path / "large.json"
     with file.open("wb") as large:
         large.truncate(FILE_BYTES_MAX + 1)
@@ -251,7 +251,7 @@ prove 3 --data FOLDER --head PUBLIC      | 2 contains no head
 """
 
 
-def test_wrong_usage_is_said_to_be(run: Run, stopped: Stopped, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_usage_is_reported(run: Run, stopped: Stopped, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     words = {"FOLDER": stopped.folder, "PUBLIC": stopped.public, "PRIVATE": stopped.public.with_name("key.pem")}
     for line in WRONG.strip().splitlines():
@@ -262,7 +262,7 @@ def test_wrong_usage_is_said_to_be(run: Run, stopped: Stopped, monkeypatch: pyte
         assert says in outcome.err, f"{command}: {outcome}"
 
 
-def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_verify_checks_all_events_of_a_data_folder(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     kept = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
     outcome = run("verify", stopped.folder, "--key", stopped.public, "--head", kept)
     assert (outcome.code, outcome.err) == (0, "")
@@ -277,7 +277,7 @@ def test_a_whole_log_is_verified_in_its_folder(run: Run, stopped: Stopped, tmp_p
     assert "the tree head stored with the log is not that of its first" in damaged.out
 
 
-def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_verify_with_a_key_fails_without_signed_heads(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     backup, stranger = tmp_path / "backup", key_files(other)[1]
@@ -293,7 +293,7 @@ def test_a_key_shows_nothing_of_a_log_without_signed_heads(run: Run, stopped: St
         assert (outcome.code, says in outcome.out) == (code, True), outcome
 
 
-def test_a_head_of_none_of_the_partitions_is_not_passed_over(run: Run, stopped: Stopped, tmp_path: Path) -> None:
+def test_verify_rejects_a_head_of_no_known_partition(run: Run, stopped: Stopped, tmp_path: Path) -> None:
     kept = proof_of(run, tmp_path, "pay.t3", "--data", stopped.folder)
     for number in range(2):
         shutil.copytree(stopped.folder, tmp_path / "parts" / f"partition-{number:05}")
@@ -343,7 +343,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Topicwri
         yield one, public
 
 
-def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicwright, Path], tmp_path: Path) -> None:
+def test_verify_checks_a_running_service_over_http(run: Run, serving: tuple[Topicwright, Path], tmp_path: Path) -> None:
     one, public = serving
     with urllib.request.urlopen(f"http://{one.http}/v1/log/head", timeout=240) as answer:
         kept = tmp_path / "kept.json"
@@ -369,7 +369,7 @@ def test_a_running_service_is_verified_over_http(run: Run, serving: tuple[Topicw
     assert "its head is not signed by that key" in run("verify", one.http, "--key", key_files(other)[1]).out
 
 
-def test_a_key_of_the_wrong_kind_stops_the_start(tmp_path: Path) -> None:
+def test_an_invalid_signing_key_ends_the_start(tmp_path: Path) -> None:
     _, public = key_files(tmp_path)
     argv: list[str | Path] = [
         Path(sys.executable).parent / "topicwright", "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0",

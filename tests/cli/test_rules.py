@@ -52,7 +52,7 @@ def server(folder: Path) -> Iterator[Topicwright]:
         yield served
 
 
-def test_a_file_is_checked_without_a_server(run: Run, folder: Path) -> None:
+def test_rules_test_checks_a_file_without_a_server(run: Run, folder: Path) -> None:
     assert run("rules", "test", folder / "small.toml") == (0, "1 rules, 1 defaults; 1 of 1 examples hold\n", "")
     wrong = run("rules", "test", folder / "wrong.toml")
     assert wrong.code == 1
@@ -74,7 +74,7 @@ def test_diff_of_texts_that_are_no_versions_and_of_control_characters(
     assert "+# \\x1b[31mred" in run("rules", "diff", folder / "red.toml", "--http", server.http).out.splitlines()
 
 
-def test_rules_are_applied_shown_and_compared(run: Run, server: Topicwright, folder: Path) -> None:
+def test_rules_apply_show_history_and_diff(run: Run, server: Topicwright, folder: Path) -> None:
     at = ("--http", server.http)
     first = run("rules", "show", *at)
     assert first.out.startswith("Version 1, applied 20")
@@ -104,7 +104,7 @@ def test_rules_are_applied_shown_and_compared(run: Run, server: Topicwright, fol
     assert json.loads(run("rules", "show", "--json", *at).out)["version"]["number"] == 4
 
 
-def test_a_create_is_filled_refused_and_explained(run: Run, server: Topicwright, folder: Path) -> None:
+def test_rules_apply_defaults_refuse_and_explain_creates(run: Run, server: Topicwright, folder: Path) -> None:
     at = ("--http", server.http)
     run("rules", "apply", folder / "small.toml", *at)
     refused = run("topic", "create", "four", "--partitions", 4, *at)

@@ -44,13 +44,13 @@ now 14:00        |
 
 
 @pytest.mark.parametrize("row", TIMES.strip().splitlines())
-def test_a_time_is_made_absolute(row: str) -> None:
+def test_relative_times_become_absolute(row: str) -> None:
     text, expected = (cell.strip() for cell in row.split("|"))
     assert absolute(text, NOW) == (expected or None)
 
 
 @pytest.mark.parametrize("text", ["24:00", "9:60", "today 23:59:60", "999999d", "99999w"])
-def test_a_time_that_no_day_has_is_refused(text: str) -> None:
+def test_invalid_times_are_rejected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         moment(text)
 
@@ -58,7 +58,7 @@ def test_a_time_that_no_day_has_is_refused(text: str) -> None:
 ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of 100)")]
 
 
-def test_a_table_is_as_wide_as_it_needs_or_as_the_terminal() -> None:
+def test_tables_are_limited_to_the_terminal_width() -> None:
     whole = list(table(("NAME", "N", "STATUS"), ROWS))
     assert whole[0].split() == ["NAME", "N", "STATUS"]
     assert whole[1].split() == ["a", "1", "ready"]
@@ -72,7 +72,7 @@ def test_a_table_is_as_wide_as_it_needs_or_as_the_terminal() -> None:
     assert max(map(len, table(("NAME", "N", "STATUS"), ROWS, 1))) == 8 + 2 + 3 + 2 + 8, "no column is cut to nothing"
 
 
-def test_marks_are_colours_where_there_are_any() -> None:
+def test_marks_are_colours_if_colour_is_enabled() -> None:
     rows = [(Marked("live", "good"),), (Marked("fenced", "bad"),)]
     assert list(table(("STATE",), rows)) == ["STATE", "live", "fenced"]
     assert list(table(("STATE",), rows, None, colour=True))[1] == painted("live  ", "good").rstrip()
@@ -91,7 +91,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_client_has_sent_does_nothing_to_a_terminal(text: str) -> None:
+def test_control_characters_of_clients_do_not_reach_the_terminal(text: str) -> None:
     assert harmless(text) == HOSTILE[text]
     for colour in (True, False):
         assert harmless(text, colour) == HOSTILE[text]
@@ -172,7 +172,7 @@ def test_colour_width_and_pager(folder: str, tmp_path: Path, capfd: pytest.Captu
     assert max(map(len, to_file.splitlines())) > 80, "what goes to a file is whole"
 
 
-def test_contexts_are_kept_used_and_forgotten(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contexts_are_added_used_and_removed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("TOPICWRIGHT_HTTP", "TOPICWRIGHT_CONTEXT"):
         monkeypatch.delenv(name, raising=False)

@@ -20,7 +20,7 @@ from tests.http.service import POLICY, Judge, owned, service
 from tests.stream.log.records import Writing, create, joined
 
 
-def test_topics_are_listed_incolumns(offline: Run) -> None:
+def test_topics_are_listed_in_columns(offline: Run) -> None:
     outcome = offline("topics")
     assert (outcome.code, outcome.err) == (0, "")
     header, first, second = columns(outcome.out)
@@ -32,7 +32,7 @@ def test_topics_are_listed_incolumns(offline: Run) -> None:
     assert starts == {outcome.out.index("STATUS")}, "in one column with its heading"
 
 
-def test_one_topic_is_shown_in_full(offline: Run) -> None:
+def test_one_topic_is_printed_with_all_details(offline: Run) -> None:
     outcome = offline("topics", "a.t")
     assert outcome.code == 0
     assert outcome.out.startswith("a.t: ready, as of offset ")
@@ -56,7 +56,7 @@ def _replicas(text: str) -> list[str]:
     return last[1:4]
 
 
-def test_the_past_is_shown_by_offset_and_by_time(offline: Run) -> None:
+def test_topics_are_printed_as_of_an_offset_or_time(offline: Run) -> None:
     events = [json.loads(line) for line in offline("events", "--json").out.splitlines()]
     born = next(event for event in events if event["type"] == "TopicCreated" and event["fields"]["topic"] == "v")
     for at in (born["offset"], born["at"], f"{born['at_ms']}ms"):
@@ -69,7 +69,7 @@ def test_the_past_is_shown_by_offset_and_by_time(offline: Run) -> None:
     assert (before.code, before.out) == (0, "There are no topics before the first event.\n")
 
 
-def test_topics_are_chosen_by_pattern_status_and_principal(offline: Run) -> None:
+def test_topics_are_filtered_by_pattern_status_and_principal(offline: Run) -> None:
     def names(*words: str) -> list[str]:
         return offline("topics", *words, "-o", "name").out.split()
 
@@ -82,14 +82,14 @@ def test_topics_are_chosen_by_pattern_status_and_principal(offline: Run) -> None
     assert offline("topics", "z*").out.startswith("There are no topics that match as of offset ")
 
 
-def test_pages_are_put_together(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topic_and_event_pages_are_concatenated(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = [("topics",), ("topics", "--at", 20), ("events",)]
     whole = [offline(*one) for one in commands]
     monkeypatch.setattr(common, "PAGE", 1)
     assert [offline(*one) for one in commands] == whole
 
 
-def test_a_dry_run_shows_what_a_create_would_get_and_says_when_it_would_be_refused(offline: Run, stopped: Path) -> None:
+def test_topic_create_dry_run_prints_replicas_or_the_refusal(offline: Run, stopped: Path) -> None:
     outcome = offline("topic", "create", "new", "--dry-run", "--partitions", 2, "--config", "retention.ms=9")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("new would be created: 2 partitions, factor 3\n  retention.ms=9\n\nPARTITION  LEADER")
@@ -114,7 +114,7 @@ async def test_policies_of_a_dry_run(run: Run, tmp_path: Path) -> None:
     assert refused.out == "t would be refused: t has no owner (POLICY_VIOLATION, by policy:tests.Owned/owner)\n"
     without_policy = await asyncio.to_thread(run, "topic", "create", "t", "--dry-run", "--data", tmp_path / "data")
     assert without_policy.code == 0
-    assert "policies were not called: a stopped service runs none" in without_policy.out
+    assert "policies were not called, because the service is stopped" in without_policy.out
 
 
 PARTITIONS = 3
@@ -140,7 +140,7 @@ def _partition(name: str) -> int:
     return partition_of(shard_key(name), PARTITIONS)
 
 
-def test_topics_of_all_partitions_are_listed_and_shown(folder: Path, printed: Printed) -> None:
+def test_topics_of_all_log_partitions_are_listed(folder: Path, printed: Printed) -> None:
     topics = ("topics", "--data", folder)
     assert [topic["name"] for topic in json.loads(printed(*topics, "--json"))["topics"]] == NAMES
     shown = printed(*topics, "--at", "2099-01-01")
@@ -158,7 +158,7 @@ def _events(folder: Path, printed: Printed, *words: str) -> list[tuple[int, int]
     return [(event["partition"], event["offset"]) for event in map(json.loads, lines)]
 
 
-def test_events_are_listed_over_all_pages(folder: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_pages_cover_all_log_partitions(folder: Path, printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     events = partial(_events, folder, printed)
     whole = events()
     assert {partition for partition, _ in whole} == {0, 1, 2}
@@ -193,7 +193,7 @@ def test_commands_on_partitions(folder: Path, printed: Printed, line: str) -> No
     assert words in printed(*command.split(), "--data", folder, code=int(code))
 
 
-def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, printed: Printed, tmp_path: Path) -> None:
+def test_missing_or_locked_log_partitions_are_reported(folder: Path, printed: Printed, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(folder, tmp_path / "worker"))
     state = PartitionState.open(folder, 2, cluster_id="c", topic_id="t")
     assert "partition-00002" in printed("topics", "--data", folder, code=2)
@@ -203,7 +203,7 @@ def test_partitions_that_are_missing_or_in_use_are_named(folder: Path, printed: 
     assert "lacks partition 1: a worker has only partitions that it owned" in said
 
 
-def test_each_partition_has_a_tree_of_its_own(folder: Path, printed: Printed, run: Run, tmp_path: Path) -> None:
+def test_each_log_partition_has_its_own_merkle_tree(folder: Path, printed: Printed, run: Run, tmp_path: Path) -> None:
     lines = printed("verify", folder).splitlines()
     assert [line.split(":")[0] for line in lines] == ["c/0", "c/1", "c/2"]
     assert printed("verify", folder, "--partition", "1") == lines[1] + "\n"

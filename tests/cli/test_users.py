@@ -24,7 +24,7 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Give:
     return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
 
 
-def test_the_first_user_of_a_stopped_service(run: Run, give: Give, tmp_path: Path) -> None:
+def test_users_add_creates_the_first_user_in_a_data_folder(run: Run, give: Give, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for more in ((), ("--mechanism", "SCRAM-SHA-256", "--iterations", "8192")):
         give("alice-secret\n")
@@ -53,7 +53,7 @@ def test_scram_iterations_limit(run: Run, give: Give, tmp_path: Path, iterations
     assert not (tmp_path / "data").exists()
 
 
-def test_through_a_running_service(run: Run, give: Give, tmp_path: Path) -> None:
+def test_users_are_managed_through_a_running_service(run: Run, give: Give, tmp_path: Path) -> None:
     with topicwright(tmp_path) as service:
         where = ("--bootstrap", service.kafka)
         give("bob-secret\n")
@@ -68,7 +68,7 @@ def test_through_a_running_service(run: Run, give: Give, tmp_path: Path) -> None
         assert (locked.code, "is open in" in locked.err) == (2, True), "the log of a running service is its own"
 
 
-def test_the_users_file(run: Run, give: Give, tmp_path: Path) -> None:
+def test_users_are_managed_in_a_users_file(run: Run, give: Give, tmp_path: Path) -> None:
     path = tmp_path / "users"
     for password in ("first\n", "second\n"):
         give(password)
@@ -104,7 +104,7 @@ add  --data DIR                     | secret | Username must not be empty
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_a_refusal_says_why(line: str, run: Run, give: Give, tmp_path: Path) -> None:
+def test_rejected_user_commands_report_the_reason(line: str, run: Run, give: Give, tmp_path: Path) -> None:
     command, password, message = (cell.strip() for cell in line.split("|"))
     places = {"FILE": str(tmp_path / "file"), "DIR": str(tmp_path / "data")}
     give(password + "\n" if password else "")
@@ -119,7 +119,7 @@ BAD_LINES = ["alice", "alice:secret", "alice:token:sha256:xyz", ":$argon2id$v=19
 
 
 @pytest.mark.parametrize("line", BAD_LINES)
-def test_a_bad_line_is_named_without_what_it_holds(line: str, tmp_path: Path) -> None:
+def test_an_invalid_users_file_line_is_reported_without_its_secret(line: str, tmp_path: Path) -> None:
     path = tmp_path / "users"
     path.write_text(f"# users\n\n{line}\n")
     with pytest.raises(UsersFileError, match="line 3: must be NAME:") as raised:
@@ -127,7 +127,7 @@ def test_a_bad_line_is_named_without_what_it_holds(line: str, tmp_path: Path) ->
     assert "secret" not in str(raised.value)
 
 
-def test_a_port_where_nobody_listens_is_named_at_once(run: Run) -> None:
+def test_users_list_reports_an_unreachable_bootstrap_server(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     code, out, err = run("users", "list", "--bootstrap", f"127.0.0.1:{port}")

@@ -75,7 +75,7 @@ every_consumer = pytest.mark.parametrize("consumer", CONSUMERS)
 
 
 @every_consumer
-def test_a_topic_is_created_for_a_consumer_that_allows_it(consumer: str, bootstrap: str, topic: str) -> None:
+def test_allow_auto_topic_creation_creates_a_topic_for_a_consumer(consumer: str, bootstrap: str, topic: str) -> None:
     allowed, forbidden = f"{topic}-allowed", f"{topic}-forbidden"
     CONSUMERS[consumer](bootstrap, (allowed, True), (forbidden, False), seconds=CREATED_WITHIN_S)
     until(lambda: exists(bootstrap, allowed), CREATED_WITHIN_S, "the topic is created")
@@ -83,7 +83,7 @@ def test_a_topic_is_created_for_a_consumer_that_allows_it(consumer: str, bootstr
 
 
 @every_consumer
-def test_no_topic_is_created_where_the_cluster_forbids(
+def test_auto_create_topics_enable_false_prevents_creation(
     consumer: str, topicwright_without_auto: Topicwright, topic: str
 ) -> None:
     CONSUMERS[consumer](topicwright_without_auto.kafka, (topic, True), seconds=SHORTLY_S)

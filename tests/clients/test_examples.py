@@ -35,7 +35,7 @@ def _python() -> Command:
 
 
 @pytest.mark.parametrize("command", [_python, _java, _node, _go], ids=["python", "java", "node", "go"])
-def test_it_creates_a_topic_and_says_why_not(command: Callable[[], Command], topicwright_server: Topicwright) -> None:
+def test_example_clients_create_a_topic(command: Callable[[], Command], topicwright_server: Topicwright) -> None:
     argv, env = command()
     topic = f"example.{command.__name__.strip('_')}"
     seen = []

@@ -29,7 +29,7 @@ WITHIN_S = 60
 """An answer comes at once; this is for a machine that is busy."""
 
 
-def test_kafkajs(topicwright_server: Topicwright, topic: str) -> None:
+def test_kafkajs_reads_offsets_and_groups(topicwright_server: Topicwright, topic: str) -> None:
     node, modules = tools.program("node"), tools.cached("kafkajs/node_modules")
     script = tools.ROOT / "tests/clients/kafkajs/offsets.js"
     done = tools.run_quietly([node, script, topicwright_server.kafka, topic], NODE_PATH=str(modules))
@@ -65,11 +65,11 @@ def brokers(server: Topicwright) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_OLD])
-def test_java(version: str, brokers: tuple[str, ...], topic: str) -> None:
+def test_java_finds_the_controller_from_one_broker(version: str, brokers: tuple[str, ...], topic: str) -> None:
     check(parse_output(kafka_tools(version).output("Scenario", brokers[-1], topic)))
 
 
-def test_franz_go(brokers: tuple[str, ...], topic: str) -> None:
+def test_franz_go_finds_the_controller_from_one_broker(brokers: tuple[str, ...], topic: str) -> None:
     done = tools.run_quietly([tools.cached("franz/scenario"), brokers[-1], topic])
     assert done.returncode == 0, done.stderr
     check(parse_output(done.stdout))
@@ -108,7 +108,7 @@ def until_is(admin: AdminClient, kind: ResourceType, name: str, key: str, value:
 
 
 @pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
-def test_configs_of_groups(bootstrap: str) -> None:
+def test_librdkafka_alters_and_describes_group_configs(bootstrap: str) -> None:
     admin, kind = AdminClient({"bootstrap.servers": bootstrap}), ResourceType.GROUP
     assert {SESSION, "share.auto.offset.reset", "streams.num.standby.replicas"} <= described(
         admin, kind, "readers"

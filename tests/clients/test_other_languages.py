@@ -14,7 +14,7 @@ from tests.support.kafka_tools import kafka_tools, run_tools
 
 
 @pytest.mark.parametrize("version", [tools.KAFKA_SERVER, tools.KAFKA_CLIENT_CONSUMER, tools.KAFKA_CLIENT_OLD])
-def test_java(version: str, bootstrap: str, topic: str) -> None:
+def test_java_admin_client_manages_topics(version: str, bootstrap: str, topic: str) -> None:
     check(parse_output(kafka_tools(version).output("Scenario", bootstrap, topic)))
 
 
@@ -27,22 +27,22 @@ def kafkajs(script: str, bootstrap: str, topic: str) -> str:
     return done.stdout
 
 
-def test_kafkajs(bootstrap: str, topic: str) -> None:
+def test_kafkajs_admin_client_manages_topics(bootstrap: str, topic: str) -> None:
     check(parse_output(kafkajs("scenario.js", bootstrap, topic)), message=False)
 
 
-def test_kafkajs_leaves_the_counts_to_the_cluster(bootstrap: str, topic: str) -> None:
+def test_kafkajs_uses_default_partitions_and_replication_factor(bootstrap: str, topic: str) -> None:
     counts = json.loads(kafkajs("defaults.js", bootstrap, topic))
     assert counts == {"partitions": 2, "factor": 1}, "num.partitions, default.replication.factor"
 
 
-def test_franz_go(bootstrap: str, topic: str) -> None:
+def test_franz_go_admin_client_manages_topics(bootstrap: str, topic: str) -> None:
     done = tools.run_quietly([tools.cached("franz/scenario"), bootstrap, topic])
     assert done.returncode == 0, done.stderr
     check(parse_output(done.stdout))
 
 
-def test_kafka_topics(bootstrap: str, topic: str) -> None:
+def test_kafka_topics_and_kafka_configs_manage_topics(bootstrap: str, topic: str) -> None:
     name, of_topic = ["--topic", topic], ["--entity-type", "topics", "--entity-name", topic]
     created, again, refused, forbidden, listed, described, altered, fewer, configured, configs, grown, deleted, gone = (
         _run_tools(
@@ -84,7 +84,7 @@ def test_kafka_topics(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.parametrize("bootstrap", ["kafka", "topicwright"], indirect=True)
-def test_kafka_configs_of_brokers(bootstrap: str) -> None:
+def test_kafka_configs_alters_and_describes_broker_configs(bootstrap: str) -> None:
     brokers = ["--entity-type", "brokers"]
     of_all, of_one = [*brokers, "--entity-default"], [*brokers, "--entity-name", "1"]
     change = "log.cleaner.io.buffer.size=600000"

@@ -12,7 +12,7 @@ from tests.clients.seen import FACTOR, GROWN, PARTITIONS, RETENTION_MS, Seen, ch
 T = TypeVar("T")
 
 
-def test_confluent_kafka(bootstrap: str, topic: str) -> None:
+def test_confluent_kafka_admin_client_manages_topics(bootstrap: str, topic: str) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
         AdminClient,
@@ -110,7 +110,7 @@ def test_kafka_python(bootstrap: str, topic: str) -> None:
     )
 
 
-async def test_aiokafka(bootstrap: str, topic: str) -> None:
+async def test_aiokafka_admin_client_manages_topics(bootstrap: str, topic: str) -> None:
     from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
     from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 

@@ -58,7 +58,7 @@ def printed(text: str) -> set[str]:
     return {name + suffix for name, kind in kinds for suffix in SUFFIXES[kind]}
 
 
-async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
+async def test_metrics_contain_every_name_of_alerts_and_dashboard() -> None:
     wanted = {name for text in (ALERTS.read_text(), DASHBOARD.read_text()) for name in FIGURE.findall(text)}
     async with service() as one:
         adds: tuple[Callable[[Any], Any], ...] = (
@@ -77,7 +77,7 @@ async def test_every_figure_that_alerts_and_dashboard_name_is_printed() -> None:
     assert "topicwright_nonsense_total" not in printed(text)
 
 
-async def test_the_figures_are_as_prometheus_wants_them() -> None:
+async def test_metrics_pass_promtool_check() -> None:
     """`promtool check metrics`: what it says of names that were there before is said here."""
     async with service() as one:
         text = (await one.client.get("/metrics")).text
@@ -87,13 +87,13 @@ async def test_the_figures_are_as_prometheus_wants_them() -> None:
     assert [line for line in done.stderr.splitlines() if re.search("build_info|partitions_|placeholders", line)] == []
 
 
-def test_the_alert_rules_hold() -> None:
+def test_alert_rules_pass_promtool() -> None:
     assert len(alerts()) >= 15
     for done in (promtool("check", "rules", ALERTS), promtool("test", "rules", ALERTS.with_name("alerts_test.yml"))):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dashboards_expressions_are_promql(tmp_path: Path) -> None:
+def test_dashboard_expressions_are_valid_promql(tmp_path: Path) -> None:
     assert len(expressions()) > 30
     plain = [re.sub(r"\$__rate_interval", "1m", each).replace("$job", "a").replace("$instance", "b")
              for each in expressions()]  # fmt: skip
@@ -123,19 +123,19 @@ def typed(file: dict[str, Any]) -> Any:
     return json.loads(JSONEncoder().encode(Dashboard.from_json(file)))
 
 
-def test_the_dashboard_is_one_by_grafanas_own_types() -> None:
+def test_dashboard_matches_grafanas_types() -> None:
     assert list(lost(dashboard(), typed(dashboard()))) == []
 
 
 @pytest.mark.parametrize("path", ["expr", "legendFormat"])
-def test_a_dashboard_that_is_wrong_is_found(path: str) -> None:
+def test_an_invalid_dashboard_is_found(path: str) -> None:
     wrong = copy.deepcopy(dashboard())
     target = next(panel["targets"][0] for panel in wrong["panels"] if "targets" in panel)
     target[f"{path}s"] = target.pop(path)
     assert len(list(lost(wrong, typed(wrong)))) == 1
 
 
-def test_panels_lie_beside_each_other() -> None:
+def test_dashboard_panels_do_not_overlap() -> None:
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()

@@ -47,12 +47,12 @@ def container(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_them(version: str) -> None:
+def test_kubernetes_manifests_are_valid(version: str) -> None:
     for one in manifests():
         kubernetes_validate.validate(one, version, strict=True)
 
 
-def test_there_is_what_a_topicwright_is_made_of() -> None:
+def test_kubernetes_manifests_have_all_workloads() -> None:
     replicas = {name: one["spec"]["replicas"] for name, one in WORKLOADS.items()}
     assert replicas == {
         "topicwright-serve": 1,
@@ -64,7 +64,7 @@ def test_there_is_what_a_topicwright_is_made_of() -> None:
     assert all(one["spec"]["maxUnavailable"] == 1 for one in of("PodDisruptionBudget").values())
 
 
-def test_what_selects_finds_pods() -> None:
+def test_kubernetes_selectors_match_pods() -> None:
     labels = [one["spec"]["template"]["metadata"]["labels"] for one in WORKLOADS.values()]
     for one in manifests():
         selector = one["spec"].get("selector") or one["spec"].get("podSelector") if "spec" in one else None
@@ -73,7 +73,7 @@ def test_what_selects_finds_pods() -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_its_command_is_one_that_topicwright_takes(name: str, tmp_path: Path) -> None:
+def test_container_commands_are_valid(name: str, tmp_path: Path) -> None:
     one = container(name)
     given = {each["name"] for each in one["env"]}
     words = [re.sub(r"\$\((\w+)\)", lambda found: FIELDS[found[1]], word) for word in one["args"]]
@@ -95,7 +95,7 @@ def test_its_command_is_one_that_topicwright_takes(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_probes_look_where_everybody_may_and_nothing_runs_as_root(name: str) -> None:
+def test_probes_use_open_paths_and_containers_do_not_run_as_root(name: str) -> None:
     one = container(name)
     assert one["image"] == f"topicwright:{RELEASE}"
     paths = {each: one[each]["httpGet"]["path"] for each in ("startupProbe", "livenessProbe", "readinessProbe")}
@@ -123,12 +123,12 @@ def unit(path: Path) -> configparser.SectionProxy:
     return read["Service"]
 
 
-def test_there_is_one_for_each_kind_of_process() -> None:
+def test_systemd_units_cover_every_process_kind() -> None:
     assert [path.stem.removeprefix("topicwright-") for path in UNITS] == ["gateway", "join", "serve", "worker"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_systemd_takes_it_and_shuts_it_in(path: Path, tmp_path: Path) -> None:
+def test_systemd_units_are_valid_and_sandboxed(path: Path, tmp_path: Path) -> None:
     here = tmp_path / path.name
     command = unit(path)["ExecStart"].split()[0]
     here.write_text(path.read_text(encoding="utf-8").replace(command, "/bin/true"), encoding="utf-8")
@@ -140,7 +140,7 @@ def test_systemd_takes_it_and_shuts_it_in(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_a_units_command_is_one_that_topicwright_takes(path: Path) -> None:
+def test_systemd_unit_commands_are_valid(path: Path) -> None:
     example = next(line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ARGUMENTS="))
     words = shlex.split(unit(path)["ExecStart"])[1:]
     assert words.pop() == "$ARGUMENTS", "more words come from a file of one's own"
@@ -150,7 +150,7 @@ def test_a_units_command_is_one_that_topicwright_takes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_it_is_started_again_after_a_bug_and_not_after_a_refusal(path: Path) -> None:
+def test_systemd_units_restart_on_failure_except_exit_code_2(path: Path) -> None:
     service = unit(path)
     assert service["Restart"] == "on-failure"
     never = set(map(int, service["RestartPreventExitStatus"].split()))

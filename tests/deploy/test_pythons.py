@@ -40,7 +40,7 @@ def _environment(minor: int) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("minor", PYTHONS)
-def test_everything_is_imported_and_the_demo_runs_with_warnings_as_errors(minor: int, tmp_path: Path) -> None:
+def test_modules_and_demo_run_on_each_python_with_warnings_as_errors(minor: int, tmp_path: Path) -> None:
     env = _environment(minor)
     argv = [PYTHONS[minor], "-B", "-W", "error", str(ROOT / "tests" / "deploy" / "on_each_python.py")]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600, check=False)
@@ -56,7 +56,7 @@ def test_everything_is_imported_and_the_demo_runs_with_warnings_as_errors(minor:
 
 
 @pytest.mark.parametrize("minor", [each for each in PYTHONS if each != HERE])
-def test_a_voter_that_somebody_is_connected_to_ends_when_it_is_stopped(minor: int, tmp_path: Path) -> None:
+def test_a_voter_with_open_connections_stops_on_each_python(minor: int, tmp_path: Path) -> None:
     places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
     argv = [PYTHONS[minor], "-B", "-m", "controller.cli", "serve", "--brokers", "kraft", *places]
     with ExitStack() as open_now, Process(argv, cwd=tmp_path, env=_environment(minor)) as process:

@@ -80,7 +80,7 @@ FOUND = ("diff", "replay backtest")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_is_understood(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_documented_command_is_valid(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for each in typed(page, "topicwright"):
         line = each.line
         if NOT_WHOLE in line.split():
@@ -237,7 +237,7 @@ def _curl(each: Typed, words: list[str]) -> str:
     return done.stdout
 
 
-def test_the_index_has_every_page_and_no_link_is_dead() -> None:
+def test_docs_index_has_every_page_and_links_resolve() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     missing = [page.name for page in PAGES if page.parent.name == "docs" and f"({page.name})" not in index]
     assert missing == ["README.md"]

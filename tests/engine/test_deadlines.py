@@ -21,7 +21,7 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 @on_stage()
-async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came(stage: Stage) -> None:
+async def test_a_create_past_its_timeout_is_answered_with_its_progress(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     begun = asyncio.get_running_loop().time()
     [answer] = await stage.create("slow", timeout_ms=1_000)
@@ -36,7 +36,7 @@ async def test_a_create_that_is_not_complete_in_time_is_answered_how_far_it_came
 
 
 @on_stage()
-async def test_a_create_that_is_complete_in_time_is_answered_then(stage: Stage) -> None:
+async def test_a_create_is_answered_as_soon_as_it_is_ready(stage: Stage) -> None:
     stage.brokers.set_delay(3, 400)
     [answer] = await stage.create("quick", timeout_ms=1_000)
     assert (answer.code, answer.waited_ms) == (0, 400)
@@ -52,7 +52,7 @@ async def test_topics_of_one_request_are_answered_together(stage: Stage) -> None
 
 
 @on_stage()
-async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_request_have(stage: Stage) -> None:
+async def test_answered_topics_have_no_deadline_and_others_of_the_request_do(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     stage.create("a", "b", timeout_ms=1_000)
     await stage.settle()
@@ -69,7 +69,7 @@ async def test_what_is_answered_already_has_no_deadline_but_other_topics_of_its_
 
 
 @on_stage()
-async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same(stage: Stage) -> None:
+async def test_a_create_of_a_disconnected_client_is_answered_in_the_log(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle()
@@ -80,7 +80,7 @@ async def test_a_client_that_is_gone_is_answered_in_the_log_all_the_same(stage: 
 
 
 @on_stage()
-async def test_a_timeout_is_answered_though_the_wall_clock_goes_back(stage: Stage) -> None:
+async def test_a_timeout_is_answered_although_the_wall_clock_is_set_back(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
@@ -92,7 +92,7 @@ async def test_a_timeout_is_answered_though_the_wall_clock_goes_back(stage: Stag
 
 
 @on_stage()
-async def test_after_a_clock_a_year_ahead_was_set_right_all_goes_on_in_its_time(stage: Stage) -> None:
+async def test_quotas_and_timeouts_work_after_a_clock_error_of_a_year(stage: Stage) -> None:
     """Quotas refill, deadlines end, replies come; in this process and in the next."""
     alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", 0.1),))
     at_ms = stage.controller.now_ms()
@@ -122,7 +122,7 @@ async def goes_on(stage: Stage, name: str) -> None:
 
 
 @on_stage()
-async def test_a_deadline_passes_while_a_sync_is_slow(stage: Stage) -> None:
+async def test_a_create_that_times_out_during_a_slow_sync_is_answered_once(stage: Stage) -> None:
     stage.brokers.set_delay(3, 10)
     stage.hold_syncs()
     reply = stage.create("slow", timeout_ms=100)
@@ -135,7 +135,7 @@ async def test_a_deadline_passes_while_a_sync_is_slow(stage: Stage) -> None:
 
 
 @on_stage()
-async def test_a_topic_deleted_while_its_create_waits_ends_the_wait(stage: Stage) -> None:
+async def test_deleting_a_pending_topic_answers_its_create(stage: Stage) -> None:
     stage.brokers.set_delay(3, 5_000)
     reply = stage.create("slow", timeout_ms=1_000)
     await stage.settle(0.1)
@@ -146,7 +146,7 @@ async def test_a_topic_deleted_while_its_create_waits_ends_the_wait(stage: Stage
 
 
 @on_stage()
-async def test_nothing_is_kept_of_requests_that_are_over(stage: Stage) -> None:
+async def test_answered_requests_leave_no_timers(stage: Stage) -> None:
     for number in range(20):
         await stage.create(f"t{number}", timeout_ms=30_000)
     timers = virtual_loop().timers()
@@ -156,9 +156,7 @@ async def test_nothing_is_kept_of_requests_that_are_over(stage: Stage) -> None:
 
 @pytest.mark.parametrize(("error", "is_said"), [(LogClosed("it is recovered"), False), (LogCorrupted("torn"), True)])
 @on_stage()
-async def test_a_deadline_whose_topic_cannot_be_read_keeps_no_other_from_passing(
-    stage: Stage, error: LogError, is_said: bool
-) -> None:
+async def test_an_unreadable_topic_does_not_block_other_deadlines(stage: Stage, error: LogError, is_said: bool) -> None:
     stage.brokers.set_delay(3, 3_600_000)
     for name, timeout_ms in (("a", 1_000), ("b", 2_000)):
         stage.create(name, timeout_ms=timeout_ms)

@@ -15,7 +15,7 @@ from tests.simulation.virtual_time import on_virtual_time
 
 
 @on_stage()
-async def test_a_full_disk_is_reported_to_everybody_and_over_when_there_is_room(stage: Stage) -> None:
+async def test_a_full_disk_fails_all_requests_until_there_is_space(stage: Stage) -> None:
     await stage.create("before")
     stage.disk.full = True
     replies = [stage.create("a", "b"), stage.delete("before"), stage.create("dry", validate_only=True)]
@@ -38,7 +38,7 @@ async def test_a_full_disk_is_reported_to_everybody_and_over_when_there_is_room(
 
 @pytest.mark.parametrize("survives", [False, True])
 @on_stage()
-async def test_after_a_failed_sync_the_state_is_what_the_disk_has(stage: Stage, survives: bool) -> None:
+async def test_after_a_failed_sync_the_state_equals_the_log(stage: Stage, survives: bool) -> None:
     stage.disk.rng = _Always(survives)  # type: ignore[assignment]
     stage.disk.failing_syncs = 1.0
     assert codes(await stage.create("maybe", timeout_ms=0)) == [56], "whether it is created is not known"
@@ -70,7 +70,7 @@ class _Always:
 
 
 @on_stage()
-async def test_what_was_put_during_a_failing_sync_is_not_decided_later(stage: Stage) -> None:
+async def test_commands_submitted_during_a_failed_sync_are_not_decided(stage: Stage) -> None:
     stage.hold_syncs()
     first = stage.create("first")
     await stage.settle()
@@ -86,7 +86,7 @@ async def test_what_was_put_during_a_failing_sync_is_not_decided_later(stage: St
 
 
 @on_stage()
-async def test_creates_that_waited_when_the_disk_failed_end_in_the_log(stage: Stage) -> None:
+async def test_pending_creates_are_answered_in_the_log_after_a_disk_failure(stage: Stage) -> None:
     stage.brokers.set_delay(3, 4_000)
     soon, late = stage.create("soon", timeout_ms=2_000), stage.create("late", timeout_ms=30_000)
     await stage.settle()
@@ -101,7 +101,7 @@ async def test_creates_that_waited_when_the_disk_failed_end_in_the_log(stage: St
 
 
 @on_stage(policies=SlowPolicies(random.Random(0), (5, 5)))
-async def test_verdicts_that_come_after_a_failure_decide_nothing(stage: Stage) -> None:
+async def test_policy_verdicts_after_a_disk_failure_are_dropped(stage: Stage) -> None:
     judged = stage.create("judged")
     await stage.settle()
     stage.disk.full = True
@@ -114,7 +114,7 @@ async def test_verdicts_that_come_after_a_failure_decide_nothing(stage: Stage) -
 
 
 @on_stage()
-async def test_readers_without_a_log_get_an_error_and_go_on_after_it(stage: Stage) -> None:
+async def test_reads_fail_during_log_recovery_and_work_afterwards(stage: Stage) -> None:
     await stage.create("a")
     stage.disk.dark = True
     stage.disk.full = True
@@ -129,7 +129,7 @@ async def test_readers_without_a_log_get_an_error_and_go_on_after_it(stage: Stag
 
 
 @on_stage()
-async def test_it_stops_at_once_while_the_disk_is_full(stage: Stage) -> None:
+async def test_the_controller_stops_immediately_with_a_full_disk(stage: Stage) -> None:
     stage.disk.full = True
     assert codes(await stage.create("x")) == [56]
     loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ async def test_it_stops_at_once_while_the_disk_is_full(stage: Stage) -> None:
 
 
 @on_stage()
-async def test_a_damaged_log_ends_the_controller(stage: Stage) -> None:
+async def test_a_damaged_log_fails_the_controller(stage: Stage) -> None:
     damaged = LogCorrupted("the log is damaged; restore it")
 
     def recover() -> int:
@@ -155,7 +155,7 @@ async def test_a_damaged_log_ends_the_controller(stage: Stage) -> None:
 
 
 @on_stage()
-async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy(stage: Stage) -> None:
+async def test_disk_recovery_is_retried_at_most_once_a_second(stage: Stage) -> None:
     stage.brokers.set_delay(3, 100)
     await stage.create("a", timeout_ms=0)
     stage.disk.failing_writes = 1.0
@@ -165,7 +165,7 @@ async def test_a_disk_that_fails_again_and_again_does_not_keep_the_loop_busy(sta
 
 
 @on_stage()
-async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk(stage: Stage) -> None:
+async def test_an_exception_in_a_write_is_no_storage_error(stage: Stage) -> None:
 
     def write(_: object) -> int:
         raise TypeError("a bug")
@@ -178,7 +178,7 @@ async def test_an_error_of_the_disk_is_no_bug_and_a_bug_is_no_error_of_the_disk(
 
 
 @on_virtual_time
-async def test_settings_that_a_failing_disk_did_not_take_at_the_start_count_when_there_is_room() -> None:
+async def test_settings_apply_when_a_disk_that_was_full_at_start_has_space() -> None:
     """Policies above all: what they are to judge must not pass them by, nor wait for those that are there no more."""
     before = await Stage().start()
     await before.controller.stop()

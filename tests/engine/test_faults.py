@@ -47,7 +47,7 @@ def raises_on(wanted: Callable[[Any], bool], real: Callable[..., Any]) -> Callab
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @on_virtual_time
-async def test_an_exception_in_deciding_fails_that_command_alone(
+async def test_an_exception_in_a_decision_fails_only_its_command(
     kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = machine._DECIDERS[kind]
@@ -78,9 +78,7 @@ async def test_an_exception_in_deciding_fails_that_command_alone(
 
 @pytest.mark.parametrize("after", [1, 2])
 @on_virtual_time
-async def test_what_was_applied_of_a_command_that_fails_is_taken_back(
-    after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_applied_events_of_a_failed_command_are_reverted(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The `after`-th event of a create fails: the request, or the topic."""
     kind = (CreateRequested, TopicCreated)[after - 1]
     real = apply._TOPIC_EVENTS[kind]
@@ -126,7 +124,7 @@ async def test_an_event_that_cannot_be_encoded_fails_its_command(stage: Stage) -
 
 @pytest.mark.parametrize("kind", INDISPENSABLE, ids=lambda kind: kind.__name__)
 @on_virtual_time
-async def test_without_settings_or_an_epoch_nothing_is_decided(
+async def test_a_failed_settings_or_epoch_command_fails_the_controller(
     kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(machine._DECIDERS, kind, raises_on(lambda _: True, machine._DECIDERS[kind]))
@@ -154,7 +152,7 @@ REPEATED = (
 
 @pytest.mark.parametrize("kind", REPEATED, ids=lambda kind: kind.__name__)
 @on_virtual_time
-async def test_a_command_that_fails_at_every_try_keeps_nobody_busy(
+async def test_internal_commands_that_always_fail_are_retried_with_back_off(
     kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(machine._DECIDERS, kind, raises_on(lambda _: True, machine._DECIDERS[kind]))
@@ -176,7 +174,7 @@ async def test_a_command_that_fails_at_every_try_keeps_nobody_busy(
 
 
 @on_stage()
-async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leaders(stage: Stage) -> None:
+async def test_a_failed_reconciliation_of_one_topic_does_not_block_others(stage: Stage) -> None:
     names = [f"t{number}" for number in range(10)]
     await stage.create(*names, num_partitions=3, replication_factor=2)
     with pytest.MonkeyPatch.context() as patch:
@@ -192,7 +190,7 @@ async def test_a_topic_whose_review_fails_does_not_keep_the_others_without_leade
 
 
 @on_stage()
-async def test_many_alike_are_one_line_and_one_event_and_a_count(stage: Stage) -> None:
+async def test_similar_failures_are_one_log_line_and_a_counted_event(stage: Stage) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decider, "decide", raises_on(lambda given: given.request_id == POISON, machine.decide))
         for _ in range(500):
@@ -207,7 +205,7 @@ async def test_many_alike_are_one_line_and_one_event_and_a_count(stage: Stage) -
 
 
 @on_stage()
-async def test_a_line_about_a_command_is_of_bounded_length(stage: Stage) -> None:
+async def test_a_log_line_of_a_failed_command_has_a_bounded_length(stage: Stage) -> None:
 
     def is_long(given: Any) -> bool:
         if len(getattr(given, "topic", "")) > 1000:
@@ -223,7 +221,7 @@ async def test_a_line_about_a_command_is_of_bounded_length(stage: Stage) -> None
 
 @pytest.mark.parametrize("rate", [1e-320, 5e-324, 1e-7])
 @on_stage()
-async def test_a_quota_next_to_nothing_stops_nobody_neither_now_nor_after_a_restart(stage: Stage, rate: float) -> None:
+async def test_a_tiny_mutation_quota_refuses_requests_without_a_failure(stage: Stage, rate: float) -> None:
     alteration = QuotaAlteration((("user", "ANONYMOUS"),), (("controller_mutation_rate", rate),))
     request_id = stage.controller.new_request_id()
     quota = AlterClientQuotas(request_id=request_id, at_ms=stage.controller.now_ms(), alterations=(alteration,))
@@ -240,7 +238,7 @@ async def test_a_quota_next_to_nothing_stops_nobody_neither_now_nor_after_a_rest
 
 
 @on_stage()
-async def test_a_bug_beside_the_group_commit_stops_the_controller_too(stage: Stage) -> None:
+async def test_an_exception_in_a_background_task_fails_the_controller(stage: Stage) -> None:
     stage.hold_syncs()
     reply = stage.create("a")
     await stage.settle()

@@ -54,7 +54,7 @@ def goes_round(work: Coroutine[object, object, None]) -> bool:
     return True
 
 
-async def test_the_loop_waits_for_a_quick_disk(
+async def test_a_fast_flush_runs_on_the_event_loop(
     disk: SlowDisk, flusher: Flusher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("controller.engine.storage.WAIT_S", 600)  # no machine is so busy
@@ -63,7 +63,7 @@ async def test_the_loop_waits_for_a_quick_disk(
     assert (disk.flushes, disk.flushed) == (1, 1)
 
 
-async def test_a_slow_disk_leaves_the_loop_free_and_is_not_waited_for_again(disk: SlowDisk, flusher: Flusher) -> None:
+async def test_a_slow_flush_moves_later_flushes_to_a_thread(disk: SlowDisk, flusher: Flusher) -> None:
     assert WAIT_S < 0.1, "the loop is never held so long"
     flushing = asyncio.ensure_future(flusher.flush_alone())
     await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_a_slow_disk_leaves_the_loop_free_and_is_not_waited_for_again(disk
     assert disk.flushed == 1 + FREE_AFTER_SLOW
 
 
-async def test_what_the_disk_raises_is_raised_to_who_waits() -> None:
+async def test_a_flush_error_is_raised_to_the_caller() -> None:
     def fail() -> None:
         raise LogWriteError("no disk")
 
@@ -90,7 +90,7 @@ async def test_what_the_disk_raises_is_raised_to_who_waits() -> None:
     flusher.close()
 
 
-async def test_the_inbox_says_how_long_the_loop_has_not_gone_round() -> None:
+async def test_the_inbox_counts_takes_without_an_event_loop_iteration() -> None:
     inbox, command = Inbox(), ReconcileTopics(request_id=RequestId("r"), at_ms=0, topics=())
     inbox.enqueue((command, command, command))
     for straight in (1, 2, 3):

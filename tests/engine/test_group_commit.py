@@ -10,7 +10,7 @@ from tests.engine.stage import Stage, codes, on_stage
 
 
 @on_stage()
-async def test_what_arrives_during_a_sync_shares_the_next_commit(stage: Stage) -> None:
+async def test_requests_during_a_sync_share_the_next_commit(stage: Stage) -> None:
     stage.hold_syncs()
     first = stage.create("first")
     await stage.settle()
@@ -23,7 +23,7 @@ async def test_what_arrives_during_a_sync_shares_the_next_commit(stage: Stage) -
 
 
 @on_stage()
-async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_done(stage: Stage) -> None:
+async def test_responses_and_reads_wait_for_the_sync(stage: Stage) -> None:
     stage.hold_syncs()
     create = stage.create("orders", timeout_ms=0)
     refused = stage.create("no/name")
@@ -41,7 +41,7 @@ async def test_nobody_is_answered_and_nobody_sees_anything_before_the_sync_is_do
 
 
 @on_stage()
-async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable(stage: Stage) -> None:
+async def test_a_deleted_topic_is_visible_until_the_deletion_is_durable(stage: Stage) -> None:
     await stage.create("a", "b", "c")
     stage.hold_syncs()
     gone = stage.delete("b")
@@ -56,7 +56,7 @@ async def test_readers_see_a_topic_that_is_being_deleted_until_that_is_durable(s
 
 
 @on_stage()
-async def test_readers_see_the_brokers_and_settings_of_the_last_durable_commit(stage: Stage) -> None:
+async def test_brokers_and_settings_are_visible_when_durable(stage: Stage) -> None:
     stage.hold_syncs()
     stage.brokers.stop_broker(2)
     stage.change_settings(num_partitions="7")
@@ -74,7 +74,7 @@ def seen(stage: Stage) -> tuple[list[int], int]:
 
 
 @on_stage()
-async def test_one_slice_of_deciding_is_bounded(stage: Stage) -> None:
+async def test_commands_per_commit_are_limited(stage: Stage) -> None:
     stage.heard.commits.clear()
     count = 2 * COMMANDS_PER_COMMIT_MAX + 10
     answers = await stage.create(*(f"t{number}" for number in range(count)))
@@ -84,7 +84,7 @@ async def test_one_slice_of_deciding_is_bounded(stage: Stage) -> None:
 
 
 @on_stage()
-async def test_a_dry_run_needs_no_sync(stage: Stage) -> None:
+async def test_a_dry_run_writes_nothing_and_needs_no_sync(stage: Stage) -> None:
     syncs, end = stage.syncs, stage.log.next_offset
     [answer] = await stage.create("orders", validate_only=True)
     assert (answer.code, answer.topic is not None) == (0, True)
@@ -93,7 +93,7 @@ async def test_a_dry_run_needs_no_sync(stage: Stage) -> None:
 
 
 @on_stage()
-async def test_requests_are_decided_in_the_order_in_which_they_came(stage: Stage) -> None:
+async def test_requests_are_decided_in_arrival_order(stage: Stage) -> None:
     replies = [stage.create("x", timeout_ms=0), stage.delete("x"), stage.create("x", timeout_ms=0), stage.delete("x")]
     assert [codes(answers) for answers in await asyncio.gather(*replies)] == [[7], [0], [7], [0]]
     assert len(stage.events(TopicCreated)) == 2
@@ -102,7 +102,7 @@ async def test_requests_are_decided_in_the_order_in_which_they_came(stage: Stage
 
 
 @on_stage(settings={"num.partitions": "3"})
-async def test_the_settings_are_the_first_event_and_recorded_again_only_when_they_change(stage: Stage) -> None:
+async def test_settings_are_the_first_event_and_recorded_only_on_change(stage: Stage) -> None:
     assert isinstance(stage.records()[0].event, SettingsChanged)
     await stage.controller.stop()
     same = await Stage(disk=stage.disk, settings={"num.partitions": "3"}, boot_id="s2").start()
@@ -113,7 +113,7 @@ async def test_the_settings_are_the_first_event_and_recorded_again_only_when_the
 
 
 @on_stage()
-async def test_background_work_can_wait_until_what_it_put_is_durable(stage: Stage) -> None:
+async def test_background_tasks_can_await_a_durable_commit(stage: Stage) -> None:
     await stage.controller.decided()  # nothing was put: no wait
     stage.hold_syncs()
     stage.create("a", timeout_ms=0)
@@ -128,7 +128,7 @@ async def test_background_work_can_wait_until_what_it_put_is_durable(stage: Stag
 
 
 @on_stage()
-async def test_what_one_request_leads_to_is_decided_in_several_commits_if_it_is_very_much(stage: Stage) -> None:
+async def test_a_large_request_is_decided_in_several_commits(stage: Stage) -> None:
     stage.heard.commits.clear()
     begin = len(stage.records())
     names = [f"t{number}" for number in range(6)]

@@ -20,7 +20,7 @@ def slow(seconds: float) -> SlowPolicies:
 
 
 @on_stage(policies=slow(10))
-async def test_a_slow_policy_stops_nobody_who_does_not_need_it(stage: Stage) -> None:
+async def test_a_slow_policy_does_not_block_other_requests(stage: Stage) -> None:
     waits = stage.create("slow")
     stage.change_settings(**{POLICY.replace(".", "_"): ""})
     await stage.settle(0.1)
@@ -32,7 +32,7 @@ async def test_a_slow_policy_stops_nobody_who_does_not_need_it(stage: Stage) -> 
 
 
 @on_virtual_time
-async def test_policies_judge_in_the_order_of_the_requests() -> None:
+async def test_policies_judge_in_request_order() -> None:
     policies = slow(0.01)
     stage = await Stage(policies=policies).start()
     names = [f"t{number}" for number in range(8)]
@@ -45,7 +45,7 @@ async def test_policies_judge_in_the_order_of_the_requests() -> None:
 
 
 @on_stage(policies=slow(1))
-async def test_a_request_waits_for_its_own_verdicts_only(stage: Stage) -> None:
+async def test_a_request_waits_only_for_its_own_policy_verdicts(stage: Stage) -> None:
     first, second = stage.create("a"), stage.create("b", "c", "d")
     await stage.settle(1.1)
     assert first.done(), "though it shared a commit with one that takes longer"
@@ -54,7 +54,7 @@ async def test_a_request_waits_for_its_own_verdicts_only(stage: Stage) -> None:
 
 
 @on_stage(policies=slow(0))
-async def test_a_refusal_and_a_failure_cost_their_topics_only(stage: Stage) -> None:
+async def test_policy_refusals_and_failures_affect_only_their_topics(stage: Stage) -> None:
     answers = (await stage.create("good", "bad", "odd", "fine")).answers
     assert codes(answers) == [0, 44, -1, 0]
     assert answers[1].message == "bad is bad"
@@ -64,14 +64,14 @@ async def test_a_refusal_and_a_failure_cost_their_topics_only(stage: Stage) -> N
 
 
 @on_stage(policies=slow(0.1))
-async def test_policies_judge_dry_runs_too_and_nothing_is_written(stage: Stage) -> None:
+async def test_policies_judge_dry_runs_without_writing(stage: Stage) -> None:
     end = stage.log.next_offset
     assert codes(await stage.create("good", "bad", validate_only=True)) == [0, 44]
     assert stage.log.next_offset == end
 
 
 @on_stage(policies=slow(1))
-async def test_what_changed_while_policies_judged_is_checked_again(stage: Stage) -> None:
+async def test_creates_are_validated_again_after_policy_verdicts(stage: Stage) -> None:
     one, two = stage.create("same"), stage.create("same")
     assert codes(await one) == [0]
     assert codes(await two) == [36], "both were allowed, and the second came second"
@@ -82,7 +82,7 @@ async def test_what_changed_while_policies_judged_is_checked_again(stage: Stage)
 
 
 @on_stage(policies=slow(5))
-async def test_a_deadline_passes_while_policies_judge(stage: Stage) -> None:
+async def test_a_create_times_out_while_policies_judge(stage: Stage) -> None:
     begun = asyncio.get_running_loop().time()
     [answer] = await stage.create("late", timeout_ms=1_000)
     assert answer.code == 7
@@ -97,7 +97,7 @@ async def test_a_deadline_passes_while_policies_judge(stage: Stage) -> None:
 
 
 @on_stage(policies=slow(0.4))
-async def test_the_time_that_policies_take_comes_off_the_timeout(stage: Stage) -> None:
+async def test_policy_time_reduces_the_create_timeout(stage: Stage) -> None:
     stage.brokers.set_delay(1, 60_000)
     reply = stage.create("late", timeout_ms=1_000)
     await stage.settle(0.5)
@@ -110,7 +110,7 @@ async def test_the_time_that_policies_take_comes_off_the_timeout(stage: Stage) -
 
 
 @on_stage(policies=slow(0))
-async def test_the_time_that_a_commit_takes_before_policies_judge_comes_off_the_timeout(stage: Stage) -> None:
+async def test_commit_time_before_policies_reduces_the_create_timeout(stage: Stage) -> None:
     stage.brokers.set_delay(1, 60_000)
     stage.held.clear()
     earlier, late = stage.delete("gone"), stage.create("late", timeout_ms=100)
@@ -134,7 +134,7 @@ class Breaking:
 
 
 @on_stage(policies=Breaking())
-async def test_a_bug_in_judging_fails_the_requests_that_it_is_about(stage: Stage) -> None:
+async def test_an_exception_in_the_policy_runner_fails_only_its_requests(stage: Stage) -> None:
     assert [codes(await stage.create(*names)) for names in ("a", "bc")] == [[-1], [-1, -1]]
     assert stage.heard.failed == ["CreateTopic"] * 3
     assert codes(await stage.delete("none")) == [3], "others are decided"

@@ -34,14 +34,14 @@ async def with_topics(count: int, **fields: Any) -> Stage:
     return stage
 
 
-def unsettled(stage: Stage) -> list[str]:
+def unreconciled_topics(stage: Stage) -> list[str]:
     store = stage.controller.store
     rules = Reconciliation(store.durable_cluster)
     return [t.name for t in store.durable_slice(None, 1 << 30) if not rules.is_reconciled(t)]
 
 
 @on_virtual_time
-async def test_brokers_that_change_in_the_middle_of_a_sweep_are_seen() -> None:
+async def test_broker_changes_during_reconciliation_are_included() -> None:
     stage = await with_topics(1_500)
     stage.disk.sync_s = (0.01, 0.01)
     stage.brokers.stop_broker(1)
@@ -56,7 +56,7 @@ async def test_brokers_that_change_in_the_middle_of_a_sweep_are_seen() -> None:
 
 
 @on_virtual_time
-async def test_a_broker_that_stops_or_starts_concerns_only_the_topics_with_replicas_on_it(
+async def test_reconciliation_reads_only_topics_with_replicas_on_the_broker(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = await with_topics(500, num_partitions=1)
@@ -85,7 +85,7 @@ async def test_a_broker_that_stops_or_starts_concerns_only_the_topics_with_repli
 
 
 @on_stage()
-async def test_topics_that_wait_are_complete_when_the_last_broker_they_wait_for_dies(stage: Stage) -> None:
+async def test_pending_topics_are_ready_when_the_last_unconfirmed_broker_stops(stage: Stage) -> None:
     stage.brokers.set_delay(3, 60_000)
     reply = stage.create("waits", num_partitions=2, replication_factor=2, timeout_ms=30_000)
     await stage.settle()
@@ -110,7 +110,7 @@ async def test_a_sweep_reaches_all_in_slices(make: Callable[[int], Awaitable[Sta
     stage.heard.commits.clear()
     stage.brokers.stop_broker(1)
     await stage.settle(5)
-    assert unsettled(stage) == []
+    assert unreconciled_topics(stage) == []
     stage.brokers.start_broker(1)
     await stage.settle(5)
     topics = stage.controller.store.durable_from(None)
@@ -121,7 +121,7 @@ async def test_a_sweep_reaches_all_in_slices(make: Callable[[int], Awaitable[Sta
 
 @pytest.mark.parametrize(("make", "count"), [(with_topics, 2_000), (with_one_of, 30_000)], ids=["topics", "partitions"])
 @on_virtual_time
-async def test_others_get_in_between_the_slices(make: Callable[[int], Awaitable[Stage]], count: int) -> None:
+async def test_creates_run_between_reconciliation_slices(make: Callable[[int], Awaitable[Stage]], count: int) -> None:
     stage = await make(count)
     stage.disk.sync_s = (0.01, 0.01)
     stage.brokers.stop_broker(1)
@@ -130,10 +130,10 @@ async def test_others_get_in_between_the_slices(make: Callable[[int], Awaitable[
     begun = loop.time()
     assert codes(await stage.create("impatient")) == [0]
     waited = loop.time() - begun
-    assert unsettled(stage), "the sweep is under way"
+    assert unreconciled_topics(stage), "the sweep is under way"
     assert waited < 0.08, f"a create waited {waited} s, for more than the commit before it and its own two"
     await stage.settle(10)
-    assert unsettled(stage) == []
+    assert unreconciled_topics(stage) == []
 
 
 async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -169,21 +169,21 @@ async def work_of_a_stop_and_a_start(partitions: int, monkeypatch: pytest.Monkey
     stage.brokers.start_broker(1)
     await stage.settle(5)
     monkeypatch.undo()
-    assert unsettled(stage) == []
+    assert unreconciled_topics(stage) == []
     await stage.controller.stop()
     assert work["reported"] <= 3 * partitions
     return work["copied"] + work["written"]
 
 
 @on_virtual_time
-async def test_work_grows_as_the_partitions_of_a_topic_do(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reconciliation_work_is_linear_in_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     small = await work_of_a_stop_and_a_start(2_000, monkeypatch)
     large = await work_of_a_stop_and_a_start(8_000, monkeypatch)
     assert large < 6 * small, f"{small} for 2,000 partitions, {large} for 8,000: four times would be linear"
 
 
 @on_virtual_time
-async def test_new_configs_of_a_topic_of_very_many_partitions_elect_leaders_in_spans() -> None:
+async def test_unclean_leader_election_of_a_large_topic_runs_in_ranges() -> None:
     stage = await with_topics(1, num_partitions=3 * PARTITIONS_PER_SLICE, replication_factor=2)
     for broker_id in (1, 2, 3):
         stage.brokers.stop_broker(broker_id)
@@ -222,13 +222,13 @@ def without_leader(stage: Stage) -> int:
 
 
 @on_virtual_time
-async def test_a_sweep_ends_with_the_controller() -> None:
+async def test_stop_interrupts_reconciliation_and_the_next_start_resumes_it() -> None:
     stage = await with_topics(600)
     stage.disk.sync_s = (0.1, 0.1)
     stage.brokers.stop_broker(1)
     await stage.settle(0.3)
     await asyncio.wait_for(stage.controller.stop(), 2)
-    assert unsettled(stage), "it was not done"
+    assert unreconciled_topics(stage), "it was not done"
     later = await Stage(disk=stage.disk, boot_id="s2").start()
     await later.settle(10)
-    assert unsettled(later) == [], "the next start makes it good"
+    assert unreconciled_topics(later) == [], "the next start makes it good"

@@ -45,7 +45,7 @@ STORMS: dict[str, tuple[list[str], dict[str, Any], ErrorCode]] = {
 
 @pytest.mark.parametrize("storm", STORMS.values(), ids=STORMS)
 @on_virtual_time
-async def test_a_storm_of_refused_requests_leaves_little_in_the_log(
+async def test_refused_requests_write_a_bounded_number_of_events(
     storm: tuple[list[str], dict[str, Any], ErrorCode],
 ) -> None:
     names, fields, code = storm

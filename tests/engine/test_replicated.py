@@ -104,7 +104,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
 RULES = "[[rule]]\nname = 'small'\npartitions = { max = 1 }\n"
 
 
-async def test_voters_decide_by_the_file_of_the_leader_and_report_another(
+async def test_voters_apply_the_rules_file_of_the_leader_and_report_a_different_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[bool] = []
@@ -130,7 +130,7 @@ async def test_voters_decide_by_the_file_of_the_leader_and_report_another(
         assert threads == [True, True], "each follower reads the rules at once, in a thread"
 
 
-async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tmp_path: Path) -> None:
+async def test_followers_reject_requests_and_serve_committed_events(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, others):
         await leader.has_a_broker()
         for each in others:
@@ -150,7 +150,7 @@ async def test_who_does_not_lead_decides_nothing_and_shows_what_others_commit(tm
         assert [(event.settings, event.release) for event in said] == [(leader.settings, "1.0")]
 
 
-async def test_who_comes_to_lead_takes_up_by_its_own_settings_and_who_led_follows(tmp_path: Path) -> None:
+async def test_a_new_leader_applies_its_own_settings_and_the_old_one_follows(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, others):
         await leader.has_a_broker()
         assert codes((await leader.create("before")).answers) == [ErrorCode.NONE]
@@ -169,9 +169,7 @@ async def test_who_comes_to_lead_takes_up_by_its_own_settings_and_who_led_follow
         assert leader.events() == chosen.events()[: leader.log.next_offset]
 
 
-async def test_who_could_not_write_what_others_commit_follows_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_follower_resumes_after_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, (follower, _)):
         await leader.has_a_broker()
         failed = asyncio.Event()

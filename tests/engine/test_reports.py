@@ -7,7 +7,7 @@ from tests.simulation.virtual_time import on_virtual_time
 
 
 @on_stage()
-async def test_one_line_a_decision(stage: Stage) -> None:
+async def test_each_decision_is_one_log_line(stage: Stage) -> None:
     stage.heard.lines.clear()
     stage.brokers.set_delay(1, 250)
     await stage.create("good", "no/name")
@@ -36,7 +36,7 @@ async def test_one_line_a_decision(stage: Stage) -> None:
 
 
 @on_virtual_time
-async def test_a_line_for_each_broker_that_comes_and_goes() -> None:
+async def test_each_broker_state_change_is_one_log_line() -> None:
     stage = Stage(brokers=1)
     await stage.start()
     stage.brokers.stop_broker(1)
@@ -46,7 +46,7 @@ async def test_a_line_for_each_broker_that_comes_and_goes() -> None:
 
 
 @on_stage()
-async def test_a_line_comes_only_when_its_decision_is_durable(stage: Stage) -> None:
+async def test_a_decision_is_logged_only_when_durable(stage: Stage) -> None:
     stage.heard.lines.clear()
     stage.hold_syncs()
     stage.create("a", timeout_ms=0)

@@ -44,7 +44,7 @@ class Wall:
 
 
 @on_virtual_time
-async def test_stamps_are_the_wall_clocks() -> None:
+async def test_command_timestamps_follow_the_wall_clock() -> None:
     wall = Wall()
     stamps = Stamps("b", wall)
     for _ in range(3):
@@ -55,7 +55,7 @@ async def test_stamps_are_the_wall_clocks() -> None:
 
 
 @on_virtual_time
-async def test_after_a_clock_that_was_ahead_stamps_go_on_slowly_until_it_has_caught_up() -> None:
+async def test_command_timestamps_slow_down_after_a_backward_clock_jump() -> None:
     wall = Wall()
     stamps = Stamps("b", wall)
     wall.ahead_ms = 10_000
@@ -70,7 +70,7 @@ async def test_after_a_clock_that_was_ahead_stamps_go_on_slowly_until_it_has_cau
 
 
 @on_virtual_time
-async def test_time_passes_for_stamps_though_the_log_is_a_year_ahead() -> None:
+async def test_command_timestamps_advance_although_the_log_is_a_year_ahead() -> None:
     stamps = Stamps("b", Wall(), BORN_MS + YEAR_MS)
     first = stamps.now_ms()
     await asyncio.sleep(60)
@@ -79,7 +79,7 @@ async def test_time_passes_for_stamps_though_the_log_is_a_year_ahead() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(-(10**9), 10**9), st.integers(-1000, 1000)), max_size=30))
 @on_virtual_time
-async def test_stamps_never_go_back_nor_behind_what_they_are_not_to_be_before(
+async def test_command_timestamps_never_decrease(
     steps: list[tuple[float, int, int]],
 ) -> None:
     wall = Wall()
@@ -93,7 +93,7 @@ async def test_stamps_never_go_back_nor_behind_what_they_are_not_to_be_before(
         last = now
 
 
-def test_a_request_id_has_a_number_and_a_code_that_another_process_cannot_compute() -> None:
+def test_request_ids_have_a_number_and_an_unpredictable_code() -> None:
     ours, others = Stamps("abcdef-1", Wall()), Stamps("abcdef-2", Wall())
     ids = [ours.new_request_id(), ours.new_request_id("auto"), others.new_request_id()]
     codes = [each.rpartition("-")[2] for each in ids]

@@ -21,7 +21,7 @@ async def killed(stage: Stage, process: int) -> None:
 
 
 @on_stage()
-async def test_the_state_is_there(stage: Stage) -> None:
+async def test_a_restart_restores_the_state_and_writes_nothing(stage: Stage) -> None:
     await stage.create("a", "b", num_partitions=3, replication_factor=3)
     await stage.enlarge("a", 5)
     await stage.delete("b")
@@ -51,7 +51,7 @@ async def test_the_rules_are_read_in_a_thread_before_the_first_decision(monkeypa
 
 
 @on_virtual_time
-async def test_followers_that_were_never_reported_come_in_sync() -> None:
+async def test_a_restart_adds_unreported_followers_to_the_isr() -> None:
     with running_as(1):
         stage = await Stage().start()
         await stage.create("a", num_partitions=6, replication_factor=3)
@@ -68,7 +68,7 @@ async def test_followers_that_were_never_reported_come_in_sync() -> None:
 
 
 @on_stage(brokers=4)
-async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced(stage: Stage) -> None:
+async def test_removed_brokers_are_fenced_at_start(stage: Stage) -> None:
     await stage.create("a", num_partitions=4, replication_factor=4)
     await stage.controller.stop()
     later = await Stage(disk=stage.disk, brokers=2, boot_id="s2").start()
@@ -79,7 +79,7 @@ async def test_brokers_that_are_not_in_the_fleet_any_more_are_fenced(stage: Stag
 
 
 @on_stage()
-async def test_what_was_taken_is_decided_and_answered_before_the_end(stage: Stage) -> None:
+async def test_accepted_requests_are_answered_before_stop_ends(stage: Stage) -> None:
     stage.hold_syncs()
     replies = [stage.create(f"t{number}", timeout_ms=0) for number in range(5)]
     await stage.settle()
@@ -95,7 +95,7 @@ async def test_what_was_taken_is_decided_and_answered_before_the_end(stage: Stag
 
 
 @on_stage()
-async def test_creates_that_wait_at_the_end_stay_in_the_log(stage: Stage) -> None:
+async def test_pending_creates_at_stop_are_answered_after_a_restart(stage: Stage) -> None:
     stage.brokers.set_delay(3, 60_000)
     reply = stage.create("slow", timeout_ms=30_000)
     await stage.settle()
@@ -111,7 +111,7 @@ async def test_creates_that_wait_at_the_end_stay_in_the_log(stage: Stage) -> Non
 
 
 @on_stage()
-async def test_deadlines_of_a_dead_process_pass_though_the_wall_clock_goes_back(stage: Stage) -> None:
+async def test_create_deadlines_expire_after_a_restart_with_a_clock_set_back(stage: Stage) -> None:
     stage.brokers.set_delay(3, 60_000)
     stage.create("slow", timeout_ms=30_000)
     await stage.settle()

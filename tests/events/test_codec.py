@@ -80,7 +80,7 @@ _causes = st.builds(Cause, _TEXT, _TEXT)
 
 
 @given(_events, _INT64, _causes, st.integers(0, 2**63))
-def test_every_event_comes_back(event: Event, at_ms: int, cause: Cause, offset: int) -> None:
+def test_every_event_round_trips(event: Event, at_ms: int, cause: Cause, offset: int) -> None:
     value = encode_event(at_ms, cause, event)
     back = decode_event(offset, value)
     assert back == Recorded(Offset(offset), at_ms, cause, event), "it came back otherwise"
@@ -88,7 +88,7 @@ def test_every_event_comes_back(event: Event, at_ms: int, cause: Cause, offset: 
 
 
 @given(_events, _INT64, _causes)
-def test_the_topic_is_read_without_the_rest(event: Event, at_ms: int, cause: Cause) -> None:
+def test_topic_and_partition_are_read_without_decoding_the_event(event: Event, at_ms: int, cause: Cause) -> None:
     value = encode_event(at_ms, cause, event)
     assert topic_of(7, value) == getattr(event, "topic", None), "an event is of another topic than its beginning says"
     otherwise = OF_IDLE if type(event) in IDLE else OF_NO_PARTITION
@@ -97,7 +97,7 @@ def test_the_topic_is_read_without_the_rest(event: Event, at_ms: int, cause: Cau
 
 
 @given(_events, _causes)
-def test_no_map_is_in_the_bytes(event: Event, cause: Cause) -> None:
+def test_encoded_events_contain_no_maps(event: Event, cause: Cause) -> None:
     def walk(value: Any) -> None:
         assert not isinstance(value, dict), "a map has no one order"
         for item in value if isinstance(value, list) else ():
@@ -107,7 +107,7 @@ def test_no_map_is_in_the_bytes(event: Event, cause: Cause) -> None:
 
 
 @given(_events, _causes)
-def test_a_cut_event_is_refused(event: Event, cause: Cause) -> None:
+def test_truncated_events_are_rejected(event: Event, cause: Cause) -> None:
     value = encode_event(7, cause, event)
     for end in range(len(value)):
         with pytest.raises(EventDecodeError):
@@ -115,13 +115,13 @@ def test_a_cut_event_is_refused(event: Event, cause: Cause) -> None:
 
 
 @given(_events, _causes, st.binary(min_size=1, max_size=5))
-def test_what_follows_an_event_is_refused(event: Event, cause: Cause, rest: bytes) -> None:
+def test_trailing_bytes_after_an_event_are_rejected(event: Event, cause: Cause, rest: bytes) -> None:
     with pytest.raises(EventDecodeError):
         decode_event(0, encode_event(7, cause, event) + rest)
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_an_event_or_refused(value: bytes) -> None:
+def test_random_bytes_decode_to_an_event_or_are_rejected(value: bytes) -> None:
     try:
         record = decode_event(3, value)
     except EventDecodeError:
@@ -134,7 +134,7 @@ def _raw(**changes: Any) -> bytes:
     return msgspec.msgpack.encode(list((raw | changes).values()))
 
 
-def test_the_raw_form() -> None:
+def test_encoded_event_bytes_are_stable() -> None:
     ready = TopicReady(TopicName("t"))
     assert encode_event(7, Cause("CreateTopic", RequestId("q")), ready) == _raw()
     assert decode_event(0, _raw()).event == ready
@@ -201,7 +201,7 @@ def test_passwords_of_brokers_are_hidden(name: str) -> None:
     assert b"PLANTED" not in value_without_secrets(record, value)
 
 
-def test_what_a_password_was_is_hidden_too() -> None:
+def test_previous_values_of_password_configs_are_hidden() -> None:
     before = (("ssl.key.password", "PLANTED"),)
     shown = without_secrets(ResourceConfigsChanged(ID, 4, "1", (), "User:admin", None, "10.0.0.1", before))
     assert shown == ResourceConfigsChanged(
@@ -209,7 +209,7 @@ def test_what_a_password_was_is_hidden_too() -> None:
     )
 
 
-def test_what_is_no_secret_is_shown_as_it_is() -> None:
+def test_configs_without_secrets_are_unchanged() -> None:
     event = changed(("log.retention.ms", "5"), ("listener.name.out.ssl.keystore.location", "/k"))
     assert without_secrets(event) is event
     assert "listener.name.out.ssl.keystore.location=/k" in event_text(event)
@@ -229,7 +229,7 @@ FACTS = sorted(
 facts = pytest.mark.parametrize("kind", FACTS, ids=lambda kind: kind.__name__)
 
 
-def test_what_is_written_is_still_read() -> None:
+def test_event_catalog_matches_the_recorded_one() -> None:
     """A field may be added at the end, with a default; else a new event version and an upcast are needed.
 
     After such a change `tests/golden/events/catalog.txt` is to be brought up to date by hand.
@@ -241,14 +241,14 @@ def test_what_is_written_is_still_read() -> None:
 
 
 @facts
-def test_a_fact_is_frozen_and_an_array(kind: type[Fact]) -> None:
+def test_event_classes_are_frozen_and_array_like(kind: type[Fact]) -> None:
     config = kind.__struct_config__
     assert (config.frozen, config.array_like, config.forbid_unknown_fields) == (True, True, True)
     assert (kind in EVENT_TYPES) <= (config.tag == kind.__name__), "an event is tagged with its own name"
 
 
 @facts
-def test_a_fact_is_described(kind: type[Fact]) -> None:
+def test_event_classes_have_docstrings(kind: type[Fact]) -> None:
     assert inspect.getdoc(kind) != inspect.getdoc(Fact), f"{kind.__name__} says nothing of what it means"
 
 
@@ -260,26 +260,26 @@ def _read(name: str) -> list[Recorded]:
 
 
 @good
-def test_it_folds_to_the_recorded_state(name: str) -> None:
+def test_golden_logs_fold_to_the_recorded_state_hash(name: str) -> None:
     assert state_hash(_read(name)) == hash_of(name)
 
 
 @good
-def test_its_bytes_are_canonical(name: str) -> None:
+def test_golden_logs_are_canonical(name: str) -> None:
     assert [encode_event(r.at_ms, r.cause, r.event) for r in _read(name)] == lines_of(name)
 
 
 @pytest.mark.parametrize("name", [*HISTORIES, FOLLOWED])
-def test_it_passes_the_audit_and_the_life_cycles(name: str) -> None:
+def test_golden_logs_pass_the_audit_and_the_lifecycles(name: str) -> None:
     records = _read(name)
     assert audit(records) == []
     Lives().see_all(records)
 
 
-def test_every_type_of_event_is_in_some_golden_log() -> None:
+def test_every_event_type_occurs_in_a_golden_log() -> None:
     found = {type(record.event) for name in (*HISTORIES, ADOPTED, FOLLOWED) for record in _read(name)}
     assert found == set(EVENT_TYPES)
 
 
-def test_every_file_is_tested() -> None:
+def test_every_golden_log_is_tested() -> None:
     assert {path.stem for path in FOLDER.glob("*.log")} == {*HISTORIES, ADOPTED, FOLLOWED}

@@ -28,7 +28,7 @@ BITS: dict[Kind, int] = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 TEXTS = ("", "t", "a.b", "a_b", "topic-1", "User:alice", "cleanup.policy", "x" * 249, "x" * 250, "é\0\u202e", "*")
 
 
-def sized(frame: bytes) -> bytes:
+def with_size_prefix(frame: bytes) -> bytes:
     """A frame with its size before it."""
     return struct.pack(">i", len(frame)) + frame
 
@@ -165,7 +165,7 @@ class Mutator:
         chance = self._random.random()
         if chance < 0.02:
             return struct.pack(">i", self._random.choice(NUMBERS[:10])) + frame
-        return sized(frame)[: len(frame) // 2] if chance < 0.04 else sized(frame)
+        return with_size_prefix(frame)[: len(frame) // 2] if chance < 0.04 else with_size_prefix(frame)
 
     def _message(self, layout: Layout) -> Message:
         values = {field.name: self._value(field) for field in layout.fields}

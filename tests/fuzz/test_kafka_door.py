@@ -45,7 +45,7 @@ def without_errors() -> Iterator[Target]:
     assert not failures, f"FUZZ_SEED={SEED}: {failures[:3]}"
 
 
-def test_mutated_frames() -> None:
+def test_mutated_frames_cause_no_errors_or_memory_growth() -> None:
     print(f"FUZZ_SEED={SEED}")
     with without_errors() as served:
         before = resident_bytes()
@@ -55,7 +55,7 @@ def test_mutated_frames() -> None:
     assert kept < KEPT_BYTES_MAX, f"FUZZ_SEED={SEED}: {kept} bytes more than before"
 
 
-def test_the_worst_request_of_each_api() -> None:
+def test_the_worst_request_of_each_api_has_bounded_cost() -> None:
     with without_errors() as served:
         for key, row in served.table.items():
             for name, frame in worst(key, row.max_version, row, LIMITS.request_bytes_max):
@@ -64,7 +64,7 @@ def test_the_worst_request_of_each_api() -> None:
                 assert found.blocks_kept < BLOCKS_KEPT_MAX, f"{APIS[key].name} {name}: {found}"
 
 
-async def test_a_seed_says_what_is_sent() -> None:
+async def test_fuzz_frames_are_deterministic_per_seed() -> None:
     async with rig() as served:
         table = dict(served.listener)
         one, other = (Mutator(7, table) for _ in range(2))
@@ -72,14 +72,14 @@ async def test_a_seed_says_what_is_sent() -> None:
         assert Mutator(8, table).frames() != Mutator(7, table).frames()
 
 
-def test_what_clients_sent_is_what_they_can_send() -> None:
+def test_captured_client_frames_are_valid_requests() -> None:
     for frame in captures():
         header = codec.parse_header(frame)
         codec.read_request(header.api_key, header.api_version, frame, header.body_offset)
     assert len({frame[:2] for frame in captures()}) > 10
 
 
-async def test_the_worst_request_is_as_large_as_is_taken() -> None:
+async def test_the_worst_metadata_request_reaches_the_element_limit() -> None:
     async with rig() as served:
         row = served.listener[3]
         (_, whole), _, (_, distinct) = islice(worst(3, 12, row, LIMITS.request_bytes_max), 3)

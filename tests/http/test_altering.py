@@ -8,7 +8,7 @@ from controller.http.paths import writes as simulated
 from tests.http.service import Rules, Service, service
 
 
-async def test_configs_change_and_go_back(one: Service) -> None:
+async def test_patch_alters_and_resets_topic_configs(one: Service) -> None:
     await one.create("t", configs={"retention.ms": 5, "cleanup.policy": "compact"})
     body = {"configs": {"retention.ms": 7, "cleanup.policy": None, "unclean.leader.election.enable": True}}
     before = one.log.durable_offset
@@ -21,7 +21,7 @@ async def test_configs_change_and_go_back(one: Service) -> None:
     assert row["status"] == "configs-changed"
 
 
-async def test_partitions_are_added(one: Service) -> None:
+async def test_patch_adds_partitions(one: Service) -> None:
     await one.create("t", num_partitions=1)
     assert (await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3}))["num_partitions"] == 3
     by_hand = {"num_partitions": 4, "assignments": [[3, 1, 2]]}
@@ -64,7 +64,7 @@ async def test_invalid_changes_are_refused(one: Service) -> None:
     assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
-async def test_each_change_needs_its_permission() -> None:
+async def test_patch_requires_alter_configs_or_alter_on_the_topic() -> None:
     changes = {"AlterConfigs": {"configs": {"retention.ms": 7}}, "Alter": {"num_partitions": 5}}
     for operation in changes:
         denied = (operation, "Topic")
@@ -76,7 +76,7 @@ async def test_each_change_needs_its_permission() -> None:
                 assert (answer["error"] == "TOPIC_AUTHORIZATION_FAILED") == (expected == 403)
 
 
-async def test_a_topic_that_was_created_says_where_it_is(one: Service) -> None:
+async def test_created_topic_has_a_location_header(one: Service) -> None:
     answer = await one.client.post("/v1/topics", json={"name": "pay.orders"})
     assert answer.status_code == 201
     assert (await one.get(answer.headers["location"]))["name"] == "pay.orders"
@@ -84,7 +84,7 @@ async def test_a_topic_that_was_created_says_where_it_is(one: Service) -> None:
     assert "location" not in tried.headers
 
 
-async def test_events_have_the_clients_address_and_what_was_before(one: Service) -> None:
+async def test_change_events_have_the_client_host_and_previous_values(one: Service) -> None:
     made = await one.create("t", configs={"retention.ms": 5})
     changed = await one.request("PATCH", "/v1/topics/t", json={"configs": {"retention.ms": 7}})
     await one.request("PATCH", "/v1/topics/t", json={"num_partitions": 3})
@@ -101,7 +101,7 @@ async def test_events_have_the_clients_address_and_what_was_before(one: Service)
     assert [event["fields"]["before"] for event in settings] == [None]
 
 
-async def test_a_broker_joins_with_the_next_id_and_fills_a_place_that_was_kept() -> None:
+async def test_an_added_broker_gets_the_next_id_and_fills_a_placeholder() -> None:
     async with service(settings={"enable.under.replicated.topic.creation": "true"}) as one:
         made = await one.create("t", num_partitions=1, replication_factor=4)
         assert made["partitions"][0]["replicas"] == [3, 1, 2, -1]
@@ -119,12 +119,12 @@ def _isr(one: object) -> set[int]:
     return set(topic.partitions[0].isr)
 
 
-async def test_without_a_body_a_broker_gets_a_rack_in_turn(one: Service) -> None:
+async def test_brokers_added_without_a_rack_rotate_over_the_racks(one: Service) -> None:
     racks = [(await one.request("POST", "/v1/simulated/brokers", 201))["rack"] for _ in range(3)]
     assert racks == ["rack-a", "rack-b", "rack-c"]
 
 
-async def test_a_broker_stops_starts_and_becomes_slow(one: Service) -> None:
+async def test_a_simulated_broker_stops_starts_and_is_delayed(one: Service) -> None:
     assert (await one.request("POST", "/v1/simulated/brokers/2/stop"))["running"] is False
     await one.live(1, 3)
     assert (await one.request("POST", "/v1/simulated/brokers/2/start"))["running"] is True
@@ -134,7 +134,7 @@ async def test_a_broker_stops_starts_and_becomes_slow(one: Service) -> None:
     assert (await one.create("t", 202, timeout_ms=50))["status"] == "pending"
 
 
-async def test_no_more_brokers_are_added_than_there_can_be(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_simulated_brokers_is_limited(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulated, "SIMULATED_BROKERS_MAX", 5)
     statuses = [(await one.client.post("/v1/simulated/brokers")).status_code for _ in range(4)]
     assert statuses == [201, 201, 400, 400]

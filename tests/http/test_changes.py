@@ -22,7 +22,7 @@ async def _patch(one: Service, key: str, expect: int, name: str = "t", **body: A
     return await one.request("PATCH", f"/v1/topics/{name}", expect, json=body, headers=_key(key))
 
 
-async def test_a_create_is_made_once_also_by_the_process_that_comes_after() -> None:
+async def test_an_idempotency_key_is_remembered_across_a_restart() -> None:
     log = InMemoryLog("once")
     async with service(log) as one:
         sent = [await _post(one, "k", 201, name="t", configs={"retention.ms": 5}) for _ in range(2)]
@@ -38,7 +38,7 @@ async def test_a_create_is_made_once_also_by_the_process_that_comes_after() -> N
         await one.get("/v1/topics/t", 404)
 
 
-async def test_a_key_is_of_one_wish_and_of_one_principal() -> None:
+async def test_an_idempotency_key_belongs_to_one_body_and_one_principal() -> None:
     async with service() as one:
         made = await _post(one, "k", 201, name="t")
         for body in ({"name": "u"}, {"name": "t", "num_partitions": 2}, {"name": "t", "configs": {"retention.ms": 5}}):
@@ -60,7 +60,7 @@ async def test_idempotency_key_of_a_refusal(judged: Service) -> None:
     assert listed["requested_offset"] + 3 == judged.log.durable_offset, "it was decided once"
 
 
-async def test_changes_are_made_once(one: Service) -> None:
+async def test_retried_patches_and_deletions_apply_once(one: Service) -> None:
     await one.create("t", num_partitions=2)
     grown = await _patch(one, "grow", 200, num_partitions=3)
     altered = await _patch(one, "alter", 200, configs={"retention.ms": 5})
@@ -75,7 +75,7 @@ async def test_changes_are_made_once(one: Service) -> None:
     assert one.log.durable_offset == end
 
 
-async def test_what_was_answered_before_it_was_complete_is_answered_so_again(one: Service) -> None:
+async def test_a_retry_of_a_timed_out_create_gets_the_same_202(one: Service) -> None:
     one.brokers.set_delay(3, 60_000)
     late = await _post(one, "k", 202, name="t", timeout_ms=20)
     one.brokers.set_delay(3, 0)
@@ -144,14 +144,14 @@ async def test_idempotency_key_after_timeout(judged: Service, judge: Judge) -> N
     assert made["request_id"] == late["request_id"] == request_id_of("User:ANONYMOUS", "k")
 
 
-async def test_a_dry_run_takes_no_key(one: Service) -> None:
+async def test_a_dry_run_does_not_use_the_idempotency_key(one: Service) -> None:
     for _ in range(2):
         await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t"}, headers=_key("k"))
     await _post(one, "k", 201, name="t")
     await one.request("POST", "/v1/topics?validate_only=true", 409, json={"name": "t"}, headers=_key("k"))
 
 
-async def test_what_is_no_key_is_refused(one: Service) -> None:
+async def test_an_invalid_idempotency_key_is_rejected(one: Service) -> None:
     for key in ("", '""', "x" * 256, "a\tb", '"a"b"', "ä".encode()):
         headers: list[tuple[Any, Any]] = [(b"Idempotency-Key", key)]
         reply = await one.request("POST", "/v1/topics", 400, json={"name": "t"}, headers=headers)

@@ -28,7 +28,7 @@ async def _lines(one: Service, count: int, **parameters: Any) -> list[Any]:
         return lines
 
 
-async def test_events_are_followed_as_they_become_durable(one: Service) -> None:
+async def test_follow_streams_events_as_they_become_durable(one: Service) -> None:
     end = one.log.durable_offset
     from_the_start = asyncio.create_task(_lines(one, end + 5, **{"from": 0}))
     of_topic = asyncio.create_task(_lines(one, 2, topic="t"))
@@ -53,7 +53,7 @@ async def test_heartbeats_of_followers(accept: str, heartbeat: bytes, monkeypatc
         assert b"".join([chunk async for chunk in chunks]).replace(heartbeat, b"") == b"", "it ends as a stream should"
 
 
-async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
+async def test_a_revoked_permission_ends_the_follow_stream() -> None:
     allowed = True
     async with (
         service(authorizer=Rules(lambda *_: allowed)) as one,
@@ -66,7 +66,7 @@ async def test_who_may_not_see_events_any_more_is_sent_none() -> None:
             assert b"".join([chunk async for chunk in answer.aiter_bytes()]).strip() == b""
 
 
-async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_follow_streams_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FOLLOWERS_MAX", 1)
     async with service() as one, one.client.stream("GET", "/v1/events/follow"):
         await one.until(lambda: followers(one) == 1)
@@ -74,7 +74,7 @@ async def test_no_more_followers_than_are_allowed(monkeypatch: pytest.MonkeyPatc
         assert reply["message"] == "too many clients follow the events: 1"
 
 
-async def test_one_address_leaves_room_for_followers_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_follow_streams_are_limited_per_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "OF_ONE_MAX", 1)
     async with service() as one, AsyncExitStack() as held:
         hosts = Hosts(proxies=(ip_network("127.0.0.1"),))
@@ -108,7 +108,7 @@ async def _sent(one: Service, count: int, path: str, **headers: str) -> tuple[li
     return found, last
 
 
-async def test_a_browser_follows_by_server_sent_events_and_goes_on_where_it_was(one: Service) -> None:
+async def test_server_sent_events_resume_at_last_event_id(one: Service) -> None:
     await one.create("t")
     await one.create("u")
     everything = (await one.get("/v1/events"))["events"]

@@ -39,13 +39,13 @@ localhost.evil     | no
 
 
 @pytest.mark.parametrize("line", HOSTS.strip().splitlines())
-def test_the_names_that_a_service_goes_by(line: str) -> None:
+def test_allowed_host_headers(line: str) -> None:
     host, expected = (cell.strip() for cell in line.split("|"))
     assert Hosts(frozenset({"kafka.example"})).allows(host) == (expected == "yes")
     assert Hosts(frozenset({"*"})).allows(host), "any name"
 
 
-async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_resolves_here(one: Service) -> None:
+async def test_an_unknown_host_header_is_rejected_against_dns_rebinding(one: Service) -> None:
     evil = {"Host": "evil.example", "Origin": "http://evil.example"}
     refused = (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("GET", "/v1/topics"), ("GET", "/metrics"))
     for method, path in refused:
@@ -57,7 +57,7 @@ async def test_a_page_of_another_site_can_change_and_see_nothing_by_a_name_that_
     assert len(long["message"]) < 300
 
 
-async def test_what_is_advertised_or_listened_on_or_set_is_a_name_too(one: Service) -> None:
+async def test_configured_host_names_are_allowed(one: Service) -> None:
     hosts = Hosts(frozenset({"kafka.example"}))
     async with one.another(hosts=hosts) as (_, port):
         for host, status in (("kafka.example", 200), (f"kafka.example:{port}", 200), ("evil.example", 421)):
@@ -84,13 +84,13 @@ unix               | 198.51.100.7                    | unix
 
 
 @pytest.mark.parametrize("line", FORWARDED.strip().splitlines())
-def test_who_a_client_is_behind_proxies(line: str) -> None:
+def test_client_address_from_x_forwarded_for(line: str) -> None:
     peer, said, client = (cell.strip() for cell in line.split("|"))
     hosts = Hosts(proxies=(ip_network("10.0.0.0/8"), ip_network("::1")))
     assert hosts.client_behind(peer, [each for each in said.split(";") if each]) == client
 
 
-async def test_what_a_client_says_of_its_address_counts_for_a_trusted_proxy_only() -> None:
+async def test_x_forwarded_for_is_trusted_only_from_trusted_proxies() -> None:
     seen: set[str] = set()
     authorizer = Rules(lambda requester, *_: seen.add(requester.host) or True)  # type: ignore[func-returns-value]
     said = {"X-Forwarded-For": "198.51.100.7", "X-Real-IP": "198.51.100.8", "Forwarded": "for=198.51.100.9"}
@@ -117,7 +117,7 @@ kafka.example           | kafka.example
 
 
 @pytest.mark.parametrize("line", FORMS.strip("\n").splitlines())
-def test_addresses_have_one_form(line: str) -> None:
+def test_addresses_are_normalized(line: str) -> None:
     text, expected = (cell.strip() for cell in line.split("|"))
     assert normal_host(text) == expected
     assert normal_host(expected) == expected
@@ -134,7 +134,7 @@ def logins(users: Users, required: bool = True, reported: list[tuple[str, ...]] 
     return Logins(users, required, 0, lambda *login: logins.append(login))
 
 
-async def test_the_401_says_how_to_log_in(users: Users) -> None:
+async def test_the_401_response_has_basic_and_bearer_challenges(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         with capture_logs() as lines:
             answer = await one.client.get("/v1/topics")
@@ -148,7 +148,7 @@ async def test_the_401_says_how_to_log_in(users: Users) -> None:
         assert (await one.client.post("/v1/topics", json={"name": "a.b"})).status_code == 401
 
 
-async def test_a_browser_is_shown_how_to_log_in(users: Users) -> None:
+async def test_a_browser_gets_a_401_page_with_login_instructions(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         for path in ("/", "/topics", "/requests/x", "/no/such/path"):
             for given in ({}, {"authorization": basic("carol", "PLANTED")}):
@@ -164,7 +164,7 @@ async def test_a_browser_is_shown_how_to_log_in(users: Users) -> None:
         assert as_json.json()["error"] == "SASL_AUTHENTICATION_FAILED", "it has no page"
 
 
-async def test_health_is_open(users: Users) -> None:
+async def test_health_endpoints_require_no_authentication(users: Users) -> None:
     async with service(logins=logins(users)) as one:
         for path in ("/health/live", "/health/ready"):
             assert (await one.client.get(path)).status_code == 200
@@ -173,7 +173,7 @@ async def test_health_is_open(users: Users) -> None:
 
 
 @pytest.mark.parametrize("required", [True, False])
-async def test_each_way_of_logging_in(users: Users, tmp_path: Any, required: bool) -> None:
+async def test_bearer_and_basic_credentials_authenticate(users: Users, tmp_path: Any, required: bool) -> None:
     ways = [
         ({"Authorization": f"Bearer {(tmp_path / 'token').read_text()}"}, "User:carol"),
         ({"Authorization": basic("carol", "carol-PLANTED")}, "User:carol"),
@@ -205,7 +205,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("required", [True, False])
-async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users, required: bool) -> None:
+async def test_invalid_credentials_are_rejected_with_401(users: Users, required: bool) -> None:
     reported: list[tuple[str, ...]] = []
     async with service(logins=logins(users, required, reported)) as one:
         for authorization, reason, user in WRONG:
@@ -219,7 +219,7 @@ async def test_wrong_credentials_are_refused_wherever_they_are_sent(users: Users
     assert len([login for login in reported if login[2] == "failed"]) == len(WRONG)
 
 
-async def test_a_password_that_was_right_is_not_for_ever(users: Users, tmp_path: Any) -> None:
+async def test_a_changed_password_is_rejected_after_reload(users: Users, tmp_path: Any) -> None:
     assert await users.knows("carol", "carol-PLANTED", "10.0.0.1")
     set_password(tmp_path / "users", "carol", "another")
     assert await users.knows("carol", "carol-PLANTED", "10.0.0.1"), "the file is read again at reload only"

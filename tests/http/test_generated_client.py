@@ -22,7 +22,7 @@ from tests.http.service import Service, service
 PACKAGE = "generated_topicwright_client"
 
 
-def _generated(document: dict[str, Any], folder: Path) -> list[str]:
+def _generate_client(document: dict[str, Any], folder: Path) -> list[str]:
     """Generate a client into a folder; what the generator complains of."""
     source = folder / "openapi.json"
     source.write_text(json.dumps(document))
@@ -67,8 +67,8 @@ def _work_with(base_url: str) -> dict[str, Any]:
     }
 
 
-async def test_a_generated_client_works(one: Service, on_path: Path) -> None:
-    complaints = await asyncio.to_thread(_generated, await one.get("/openapi.json"), on_path)
+async def test_a_client_generated_from_openapi_works(one: Service, on_path: Path) -> None:
+    complaints = await asyncio.to_thread(_generate_client, await one.get("/openapi.json"), on_path)
     assert [one for one in complaints if "/v1/events/follow" not in one] == [], "that one never ends"
     done = await asyncio.to_thread(_work_with, f"http://127.0.0.1:{one.port}")
     assert done == {
@@ -81,7 +81,7 @@ async def test_a_generated_client_works(one: Service, on_path: Path) -> None:
     }
 
 
-async def test_the_document_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_openapi_document_is_built_outside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     made_in: list[threading.Thread] = []
 
     def made(*of: Any) -> object:
@@ -97,7 +97,7 @@ async def test_the_document_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPa
     assert made_in[0] is not threading.current_thread()
 
 
-async def test_the_document_says_how_operations_end_and_how_clients_log_in(one: Service) -> None:
+async def test_openapi_document_has_responses_and_security_schemes(one: Service) -> None:
     document = await one.get("/openapi.json")
     assert set(document["components"]["securitySchemes"]) == {"bearer", "basic"}
     for path, operations in document["paths"].items():

@@ -37,7 +37,7 @@ async def proof_of(one: Service, **which: Any) -> Proof:
     return proof
 
 
-async def test_the_head_is_that_of_the_durable_events(one: Service) -> None:
+async def test_the_tree_head_covers_the_durable_events(one: Service) -> None:
     for number in range(60):
         await one.create(f"t{number}")
     reply = await one.get("/v1/log/head")
@@ -51,7 +51,7 @@ async def test_the_head_is_that_of_the_durable_events(one: Service) -> None:
     assert is_consistent(5, root_of(one, 5), head.size, bytes.fromhex(head.root), path)
 
 
-async def test_every_event_of_a_topic_and_a_request_is_proved(one: Service) -> None:
+async def test_proofs_cover_every_event_of_a_topic_or_request(one: Service) -> None:
     await one.create("a")
     created = await one.create("pay.orders")
     await one.create("b")
@@ -72,7 +72,7 @@ async def test_every_event_of_a_topic_and_a_request_is_proved(one: Service) -> N
     assert (older.head.size, bytes.fromhex(older.head.root)) == (9, root_of(one, 9))
 
 
-async def test_leaves_are_the_events_and_secrets_are_hashes(one: Service) -> None:
+async def test_log_leaves_are_events_with_secrets_hashed(one: Service) -> None:
     upsert = ScramUpsert("bob", 1, 4096, bytes(16), b"PLANTED" * 6, b"PLANTED" * 6)
     one.submit_internal(AlterUserScramCredentials, principal="User:a", client_id=None, upserts=(upsert,))
     one.submit_internal(DrawLoginSecret, secret=b"PLANTED" * 5)
@@ -105,7 +105,7 @@ async def test_proof_without_describe(half: Service) -> None:
     assert (await half.get("/v1/log/proof", 403, offset=1))["error"] == "CLUSTER_AUTHORIZATION_FAILED"
 
 
-async def test_heads_are_signed_and_kept_where_there_is_a_key(one: Service, tmp_path: Path) -> None:
+async def test_tree_heads_are_signed_and_recorded_with_a_signing_key(one: Service, tmp_path: Path) -> None:
     signer = HeadSigner.read(key_files(tmp_path)[0])
     await one.create("t")
     async with one.another(sign=signer.signed) as (_, port):
@@ -129,7 +129,7 @@ def kept(one: Service) -> list[tuple[int, HeadSigned]]:
     return [(offset, event) for offset, event in events if isinstance(event, HeadSigned)]
 
 
-async def test_the_head_is_a_figure(one: Service) -> None:
+async def test_the_tree_head_is_a_metric(one: Service) -> None:
     await one.create("t")
     text = (await one.client.get("/metrics")).text
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("topicwright_log_head"))

@@ -102,7 +102,7 @@ async def test_under_replicated_and_offline_partitions_and_placeholders_are_gaug
         assert [samples[name, ()] for name in names] == [3, 1, 2]
 
 
-async def test_what_runs_and_what_it_takes_is_shown() -> None:
+async def test_metrics_contain_build_info_and_process_resources() -> None:
     async with service() as one:
         text = (await one.client.get("/metrics")).text
     samples = _samples(text)
@@ -113,7 +113,7 @@ async def test_what_runs_and_what_it_takes_is_shown() -> None:
     assert samples["process_cpu_seconds_total", ()] > 0
 
 
-async def test_clients_make_up_no_labels(one: Service) -> None:
+async def test_clients_cannot_create_metric_labels(one: Service) -> None:
     await one.get("/v1/topics")
     before = len((await one.client.get("/metrics")).content)
     for number in range(50):

@@ -89,7 +89,7 @@ async def test_summary(judged: Service) -> None:
     assert (load["leaders"], load["replicas"]) == loads[1]
 
 
-async def test_what_is_much_work_to_count_is_null(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_summary_counts_beyond_the_scan_limit_are_null(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         await one.create(name, num_partitions=2)
     end = (await one.get("/v1/summary"))["as_of"]["offset"]
@@ -119,7 +119,7 @@ async def test_a_timeline_counts_every_event_once(one: Service) -> None:
     assert (await one.get("/v1/timeline?from=0001-01-01"))["spans"] == (await one.get("/v1/timeline"))["spans"]
 
 
-async def test_a_topics_timeline_is_folded_by_what_caused_it(one: Service) -> None:
+async def test_topic_timeline_groups_events_by_cause(one: Service) -> None:
     made = await one.create("t")
     refused = await one.create("t", 409)
     await one.request("DELETE", "/v1/topics/t")
@@ -139,7 +139,7 @@ async def test_a_topics_timeline_is_folded_by_what_caused_it(one: Service) -> No
     assert (await one.get("/v1/topics/none/timeline", 404))["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-async def test_a_broker_with_its_newest_events(one: Service) -> None:
+async def test_broker_has_its_newest_events(one: Service) -> None:
     await one.request("POST", "/v1/simulated/brokers/2/stop")
     await one.live(1, 3)
     shown = await one.get("/v1/brokers/2")
@@ -150,7 +150,7 @@ async def test_a_broker_with_its_newest_events(one: Service) -> None:
     assert (await one.get("/v1/brokers/9", 404))["message"] == "there is no broker 9"
 
 
-async def test_topics_of_a_kind(one: Service) -> None:
+async def test_topics_are_filtered_by_name_status_and_principal(one: Service) -> None:
     for name in ("pay.a", "pay.b", "log.a"):
         await one.create(name)
     one.brokers.set_delay(1, 60_000)
@@ -181,7 +181,7 @@ async def test_topics_of_a_kind(one: Service) -> None:
     assert [each["name"] for page in pages for each in page["topics"]] == ["log.a", "pay.a"]
 
 
-async def test_events_newest_first_of_a_type_and_as_of_a_moment(one: Service) -> None:
+async def test_events_are_filtered_by_order_type_and_offset(one: Service) -> None:
     made = await one.create("t")
     await one.create("u")
     of_request, of_type = {"request": made["request_id"]}, {"type": "TopicCreated"}
@@ -199,7 +199,7 @@ async def test_events_newest_first_of_a_type_and_as_of_a_moment(one: Service) ->
     assert newest == (await one.get("/v1/topics/t/events"))["events"][::-1]
 
 
-async def test_a_request_and_an_explanation_as_they_were(one: Service) -> None:
+async def test_request_and_explanation_as_of_an_offset(one: Service) -> None:
     request_id = (await one.create("t"))["request_id"]
     whole = await one.get(f"/v1/requests/{request_id}")
     first = whole["requested_offset"]
@@ -213,7 +213,7 @@ async def test_a_request_and_an_explanation_as_they_were(one: Service) -> None:
         assert "no topic and no request" in (await one.get(f"/v1/explain/{subject}?at={first - 1}", 404))["message"]
 
 
-async def test_what_is_different_between_two_moments(one: Service) -> None:
+async def test_diff_between_two_offsets(one: Service) -> None:
     for name in ("same", "gone", "anew", "grown"):
         await one.create(name, configs={"retention.ms": 5})
     start = (await one.get("/v1/brokers"))["as_of"]["offset"]
@@ -247,7 +247,7 @@ async def test_what_is_different_between_two_moments(one: Service) -> None:
     assert (nothing["topics"], nothing["cluster"]["brokers"], nothing["next_cursor"]) == ([], [], None)
 
 
-async def test_the_newest_topics_of_any_moment(one: Service) -> None:
+async def test_newest_topics_are_listed_as_of_an_offset(one: Service) -> None:
     for name in ("a", "b.c", "d"):
         await one.create(name)
     for gone, again in (("b.c", "b_c"), ("a", "a")):

@@ -217,7 +217,7 @@ async def test_cost_and_cursor_of_a_page(past: bool, monkeypatch: pytest.MonkeyP
         assert [topic["name"] for topic in (await one.get("/v1/topics", limit=1000, **at))["topics"]] == names
 
 
-async def test_a_moment_of_the_past_costs_the_topics_that_are_shown_not_the_log() -> None:
+async def test_topic_page_at_an_offset_costs_the_page_and_not_the_log() -> None:
     log, only = Counting("counting"), Only("")
     async with service(log=log, authorizer=only) as one:
         costs = []

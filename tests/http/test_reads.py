@@ -30,7 +30,7 @@ def _check_times(shape: Any) -> None:
             _check_times(one)
 
 
-async def test_a_topic_is_shown_with_all_that_made_it(one: Service) -> None:
+async def test_topic_has_configs_partitions_and_its_create_request(one: Service) -> None:
     await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
     shown = await one.get("/v1/topics/t")
     topic = one.api.store.durable_named("t")
@@ -52,7 +52,7 @@ async def test_a_topic_is_shown_with_all_that_made_it(one: Service) -> None:
     _check_times(shown)
 
 
-async def test_a_stopped_broker_shows_in_its_topics_and_a_returned_one_too(one: Service) -> None:
+async def test_topic_status_follows_stopped_and_restarted_brokers(one: Service) -> None:
     await one.create("t", num_partitions=1)
     await one.create("alone", assignments=[[3]])
     await one.request("POST", "/v1/simulated/brokers/3/stop")
@@ -76,7 +76,7 @@ def _partition(one: Service, name: str) -> Any:
     return topic.partitions[0]
 
 
-async def test_the_present_is_the_last_moment(one: Service) -> None:
+async def test_current_view_equals_the_view_at_the_last_offset(one: Service) -> None:
     await one.create("a.t", num_partitions=1)
     await one.create("b")
     await one.request("DELETE", "/v1/topics/b")
@@ -92,7 +92,7 @@ async def test_the_present_is_the_last_moment(one: Service) -> None:
     assert (early["topics"], early["as_of"]) == ([], {"offset": -1, "at": None, "at_ms": None})
 
 
-async def test_a_request_shows_its_outcome(one: Service) -> None:
+async def test_request_has_its_outcome(one: Service) -> None:
     made = await one.create("t", num_partitions=1, configs={"retention.ms": "5"})
     shown = await one.get(f"/v1/requests/{made['request_id']}")
     _check_times(shown)
@@ -111,7 +111,7 @@ async def test_a_request_shows_its_outcome(one: Service) -> None:
     assert (reply["error"], reply["code"]) == ("RESOURCE_NOT_FOUND", 91)
 
 
-async def test_brokers_show_since_when_and_why_they_are_as_they_are(one: Service) -> None:
+async def test_brokers_have_their_state_its_time_and_reason(one: Service) -> None:
     await one.request("POST", "/v1/simulated/brokers/2/stop")
     await one.live(1, 3)
     shown = await one.get("/v1/brokers")
@@ -128,7 +128,7 @@ async def test_brokers_show_since_when_and_why_they_are_as_they_are(one: Service
     assert shown["release"] == "9.9"
 
 
-async def test_events_come_in_pages_and_by_topic_and_by_request(one: Service) -> None:
+async def test_events_are_paged_and_filtered_by_topic_and_request(one: Service) -> None:
     made = await one.create("t", num_partitions=1)
     await one.create("u", num_partitions=1)
     end = one.log.durable_offset
@@ -212,7 +212,7 @@ WRONG = """
 """
 
 
-async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowed(one: Service) -> None:
+async def test_invalid_query_parameters_are_rejected_with_the_allowed_values(one: Service) -> None:
     for line in WRONG.strip().splitlines():
         path, expected = (column.strip() for column in line.split("|", 1))
         path = path.replace("MANY", "9" * 5000).replace("NINES", "9" * 400)
@@ -222,7 +222,7 @@ async def test_a_wrong_question_is_refused_with_what_is_wrong_and_what_is_allowe
         assert reply["code"] in {3, 42, 91}, f"{path}: {reply}"
 
 
-async def test_the_document_names_every_path_and_every_body(one: Service) -> None:
+async def test_openapi_document_has_every_path_and_body(one: Service) -> None:
     document = await one.get("/openapi.json")
     assert document["info"]["title"] == "Topicwright"
     page = (ROOT / "docs/queries.md").read_text()
@@ -237,7 +237,7 @@ async def test_the_document_names_every_path_and_every_body(one: Service) -> Non
     assert parameters == {"from", "limit", "topic", "request", "type", "order", "partition", "cursor", "at"}
 
 
-async def test_a_page_of_events_ends_where_it_is_large_enough(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_pages_are_limited_in_bytes(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_pages, "BYTES_PER_PAGE", 200)
     made = await one.create("t", num_partitions=20)
     for number in range(4):
@@ -251,7 +251,7 @@ async def test_a_page_of_events_ends_where_it_is_large_enough(one: Service, monk
     assert whole == [record.offset for record in one.query.parts[0].request_events(made["request_id"])]
 
 
-async def test_configs_say_where_they_come_from(half: Service) -> None:
+async def test_topic_configs_have_their_source(half: Service) -> None:
     async with service(settings={"log.retention.ms": "7200000"}) as one:
         made = await one.create("t", configs={"cleanup.policy": "compact"})
         before = (await one.get("/v1/topics/t"))["as_of"]["offset"]
@@ -292,7 +292,7 @@ async def test_effective_policies_and_refusals(judged: Service) -> None:
     assert (then["class_names"], then["version"], then["refused"]) == (["tests.Owned"], None, [])
 
 
-async def test_a_topic_that_is_called_as_a_request_does_not_hide_it(one: Service) -> None:
+async def test_a_topic_named_like_a_request_id_does_not_hide_the_request(one: Service) -> None:
     made = await one.create("t")
     await one.create(made["request_id"])
     for of, kind in (("", "topic"), ("?of=topic", "topic"), ("?of=request", "request")):

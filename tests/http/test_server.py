@@ -20,7 +20,7 @@ from projections.queries.query import given_up
 from tests.http.service import Service, service
 
 
-async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
+async def test_http_server_binds_a_free_port_and_installs_no_signal_handlers() -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     async with service() as one:
         assert one.port > 0
@@ -30,14 +30,14 @@ async def test_it_takes_a_free_port_and_leaves_the_signals_alone() -> None:
         await asyncio.open_connection("127.0.0.1", one.port)
 
 
-async def test_an_address_that_is_taken_is_named(one: Service) -> None:
+async def test_an_address_in_use_is_reported(one: Service) -> None:
     other = one.http_side()
     with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{one.port} for HTTP: Address already in use"):
         await other.start("127.0.0.1", one.port)
     await other.stop()
 
 
-async def test_idle_connections_do_not_hold_up_its_end(one: Service) -> None:
+async def test_idle_connections_do_not_delay_stop(one: Service) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
     writer.write(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
@@ -47,7 +47,7 @@ async def test_idle_connections_do_not_hold_up_its_end(one: Service) -> None:
     writer.close()
 
 
-async def test_what_is_no_http_is_answered_with_an_error_and_logged() -> None:
+async def test_non_http_bytes_get_400_and_are_logged() -> None:
     with structlog.testing.capture_logs() as lines:
         async with service() as one:
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port)
@@ -76,13 +76,13 @@ async def test_internal_errors_are_logged(one: Service, monkeypatch: pytest.Monk
     assert isinstance(lines[0]["exc_info"], ZeroDivisionError)
 
 
-async def test_real_brokers_cannot_be_stopped_over_http(one: Service) -> None:
+async def test_kafka_brokers_cannot_be_stopped_over_http(one: Service) -> None:
     async with one.another(brokers=object()) as (_, port):
         stop = f"http://127.0.0.1:{port}/v1/simulated/brokers/1/stop"
         assert (await one.client.post(stop)).status_code == 404
 
 
-async def test_ipv6_is_as_good() -> None:
+async def test_http_server_listens_on_ipv6() -> None:
     try:
         socket.socket(socket.AF_INET6).close()
         probe = socket.create_server(("::1", 0), family=socket.AF_INET6)
@@ -93,7 +93,7 @@ async def test_ipv6_is_as_good() -> None:
         assert (await one.client.get(f"http://[::1]:{port}/health/live")).status_code == 200
 
 
-async def test_past_a_bound_queries_are_refused_at_once() -> None:
+async def test_queries_beyond_the_queue_limit_are_rejected() -> None:
     reading = Reading(waiting_max=1)
     gate = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -107,7 +107,7 @@ async def test_past_a_bound_queries_are_refused_at_once() -> None:
     reading.close()
 
 
-async def test_what_nobody_waits_for_any_more_ends() -> None:
+async def test_a_cancelled_query_ends_and_frees_its_thread() -> None:
     reading = Reading(waiting_max=1)
     begun, ended = threading.Event(), threading.Event()
 
@@ -126,7 +126,7 @@ async def test_what_nobody_waits_for_any_more_ends() -> None:
     reading.close()
 
 
-async def test_long_queries_of_one_address_leave_a_thread_to_others() -> None:
+async def test_long_queries_of_one_address_leave_threads_for_other_addresses() -> None:
     reading = Reading()
     may_end = threading.Event()
 
@@ -151,7 +151,7 @@ async def _raw(one: Service, path: str, **headers: str) -> tuple[httpx.Response,
         return answer, b"".join([part async for part in answer.aiter_raw()])
 
 
-async def test_what_a_client_has_already_is_not_sent_again(one: Service) -> None:
+async def test_if_none_match_gets_304(one: Service) -> None:
     await one.create("t")
     for path in ("/v1/topics", "/v1/topics/t", "/v1/topics/t", "/v1/requests", "/v1/summary", "/v1/events"):
         answer, body = await _raw(one, path)
@@ -168,7 +168,7 @@ async def test_what_a_client_has_already_is_not_sent_again(one: Service) -> None
     assert changed.status_code == 200
 
 
-async def test_an_answer_as_of_an_offset_stays_the_same_and_is_validated_for_permissions_change(one: Service) -> None:
+async def test_response_at_an_offset_is_constant_and_revalidated(one: Service) -> None:
     await one.create("t")
     offset = one.log.durable_offset - 1
     paths = ("/v1/topics/t", "/v1/topics", "/v1/brokers", "/v1/summary", "/v1/explain/t", "/v1/events")
@@ -181,7 +181,7 @@ async def test_an_answer_as_of_an_offset_stays_the_same_and_is_validated_for_per
     assert (wrong.status_code, wrong.headers["cache-control"]) == (400, "no-store")
 
 
-async def test_long_answers_are_short_for_who_can_unpack_them(one: Service) -> None:
+async def test_long_responses_are_compressed_with_gzip(one: Service) -> None:
     await one.create("t", num_partitions=100)
     plain, body = await _raw(one, "/v1/topics/t")
     zipped, packed = await _raw(one, "/v1/topics/t", **{"accept-encoding": "br, gzip"})
@@ -214,7 +214,7 @@ async def test_head_is_get_without_the_body(one: Service) -> None:
         assert (follow.status_code, follow.headers["allow"]) == (405, "GET"), path
 
 
-async def test_an_error_is_a_problem_of_the_form_that_others_read(one: Service) -> None:
+async def test_errors_are_rfc_9457_problem_details(one: Service) -> None:
     made = await one.create("t")
     answer = await one.client.post("/v1/topics", json={"name": "t"})
     problem = answer.json()

@@ -17,7 +17,7 @@ from tests.http.service import Judge, Rules, Service, service
 from tests.simulation.faulty_log import Disk, FaultyLog
 
 
-async def test_a_topic_is_created_and_complete_when_the_answer_comes(one: Service) -> None:
+async def test_a_created_topic_is_ready_when_the_response_arrives(one: Service) -> None:
     made = await one.create("t", num_partitions=3, replication_factor=2, configs={"retention.ms": 5})
     assert (made["error"], made["code"], made["status"], made["validate_only"]) == ("NONE", 0, "ready", False)
     assert (made["num_partitions"], made["replication_factor"], made["configs"]) == (3, 2, {"retention.ms": "5"})
@@ -27,13 +27,13 @@ async def test_a_topic_is_created_and_complete_when_the_answer_comes(one: Servic
     assert shown["created_by"]["request_id"] == made["request_id"]
 
 
-async def test_the_body_may_be_short_and_without_a_content_type(one: Service) -> None:
+async def test_create_accepts_a_minimal_body_with_any_content_type(one: Service) -> None:
     made = await one.request("POST", "/v1/topics", 201, content=b'{"name":"t"}', headers={"Content-Type": "text/plain"})
     assert (made["num_partitions"], made["replication_factor"]) == (2, 3), "the cluster's defaults"
 
 
 @pytest.mark.parametrize("assignments", [[[2, 1], [3, 2]], {"1": [3, 2], "0": [2, 1]}])
-async def test_replicas_can_be_chosen_by_hand(one: Service, assignments: Any) -> None:
+async def test_create_with_manual_replica_assignments(one: Service, assignments: Any) -> None:
     made = await one.create("t", assignments=assignments)
     assert [part["replicas"] for part in made["partitions"]] == [[2, 1], [3, 2]]
     assert [part["leader"] for part in made["partitions"]] == [2, 3]
@@ -50,7 +50,7 @@ async def test_types_of_config_values(one: Service) -> None:
     }
 
 
-async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leaves_no_trace(one: Service) -> None:
+async def test_a_dry_run_returns_the_replicas_of_the_create_and_writes_nothing(one: Service) -> None:
     end = one.log.durable_offset
     dry = await one.request("POST", "/v1/topics?validate_only=true", 200, json={"name": "t", "num_partitions": 4})
     assert (dry["status"], dry["topic_id"], dry["validate_only"]) == ("validated", None, True)
@@ -60,7 +60,7 @@ async def test_a_dry_run_shows_the_replicas_of_the_create_that_follows_and_leave
     assert made["partitions"] == dry["partitions"]
 
 
-async def test_a_create_that_is_not_waited_for_is_accepted_and_so_is_one_that_takes_too_long(one: Service) -> None:
+async def test_a_create_with_timeout_0_or_expired_timeout_gets_202(one: Service) -> None:
     at_once = await one.create("t", 202, timeout_ms=0)
     assert (at_once["error"], at_once["code"], at_once["status"]) == ("REQUEST_TIMED_OUT", 7, "pending")
     await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
@@ -126,7 +126,7 @@ replication_factor, assignments, configs, timeout_ms
 """
 
 
-async def test_a_bad_body_is_refused_with_the_field_and_what_it_may_be(one: Service) -> None:
+async def test_an_invalid_body_is_rejected_with_field_and_allowed_values(one: Service) -> None:
     end = one.log.durable_offset
     for line in BAD.strip("\n").splitlines():
         body, expected = (column.strip() for column in line.split("|", 1))
@@ -150,7 +150,7 @@ async def test_limits_of_a_body(one: Service) -> None:
     assert one.log.durable_offset == end
 
 
-async def test_a_body_that_is_too_large_is_refused(one: Service) -> None:
+async def test_a_body_beyond_the_size_limit_is_rejected(one: Service) -> None:
     await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (1 << 20) + b'"}')
     reply = await one.request("POST", "/v1/topics", 413, content=b'{"name":"' + b"x" * (5 << 20) + b'"}')
     assert reply["error"] == "INVALID_REQUEST"
@@ -177,7 +177,7 @@ async def test_policy_timeout(judged: Service, judge: Judge) -> None:
     judge.may_answer.set()
 
 
-async def test_who_may_not_is_refused_and_recorded() -> None:
+async def test_a_denied_create_is_refused_and_recorded() -> None:
     async with service(authorizer=Rules(lambda *_: False)) as one:
         reply = await one.create("t", 403)
         assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
@@ -187,7 +187,7 @@ async def test_who_may_not_is_refused_and_recorded() -> None:
         assert reply["error"] == "TOPIC_AUTHORIZATION_FAILED"
 
 
-async def test_a_topic_is_deleted_and_its_history_stays(one: Service) -> None:
+async def test_a_deleted_topic_retains_its_history(one: Service) -> None:
     made = await one.create("t")
     gone = await one.request("DELETE", "/v1/topics/t")
     assert (gone["error"], gone["topic_id"]) == ("NONE", made["topic_id"])
@@ -206,14 +206,14 @@ async def test_a_topic_is_deleted_and_its_history_stays(one: Service) -> None:
     await one.request("DELETE", "/v1/topics/t", 404)
 
 
-async def test_a_topic_that_must_not_be_deleted_stays() -> None:
+async def test_delete_topic_enable_false_rejects_deletions() -> None:
     async with service(settings={"delete.topic.enable": "false"}) as one:
         await one.create("t")
         assert (await one.request("DELETE", "/v1/topics/t", 403))["error"] == "TOPIC_DELETION_DISABLED"
         await one.get("/v1/topics/t")
 
 
-async def test_while_the_log_cannot_be_written_requests_are_refused_questions_answered_and_ready_is_not() -> None:
+async def test_a_full_disk_rejects_writes_allows_reads_and_fails_readiness() -> None:
     disk = Disk(random.Random(1))
     disk.sync_s = (0.0, 0.0)
     async with service(log=FaultyLog(disk)) as one:
@@ -235,7 +235,7 @@ async def test_while_the_log_cannot_be_written_requests_are_refused_questions_an
         await one.create("t")
 
 
-async def test_while_the_log_cannot_be_read_either_questions_are_refused() -> None:
+async def test_a_log_that_cannot_be_read_rejects_queries() -> None:
     disk = Disk(random.Random(1))
     disk.sync_s = (0.0, 0.0)
     disk.dark = True
@@ -251,7 +251,7 @@ async def test_while_the_log_cannot_be_read_either_questions_are_refused() -> No
         await one.until(lambda: one.controller.storage_error is None)
 
 
-async def test_a_bug_in_deciding_makes_the_service_not_ready(one: Service) -> None:
+async def test_a_failed_controller_fails_readiness(one: Service) -> None:
     one.controller.background(_raise())
     await one.controller.failed.wait()
     reply = await one.get("/health/ready", 503)
@@ -263,7 +263,7 @@ async def _raise() -> None:
     raise AssertionError("a bug")
 
 
-async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_look(one: Service) -> None:
+async def test_a_waiting_create_gets_503_with_its_request_id_on_stop(one: Service) -> None:
     await one.request("PUT", "/v1/simulated/brokers/3/delay", json={"delay_ms": 60_000})
     waiting = asyncio.create_task(one.create("t", 503, timeout_ms=60_000))
     await one.until(lambda: one.api.store.durable_counts.topics == 1)
@@ -273,7 +273,7 @@ async def test_who_waits_when_the_service_stops_gets_a_reply_that_says_where_to_
     assert "the service is stopping; request boot-" in reply["message"]
 
 
-async def test_a_page_of_another_site_may_change_nothing(one: Service) -> None:
+async def test_a_cross_site_origin_header_is_rejected_for_writes(one: Service) -> None:
     stop = "/v1/simulated/brokers/1/stop"
     for method, path in (("POST", "/v1/topics"), ("DELETE", "/v1/topics/t"), ("POST", stop)):
         await one.request(method, path, 403, headers={"Origin": "http://["})
@@ -286,7 +286,7 @@ async def test_a_page_of_another_site_may_change_nothing(one: Service) -> None:
     assert tuple(one.api.cluster.live) == (1, 2, 3)
 
 
-def test_the_users_page_shows_the_status_of_every_error() -> None:
+def test_queries_page_documents_the_http_status_of_every_error() -> None:
     page = (Path(__file__).parents[2] / "docs" / "queries.md").read_text()
     rows = {line.split("|")[1].strip(): line for line in page.splitlines() if re.match(r"\| \d{3} \|", line)}
     for code, status in (*STATUS_OF.items(), *((code, status) for _, status, code, _ in KNOWN)):

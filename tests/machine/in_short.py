@@ -76,7 +76,7 @@ def event_text(event: Event) -> str:
         case catalog.PartitionChanged(partition=index, before=before, after=after):
             return f"changed({index}: {differences(before, after)} e{after.leader_epoch}/{after.partition_epoch})"
         case catalog.MetadataPropagated():
-            return f"known({_dotted(event.brokers)})"
+            return f"known({_joined_by_dots(event.brokers)})"
         case catalog.ResourceConfigsChanged():
             return f"configs({event.kind}:{event.name} {_pairs(event.configs)})"
         case catalog.ProducerIdsAllocated():
@@ -105,7 +105,7 @@ def differences(before: Partition, after: Partition) -> str:
     lists += [
         (name, getattr(old, name), getattr(new, name)) for name in ("adding", "removing", "elr", "last_known_elr")
     ]
-    words += [f"{name}={_dotted(ids) or '-'}" for name, had, ids in lists if ids != had]
+    words += [f"{name}={_joined_by_dots(ids) or '-'}" for name, had, ids in lists if ids != had]
     if new.directories != old.directories:
         words.append("directories=" + ".".join(str(int.from_bytes(one, "big")) for one in new.directories))
     if new.recovering != old.recovering:
@@ -116,12 +116,12 @@ def differences(before: Partition, after: Partition) -> str:
 def replicas_text(partitions: tuple[Partition, ...]) -> str:
     """Replicas of each partition; those that are in sync stand before the slash, if not all are."""
     return " ".join(
-        _dotted(partition.replicas)
+        _joined_by_dots(partition.replicas)
         if partition.isr == partition.replicas
-        else f"{_dotted(partition.isr)}/{_dotted(partition.replicas)}"
+        else f"{_joined_by_dots(partition.isr)}/{_joined_by_dots(partition.replicas)}"
         for partition in partitions
     )
 
 
-def _dotted(ids: tuple[BrokerId, ...]) -> str:
+def _joined_by_dots(ids: tuple[BrokerId, ...]) -> str:
     return ".".join(map(str, ids))

@@ -250,7 +250,7 @@ CLUSTER_IDS = {"own": b"kafka's own id..", "other": b"o" * 16}
 """The id that the cluster gives a topic, and another."""
 
 
-def _gone(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
+def _discover_deletion(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:
     """`gone NAME [topic-id=own|other]`"""
     return {"topic": words[0], "topic_id": CLUSTER_IDS[options.get("topic-id", "own")], "reason": "seen"}
 
@@ -324,7 +324,7 @@ VERBS: dict[str, tuple[type[commands.AnyCommand], Fields]] = {
     "expire": (commands.ExpireRequest, lambda rig, words, options: {"topic": words[0]}),
     "settings": (commands.ChangeSettings, _settings),
     "seen": (commands.DiscoverTopic, _seen),
-    "gone": (commands.DiscoverDeletion, _gone),
+    "gone": (commands.DiscoverDeletion, _discover_deletion),
     "refuse": (commands.RefuseCreation, _refuse),
     "done": (commands.FinishChange, _done),
     "sign": (commands.RecordHead, _sign),

@@ -22,7 +22,7 @@ def _first(kind: type) -> Recorded:
     return next(record for record in clean() if isinstance(record.event, kind))
 
 
-def _recorded(event: Any) -> Recorded:
+def _record_of(event: Any) -> Recorded:
     return Recorded(Offset(99), 1, catalog.Cause("CreateTopic", RequestId("q")), event)
 
 
@@ -38,17 +38,17 @@ ON_TOPICS = (
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_TOPICS if kind is not catalog.TopicCreated])
-def test_a_topic_that_is_not_there(kind: type) -> None:
+def test_events_of_a_missing_topic_cannot_be_applied(kind: type) -> None:
     with pytest.raises(CannotApply, match=rf"event {kind.__name__} at offset \d+ cannot be applied: topic .* does not"):
         apply_topic(None, _first(kind))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_TOPICS if kind is not catalog.TopicCreated])
-def test_a_colliding_topic_name(kind: type) -> None:
-    other = apply_topic(None, _recorded(replace(_first(catalog.TopicCreated).event, topic=TopicName("x.y"))))
+def test_events_of_a_colliding_topic_name_cannot_be_applied(kind: type) -> None:
+    other = apply_topic(None, _record_of(replace(_first(catalog.TopicCreated).event, topic=TopicName("x.y"))))
     event = replace(_first(kind).event, topic=TopicName("x_y"))
     with pytest.raises(CannotApply, match="topic 'x_y' does not exist"):
-        apply_topic(other, _recorded(event))
+        apply_topic(other, _record_of(event))
 
 
 A = TopicName("a")
@@ -63,33 +63,33 @@ NOT_OF_ITS_TOPIC = [
 
 
 @pytest.mark.parametrize(("event", "message"), NOT_OF_ITS_TOPIC)
-def test_an_event_that_does_not_fit_its_topic(event: Any, message: str) -> None:
+def test_inapplicable_topic_events_are_an_error(event: Any, message: str) -> None:
     topic = apply_topic(None, _first(catalog.TopicCreated))
     with pytest.raises(CannotApply, match=message):
-        apply_topic(topic, _recorded(event))
+        apply_topic(topic, _record_of(event))
 
 
-def test_a_topic_is_ready_once() -> None:
+def test_topic_ready_applies_once() -> None:
     created, ready = _first(catalog.TopicCreated), _first(catalog.TopicReady)
     with pytest.raises(CannotApply, match="topic 'a' is ready since"):
         apply_topic(apply_topic(apply_topic(None, created), ready), ready)
 
 
-def test_an_event_that_does_not_fit_the_cluster() -> None:
+def test_inapplicable_cluster_events_are_an_error() -> None:
     for kind in (catalog.BrokerFenced, catalog.BrokerUnfenced, catalog.BrokerUnregistered):
         with pytest.raises(CannotApply, match="broker 7 is not registered"):
-            apply_cluster(Cluster(), _recorded(kind(BrokerId(7), 1, "why")))
+            apply_cluster(Cluster(), _record_of(kind(BrokerId(7), 1, "why")))
     with pytest.raises(CannotApply, match="not an event of the cluster"):
         apply_cluster(Cluster(), _first(catalog.TopicCreated))
 
 
-def test_settings_that_cannot_be_read() -> None:
+def test_malformed_settings_cannot_be_applied() -> None:
     event = catalog.SettingsChanged((("num.partitions", "many"),), "1.0")
     with pytest.raises(ValueError, match="Expected `int`"):
-        apply_cluster(Cluster(), _recorded(event))
+        apply_cluster(Cluster(), _record_of(event))
 
 
-def test_events_of_topics_and_of_the_cluster() -> None:
+def test_cluster_events_are_listed() -> None:
     records = [record for name in HISTORIES for record in history(name)]
     of_cluster = {type(record.event).__name__ for record in records if not concerns_topic(record.event)}
     of_access = {kind.__name__ for kind in catalog.EVENT_TYPES if kind.__module__ == "events.access"}
@@ -100,7 +100,7 @@ def test_events_of_topics_and_of_the_cluster() -> None:
     }  # fmt: skip
 
 
-def test_a_waiting_topic_is_listed_until_it_is_ready_or_gone() -> None:
+def test_pending_topics_are_listed_until_ready_or_deleted() -> None:
     log = clean()
     for end in range(len(log) + 1):
         state = fold(log[:end])
@@ -108,7 +108,7 @@ def test_a_waiting_topic_is_listed_until_it_is_ready_or_gone() -> None:
         assert list(state.waiting.values()) == offsets
 
 
-def test_propagated_brokers_are_dropped_when_the_topic_is_ready() -> None:
+def test_topic_ready_clears_the_propagated_brokers() -> None:
     created, known, ready = (
         _first(kind) for kind in (catalog.TopicCreated, catalog.MetadataPropagated, catalog.TopicReady)
     )
@@ -121,7 +121,7 @@ def test_propagated_brokers_are_dropped_when_the_topic_is_ready() -> None:
 
 @pytest.mark.parametrize(("timeout_ms", "deadline_ms"), [(1000, 1000), (0, 0), (-1, 0), (-(2**31), 0)])
 @pytest.mark.parametrize("shape", ["1x1", "0x1"])
-def test_a_deadline_is_never_before_the_request(timeout_ms: int, deadline_ms: int, shape: str) -> None:
+def test_a_create_deadline_is_never_before_the_request(timeout_ms: int, deadline_ms: int, shape: str) -> None:
     rig = given("1")
     request = command(rig, f"create t {shape} timeout={timeout_ms}")
     events: Any = rig.put(request).events
@@ -160,27 +160,27 @@ MESSAGES = """
 
 
 @pytest.mark.parametrize("row", MESSAGES.strip().splitlines())
-def test_message(row: str) -> None:
+def test_rejection_messages(row: str) -> None:
     setting, request, message = (column.strip() for column in row.split("|"))
     rig = given(setting)
     (answer,) = rig.put(command(rig, request)).answers
     assert answer.message == message
 
 
-def test_a_deletion_is_reported_to_the_one_that_waits() -> None:
+def test_a_deletion_answers_the_pending_create() -> None:
     rig = given("1 waits:t")
     deleted, waited = rig.put(command(rig, "delete t")).answers
     assert (deleted.message, waited.message) == ("", "The topic was deleted before it was complete.")
 
 
-def test_a_time_beyond_all_calendars_is_shown_in_ms() -> None:
+def test_creation_times_beyond_the_calendar_are_printed_in_ms() -> None:
     rig = given("1")
     rig.put(command(rig, f"create t 1x1 at={2**60}"))
     (answer,) = rig.put(command(rig, "create t 1x1")).answers
     assert f"created at {2**60 + 1_700_000_000_003} ms" in answer.message
 
 
-def test_a_factor_that_is_named_is_not_called_the_default() -> None:
+def test_an_explicit_replication_factor_is_not_reported_as_default() -> None:
     rig = given("1 default.replication.factor=3")
     (answer,) = rig.put(command(rig, "create t 1x3")).answers
     assert answer.message.endswith("registered or some brokers have all their log directories cordoned.")

@@ -202,7 +202,7 @@ CHANGES = """
 
 
 @pytest.mark.parametrize("row", list(rows(CREATES + CHANGES)), ids=lambda row: f"{row[0]} | {row[1]}")
-def test_decision(row: Row) -> None:
+def test_create_topic_decisions(row: Row) -> None:
     rig = given(row[0])
     before = len(rig.log)
     decision = rig.put(command(rig, row[1]))

@@ -307,5 +307,5 @@ STORIES = """
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarts"])
 @pytest.mark.parametrize(("name", "lines"), stories(STORIES))
-def test_story(name: str, lines: list[str], restarts: bool) -> None:
+def test_decision_stories_of_creates_and_brokers(name: str, lines: list[str], restarts: bool) -> None:
     play(given(lines[0]), lines[1:], restarts=restarts)

@@ -27,13 +27,13 @@ from tests.machine.tables import command, given
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
 
-def test_the_page_is_drawn_from_the_tables() -> None:
+def test_lifecycle_page_is_current() -> None:
     drawn = page()
     assert PAGE.read_text() == drawn, "generate it: python -m tests.machine.audit.lifecycle > docs/lifecycle.md"
 
 
 @pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.name)
-def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
+def test_lifecycle_tables_are_complete(lifecycle: Lifecycle) -> None:
     reached, fresh = {lifecycle.start}, [lifecycle.start]
     while fresh:
         new = {after for after in lifecycle.states[fresh.pop()].nexts.values() if after not in reached}
@@ -46,7 +46,7 @@ def test_a_table_is_whole(lifecycle: Lifecycle) -> None:
     )
 
 
-def test_events_without_a_life_cycle() -> None:
+def test_events_without_a_lifecycle_are_listed() -> None:
     of_access = {kind.__name__ for kind in catalog.EVENT_TYPES if kind.__module__ == "events.access"}
     assert {kind.__name__ for kind in catalog.EVENT_TYPES} - NAMED - of_access == {
         "ChangeCarriedOut", "ChangeRejected", "FeaturesChanged", "HeadSigned", "HistorySkipped", "MetadataAdopted",
@@ -55,7 +55,7 @@ def test_events_without_a_life_cycle() -> None:
     }  # fmt: skip
 
 
-def test_an_event_that_may_not_come_is_an_error() -> None:
+def test_an_event_outside_its_lifecycle_is_an_error() -> None:
     answered = catalog.CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 0)
     with pytest.raises(
         OutOfLifecycle, match="CreateAnswered may not come to a create request that is requested; allowed: "
@@ -65,7 +65,7 @@ def test_an_event_that_may_not_come_is_an_error() -> None:
         advance(CREATE_REQUEST, "succeeded", answered)
 
 
-def test_an_election_that_nobody_wins_is_called_otherwise() -> None:
+def test_lifecycle_distinguishes_leader_elected_from_leader_lost() -> None:
     one, other = (catalog.Partition(ids(1, 2), ids(1, 2), BrokerId(leader)) for leader in (1, 2))
     nobody = replace(other, leader=NO_LEADER)
     pairs = ((one, other), (other, nobody), (one, replace(one, isr=ids(1))))
@@ -88,7 +88,7 @@ delete w                                | abandoned
 """
 
 
-def test_the_state_of_a_request_is_read_from_its_events() -> None:
+def test_lifecycle_state_of_a_create_request_follows_its_events() -> None:
     rig = given("1")
     key = ("", "")
     for line in REQUESTS.strip().splitlines():
@@ -99,7 +99,7 @@ def test_the_state_of_a_request_is_read_from_its_events() -> None:
         assert Lives().see_all(rig.log).requests[key] == state, request
 
 
-def test_a_log_that_is_not_whole_falls_out_of_the_tables() -> None:
+def test_a_log_with_missing_events_violates_the_lifecycle() -> None:
     log = clean()
     for kind in (catalog.TopicCreated, catalog.CreateRequested, catalog.BrokerUnfenced):
         broken = [record for record in log if not isinstance(record.event, kind)]

@@ -44,7 +44,7 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def _imported(tree: ast.Module) -> set[str]:
+def _imports_of(tree: ast.Module) -> set[str]:
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -54,16 +54,16 @@ def _imported(tree: ast.Module) -> set[str]:
 
 
 @modules
-def test_imports_nothing_impure(path: Path) -> None:
+def test_machine_imports_only_pure_modules(path: Path) -> None:
     tables = {"importlib.resources"} if str(path.relative_to(ROOT)) in TABLES else set()
-    for name in _imported(_tree(path)) - tables:
+    for name in _imports_of(_tree(path)) - tables:
         top = name.split(".")[0]
         ours = any(name == one or name.startswith(f"{one}.") for one in OURS)
         assert ours or top == "msgspec" or (top in PURE and top in sys.stdlib_module_names), f"imports {name}"
 
 
 @modules
-def test_calls_nothing_that_is_not_the_machines_to_know(path: Path) -> None:
+def test_machine_calls_no_clock_or_randomness(path: Path) -> None:
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -71,7 +71,7 @@ def test_calls_nothing_that_is_not_the_machines_to_know(path: Path) -> None:
 
 
 @modules
-def test_iterates_over_no_set(path: Path) -> None:
+def test_machine_does_not_iterate_over_sets(path: Path) -> None:
     """A set's order is not the same in two processes. Sets are for looking things up, or are sorted first."""
     for node in ast.walk(_tree(path)):
         loops = [node.iter] if isinstance(node, ast.For | ast.comprehension) else []
@@ -111,9 +111,9 @@ def test_values_are_frozen(path: Path) -> None:
             assert not struct or frozen, f"{node.name} is not frozen"
 
 
-def test_the_auditor_is_independent_of_the_machine() -> None:
+def test_auditor_does_not_import_the_machine() -> None:
     for file in ("auditor.py", "cluster.py"):
-        imported = _imported(_tree(ROOT / "tests" / "machine" / "audit" / file))
+        imported = _imports_of(_tree(ROOT / "tests" / "machine" / "audit" / file))
         assert not [name for name in imported if name.split(".")[0] in {"controller", "projections"}]
 
 

@@ -19,12 +19,12 @@ from tests.machine.tables import given
 LONG = "x" * 1_000_000
 
 
-def stamped(kind: type[Any], topic: str = "t", **fields: Any) -> Any:
+def command_of(kind: type[Any], topic: str = "t", **fields: Any) -> Any:
     return kind(request_id=RequestId("q"), at_ms=1_700_000_000_000, topic=TopicName(topic), **fields)
 
 
 def create(topic: str = "t", **fields: Any) -> Any:
-    return stamped(CreateTopic, topic, topic_id=TOPIC_ID, **{"num_partitions": 1, "replication_factor": 1, **fields})
+    return command_of(CreateTopic, topic, topic_id=TOPIC_ID, **{"num_partitions": 1, "replication_factor": 1, **fields})
 
 
 def assigned(count: int) -> tuple[Assignment, ...]:
@@ -39,16 +39,16 @@ LARGE = {
     "denied": create(configs=(("retention.ms", LONG),), denied=29),
     "twice": create(configs=(("cleanup.policy", LONG),), duplicate=True),
     "there": create("u", configs=(("cleanup.policy", LONG),)),
-    "altered": stamped(AlterTopicConfigs, "u", api="AlterConfigs", ops=(ConfigOp("retention.ms", 0, LONG),)),
-    "altered name": stamped(AlterTopicConfigs, "u", api="AlterConfigs", ops=(ConfigOp(LONG, 0, None),), denied=29),
-    "deletion": stamped(DeleteTopic, "none", api="DeleteTopics", client_id=LONG),
-    "partitions": stamped(CreatePartitions, "none", api="CreatePartitions", count=3, client_id=LONG),
+    "altered": command_of(AlterTopicConfigs, "u", api="AlterConfigs", ops=(ConfigOp("retention.ms", 0, LONG),)),
+    "altered name": command_of(AlterTopicConfigs, "u", api="AlterConfigs", ops=(ConfigOp(LONG, 0, None),), denied=29),
+    "deletion": command_of(DeleteTopic, "none", api="DeleteTopics", client_id=LONG),
+    "partitions": command_of(CreatePartitions, "none", api="CreatePartitions", count=3, client_id=LONG),
 }
 """Requests that are refused, with one thing of a million characters."""
 
 
 @pytest.mark.parametrize("command", LARGE.values(), ids=LARGE)
-def test_a_truncated_refusal_is_repeatable(command: Any) -> None:
+def test_a_truncated_rejected_create_is_decided_the_same_again(command: Any) -> None:
     state = given("1 2 3 has:u:1x1").state
     decision = decide(state, command)
     assert decision.refusal is not None
@@ -71,26 +71,26 @@ MANY = {
     "a name without end, denied": create(LONG, denied=29),
     "configs": create(configs=tuple((f"c{number}", "1") for number in range(ENTRIES_MAX + 1))),
     "assignments": create("u", num_partitions=-1, replication_factor=-1, assignments=assigned(ENTRIES_MAX)),
-    "ops": stamped(
+    "ops": command_of(
         AlterTopicConfigs,
         "none",
         api="AlterConfigs",
         ops=tuple(ConfigOp(str(n), 0, "1") for n in range(ENTRIES_MAX + 1)),
     ),
-    "new replicas": stamped(
+    "new replicas": command_of(
         CreatePartitions, "none", api="CreatePartitions", count=9, assignments=((BrokerId(1),),) * ENTRIES_MAX
     ),
 }
 
 
 @pytest.mark.parametrize("command", MANY.values(), ids=MANY)
-def test_a_refusal_that_is_too_large_has_no_event(command: Any) -> None:
+def test_an_oversized_rejected_request_writes_no_event(command: Any) -> None:
     decision = decide(given("1 2 3 has:u:1x1").state, command)
     assert decision.refusal is not None
     assert (decision.events, len(decision.answers)) == ((), 1)
 
 
-def test_a_refusal_that_truncation_changes_has_no_event() -> None:
+def test_a_rejection_that_truncation_would_change_writes_no_event() -> None:
     spaces = " " * 300 + "x"
     command = create(configs=(("cleanup.policy", "delete"), ("retention.ms", spaces + LONG)))
     whole, short = decide(given("1 2 3").state, command), decide(given("1 2 3").state, create())
@@ -114,7 +114,7 @@ def test_truncation_is_idempotent() -> None:
         assert cut(once) == once
 
 
-def test_an_untruncated_refusal_in_the_log_is_read() -> None:
+def test_an_untruncated_rejection_in_the_log_is_accepted() -> None:
     event = CreateRequested(
         RequestId("q"), TopicName("t"), TOPIC_ID, 1, 9, (), (("retention.ms", LONG),), 0, 1, "User:a", None, "HTTP", 0
     )

@@ -18,7 +18,7 @@ from tests.machine.walks import Walk, decisions, steps, walked, walks
 
 @settings(max_examples=60)
 @given(walks())
-def test_every_run_is_deterministic_sound_and_repeatable(walk: Walk) -> None:
+def test_random_runs_are_deterministic_and_pass_the_audit(walk: Walk) -> None:
     rig, at = Rig(), 0
     request: AnyCommand | None = None
     for rig, command in steps(walk):
@@ -98,7 +98,7 @@ def _check_reconciled(rig: Rig) -> None:
 
 @settings(max_examples=20)
 @given(walks(steps_max=25))
-def test_every_split_of_a_log_reaches_the_same_state(walk: Walk) -> None:
+def test_state_is_independent_of_snapshot_offsets(walk: Walk) -> None:
     log = walked(walk).log
     whole = stored(fold(log))
     for cut in range(len(log) + 1):

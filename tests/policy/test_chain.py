@@ -109,34 +109,34 @@ def test_policies_have_one_verdict(policies: dict[str, Callable[[RequestMetadata
     assert chain_of(**policies).validate(REQUEST) == verdict
 
 
-def test_endless_recursion_fails_the_topic_alone() -> None:
+def test_infinite_recursion_of_a_policy_is_a_failed_verdict() -> None:
     def deeper(request: RequestMetadata) -> object:
         return deeper(request)
 
     assert chain_of(A=deeper).validate(REQUEST).message.startswith("policy my.A raised RecursionError")
 
 
-def test_the_operator_may_interrupt() -> None:
+def test_keyboard_interrupt_of_the_operator_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         chain_of(A=raising(KeyboardInterrupt())).validate(REQUEST)
 
 
 @pytest.mark.parametrize("returned", [False, True, "no", 0, {}, ["no"], {Observation("a", "b")}], ids=repr)
-def test_an_invalid_return_value_of_a_policy_is_no_consent(returned: object) -> None:
+def test_an_invalid_return_value_of_a_policy_is_a_failed_verdict(returned: object) -> None:
     verdict = chain_of(A=lambda request: returned).validate(REQUEST)
     assert verdict.outcome == "failed"
     assert f"returned a {type(returned).__name__}" in verdict.message
     assert "refuses by raising PolicyViolation" in verdict.message
 
 
-def test_a_coroutine_is_no_answer_and_is_closed() -> None:
+def test_a_coroutine_of_a_policy_is_closed_and_a_failed_verdict() -> None:
     async def later() -> None: ...
 
     assert "returned a coroutine" in chain_of(A=lambda request: later()).validate(REQUEST).message
 
 
 @pytest.mark.parametrize("observed", [[1], "ab", 5])
-def test_a_violation_with_other_observations_fails(observed: Any) -> None:
+def test_a_violation_with_invalid_observations_is_a_failed_verdict(observed: Any) -> None:
     violation = PolicyViolation("no")
     violation.observed = observed
     verdict = chain_of(A=raising(violation)).validate(REQUEST)
@@ -144,14 +144,14 @@ def test_a_violation_with_other_observations_fails(observed: Any) -> None:
     assert "not a sequence of Observation" in verdict.message
 
 
-def test_a_message_is_bounded_and_can_be_encoded() -> None:
+def test_a_policy_message_is_truncated_and_encodable() -> None:
     verdict = chain_of(A=raising(PolicyViolation("\ud800" + "é" * 100_000))).validate(REQUEST)
     assert len(verdict.message) == MESSAGE_CHARS_MAX
     assert verdict.message.endswith("é…")
     assert len(verdict.message.encode()) < 32_767
 
 
-def test_policies_cannot_change_the_request_under_each_other() -> None:
+def test_policies_cannot_modify_the_request() -> None:
     def meddling(request: RequestMetadata) -> None:
         request.configs["retention.ms"] = "1"  # type: ignore[index]
 
@@ -161,14 +161,14 @@ def test_policies_cannot_change_the_request_under_each_other() -> None:
     assert (verdict.outcome, configs) == ("failed", {"retention.ms": "5"})
 
 
-def test_a_policy_sees_the_request_as_it_is() -> None:
+def test_a_policy_receives_the_request_metadata() -> None:
     seen: list[RequestMetadata] = []
     for text in ("orders by=User:bob partitions=7 retention.ms=5", "orders replicas=1,2/2,3"):
         assert chain_of(A=seen.append).validate(request(text)) == ALLOWED
         assert seen.pop() == request(text)
 
 
-def test_the_probe_is_called_for_each_policy() -> None:
+def test_the_policy_probe_is_called_for_each_policy() -> None:
     ticks = iter(range(100))
     judged: list[tuple[str, Outcome, float]] = []
     raised: list[tuple[str, str, BaseException]] = []
@@ -185,7 +185,7 @@ def test_the_probe_is_called_for_each_policy() -> None:
     assert raised == [("my.D", "orders", error)]
 
 
-def test_close_reaches_every_policy_and_collects_what_they_raise() -> None:
+def test_close_closes_every_policy_and_collects_exceptions() -> None:
     closed: list[str] = []
 
     def fails(error: BaseException) -> Callable[[], object]:
@@ -223,7 +223,7 @@ GIVEN = "1@x 2@y 3@z count=2 factor=3"
         ("create a on=0:1.2,1:2.1", (None, None), {0: (1, 2), 1: (2, 1)}, {}),
     ],
 )
-def test_request_metadata(
+def test_request_metadata_has_kafkas_fields(
     line: str, counts: tuple[int | None, int | None], assigned: Assigned, configs: Configs
 ) -> None:
     rig = given(GIVEN)
@@ -251,7 +251,7 @@ def test_request_metadata(
         (None, 1, {0: (1,)}),
     ],
 )
-def test_counts_and_assignment_are_one_or_the_other(
+def test_request_metadata_has_counts_or_an_assignment(
     partitions: int | None, factor: int | None, assignments: dict[int, tuple[int, ...]] | None
 ) -> None:
     with pytest.raises(ValueError, match="both counts or an assignment"):
@@ -260,7 +260,7 @@ def test_counts_and_assignment_are_one_or_the_other(
         )
 
 
-def test_the_base_class_requires_validate_alone() -> None:
+def test_create_topic_policy_requires_only_validate() -> None:
     with pytest.raises(TypeError, match="validate"):
         CreateTopicPolicy()  # type: ignore[abstract]
 

@@ -46,7 +46,7 @@ def _block(language: str) -> str:
 
 
 @pytest.mark.parametrize(("topic", "factor", "refused"), [("pay.a", 3, False), ("a", 3, True), ("pay.a", 2, True)])
-def test_the_first_policy(topic: str, factor: int, refused: bool) -> None:
+def test_the_documented_policy_refuses_as_described(topic: str, factor: int, refused: bool) -> None:
     names: dict[str, type[CreateTopicPolicy]] = {}
     exec(_block("python"), names)
     policy = names["Owned"]()
@@ -57,12 +57,12 @@ def test_the_first_policy(topic: str, factor: int, refused: bool) -> None:
         policy.validate(request(f"{topic} factor={factor}"))
 
 
-def test_the_first_policy_is_short() -> None:
+def test_the_documented_policy_is_short() -> None:
     assert len([line for line in _block("python").splitlines() if line]) <= 10
 
 
 @pytest.mark.parametrize(("requested", "result"), rows(EXAMPLE))
-def test_the_example_of_rules(requested: str, result: str) -> None:
+def test_the_documented_rules_judge_as_described(requested: str, result: str) -> None:
     judgement = judge(read_rules(_block("toml")).rules, created(requested))
     names = [
         [one.rule.removeprefix("policy:rules/") for one in some] for some in (judgement.refused, judgement.observed)
@@ -70,18 +70,18 @@ def test_the_example_of_rules(requested: str, result: str) -> None:
     assert (" ".join(names[0]) or "allowed") + "".join(f" + {name}" for name in names[1]) == result
 
 
-def test_the_examples_in_the_file_hold() -> None:
+def test_examples_of_the_documented_rules_pass() -> None:
     rules = read_rules(_block("toml"))
     assert len(rules.examples) == 2
     assert list(wrong_examples(rules, 0)) == []
 
 
-def test_the_pack_does_what_its_examples_say() -> None:
+def test_examples_of_the_rules_pack_pass() -> None:
     rules = read_rules((ROOT / "examples/rules/pack.toml").read_text())
     assert list(wrong_examples(rules, 0)) == []
     assert {name for one in rules.examples for name in one.violates} == {one.name for one in rules.rules}
 
 
-def test_the_table_has_every_key_in_order() -> None:
+def test_the_documented_table_has_every_rule_key_in_order() -> None:
     section = DOCUMENT.partition("## Every key of a rule")[2].partition("\n- ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(RULE_READERS)

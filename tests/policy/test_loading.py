@@ -64,11 +64,11 @@ def _refused(class_names: str, settings: dict[str, str] | None = None) -> Policy
 
 
 @pytest.mark.parametrize("class_names", ["", "  "])
-def test_no_names_make_an_empty_chain(class_names: str) -> None:
+def test_empty_class_names_load_an_empty_chain(class_names: str) -> None:
     assert load_policies(class_names, {}).names == ()
 
 
-def test_a_class_in_the_working_folder(write: Write) -> None:
+def test_a_policy_class_in_the_working_folder_is_loaded(write: Write) -> None:
     write("acme_policy.py", GOOD)
     path = list(sys.path)
     chain = load_policies("acme_policy.Named", {"word": "pay"})
@@ -80,14 +80,14 @@ def test_a_class_in_the_working_folder(write: Write) -> None:
     assert sys.modules["acme_policy"].CALLS == [("configure", "Named", "pay"), ("close", "Named")]
 
 
-def test_a_class_in_nested_packages(write: Write) -> None:
+def test_a_policy_class_in_nested_packages_is_loaded(write: Write) -> None:
     write("acme_deep/__init__.py", "")
     write("acme_deep/rules/__init__.py", "")
     write("acme_deep/rules/naming.py", GOOD)
     assert load_policies("acme_deep.rules.naming.Named", {"word": "x"}).names == ("acme_deep.rules.naming.Named",)
 
 
-def test_a_class_on_the_python_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_class_on_pythonpath_is_loaded(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("elsewhere/acme_found.py", GOOD)
     monkeypatch.syspath_prepend(str(tmp_path / "elsewhere"))
     assert load_policies("acme_found.Named", {"word": "x"}).names == ("acme_found.Named",)
@@ -98,7 +98,7 @@ def test_the_working_folder_does_not_hide_installed_modules(write: Write) -> Non
     assert "has no 'Named'" in str(_refused("tomllib.Named"))
 
 
-def test_a_policy_may_import_its_neighbours_and_extend_the_path(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_imports_sibling_modules_and_extends_sys_path(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     write("acme_neighbour.py", GOOD)
     source = "import sys\nsys.path.append('acme-own')\nfrom acme_neighbour import Named\nclass Mine(Named): pass\n"
@@ -108,7 +108,7 @@ def test_a_policy_may_import_its_neighbours_and_extend_the_path(write: Write, mo
     assert sys.path == [*before, "acme-own"]
 
 
-def test_several_are_called_and_closed_in_order(write: Write) -> None:
+def test_several_policies_are_called_and_closed_in_order(write: Write) -> None:
     write("acme_several.py", GOOD)
     chain = load_policies(" acme_several.Named , acme_several.Second ", {"word": "x"})
     assert chain.names == ("acme_several.Named", "acme_several.Second")
@@ -122,7 +122,7 @@ def test_several_are_called_and_closed_in_order(write: Write) -> None:
     ]
 
 
-def test_a_class_with_validate_alone_will_do(write: Write) -> None:
+def test_a_policy_class_with_only_validate_is_accepted(write: Write) -> None:
     write("acme_plain.py", "class Plain:\n    def validate(self, request): pass\n")
     chain = load_policies("acme_plain.Plain", {})
     assert chain.validate(request("a")).outcome == "allowed"
@@ -141,7 +141,7 @@ def test_settings_cannot_be_changed_by_a_policy(write: Write) -> None:
     assert "configure raised TypeError" in str(_refused("acme_meddler.Meddler"))
 
 
-def test_a_policy_that_cannot_be_configured_closes_the_earlier_ones(write: Write) -> None:
+def test_a_failed_configure_closes_the_earlier_policies(write: Write) -> None:
     source = (
         GOOD + "    class Broken(Named):\n        def configure(self, settings):\n            raise OSError('no')\n"
     )
@@ -157,7 +157,7 @@ def test_a_policy_that_cannot_be_configured_closes_the_earlier_ones(write: Write
     ]
 
 
-def test_nothing_is_configured_when_a_later_class_is_missing(write: Write) -> None:
+def test_no_policy_is_configured_if_a_later_class_is_missing(write: Write) -> None:
     write("acme_early.py", GOOD)
     assert "has no 'Missing'" in str(_refused("acme_early.Named,acme_early.Missing"))
     assert sys.modules["acme_early"].CALLS == []
@@ -202,7 +202,7 @@ FAULTY = [
 
 
 @pytest.mark.parametrize(("body", "problem"), FAULTY)
-def test_a_faulty_policy_is_refused_at_the_start(write: Write, body: str, problem: str) -> None:
+def test_an_invalid_policy_ends_the_start(write: Write, body: str, problem: str) -> None:
     write("acme_faulty.py", body)
     error = _refused("acme_faulty.P")
     assert problem in str(error)
@@ -224,13 +224,13 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("class_names", "problem"), NAMES)
-def test_a_missing_policy_class(write: Write, tmp_path: Path, class_names: str, problem: str) -> None:
+def test_a_missing_policy_class_is_reported(write: Write, tmp_path: Path, class_names: str, problem: str) -> None:
     error = str(_refused(class_names))
     assert problem in error
     assert str(tmp_path) in error or error.endswith("; each policy is allowed once")
 
 
-def test_a_failing_close_does_not_hide_why_the_start_failed(write: Write) -> None:
+def test_an_exception_in_close_does_not_hide_the_start_failure(write: Write) -> None:
     write(
         "acme_stuck.py",
         """
@@ -245,7 +245,7 @@ def test_a_failing_close_does_not_hide_why_the_start_failed(write: Write) -> Non
     assert "configure raised ValueError: the cause" in str(_refused("acme_stuck.Sticky,acme_stuck.Broken"))
 
 
-def test_the_operator_may_interrupt_a_start(write: Write) -> None:
+def test_keyboard_interrupt_ends_policy_loading(write: Write) -> None:
     write(
         "acme_interrupt.py",
         "class P:\n  def validate(self, r): pass\n  def configure(self, s): raise KeyboardInterrupt",

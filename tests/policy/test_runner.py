@@ -47,18 +47,18 @@ class _Gated:
 
 
 @pytest.fixture
-def gated() -> Iterator[_Gated]:
+def gated_policy() -> Iterator[_Gated]:
     policy = _Gated()
     yield policy
     policy.gate.set()
 
 
-async def _entered(policy: _Gated) -> None:
+async def _wait_until_called(policy: _Gated) -> None:
     assert await asyncio.to_thread(policy.entered.wait, LONG_S), "the worker never called the policy"
 
 
-async def test_a_verdict_for_each_request_in_order(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_policy_verdicts_are_in_request_order(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     verdicts = await runner.judge([request("a"), request("bad.b"), request("exit"), request("c")])
     assert [verdict.outcome for verdict in verdicts] == ["allowed", "refused", "failed", "allowed"]
     assert await runner.judge([]) == ()
@@ -67,20 +67,20 @@ async def test_a_verdict_for_each_request_in_order(gated: _Gated) -> None:
         await runner.judge([request("a")])
 
 
-async def test_the_loop_lives_while_a_policy_is_slow(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_a_slow_policy_does_not_block_the_event_loop(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     slow = asyncio.create_task(runner.judge([request("slow")]))
-    await _entered(gated)
+    await _wait_until_called(gated_policy)
     for _ in range(100):
         await asyncio.sleep(0)
     assert not slow.done()
-    gated.gate.set()
+    gated_policy.gate.set()
     assert await slow == (ALLOWED,)
     await runner.close(LONG_S)
 
 
-async def test_requests_are_judged_and_answered_in_their_order_on_one_thread(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_requests_are_judged_in_order_on_one_thread(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     answered: list[str] = []
 
     async def judge(topic: str) -> None:
@@ -89,102 +89,102 @@ async def test_requests_are_judged_and_answered_in_their_order_on_one_thread(gat
 
     topics = ["slow", *(f"t{number}" for number in range(50))]
     tasks = [asyncio.create_task(judge(topic)) for topic in topics]
-    await _entered(gated)
-    gated.gate.set()
+    await _wait_until_called(gated_policy)
+    gated_policy.gate.set()
     await asyncio.gather(*tasks)
     assert answered == topics
-    assert gated.seen == [name for topic in topics for name in (topic, f"{topic}.twin")]
-    assert gated.threads == {"create-topic-policy"}
+    assert gated_policy.seen == [name for topic in topics for name in (topic, f"{topic}.twin")]
+    assert gated_policy.threads == {"create-topic-policy"}
     await runner.close(LONG_S)
-    assert gated.closed_on == ["create-topic-policy"]
+    assert gated_policy.closed_on == ["create-topic-policy"]
 
 
-async def test_a_policy_that_raises_keyboard_interrupt_costs_its_topic_alone(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_keyboard_interrupt_of_a_policy_fails_only_its_topic(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     broken, fine = await runner.judge([request("interrupt"), request("a")])
     assert (broken.outcome, broken.message) == ("failed", "policy my.Gated raised KeyboardInterrupt")
     assert fine == ALLOWED
     await runner.close(LONG_S)
 
 
-async def test_a_cancelled_wait_leaves_the_runner_well(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_a_cancelled_judge_call_does_not_break_the_runner(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     task = asyncio.create_task(runner.judge([request("slow")]))
-    await _entered(gated)
+    await _wait_until_called(gated_policy)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    gated.gate.set()
+    gated_policy.gate.set()
     assert await runner.judge([request("a")]) == (ALLOWED,)
     await runner.close(LONG_S)
 
 
-async def test_close_finishes_the_current_topic_and_rejects_the_others(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_close_finishes_the_current_topic_and_rejects_the_others(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     in_hand = asyncio.create_task(runner.judge([request("slow")]))
-    await _entered(gated)
+    await _wait_until_called(gated_policy)
     waiting = asyncio.create_task(runner.judge([request("late")]))
     await asyncio.sleep(0)
     closing = asyncio.create_task(runner.close(LONG_S))
     await asyncio.sleep(0)
-    gated.gate.set()
+    gated_policy.gate.set()
     assert await closing == ()
     assert await in_hand == (ALLOWED,)
     with pytest.raises(PolicyRunnerClosed):
         await waiting
-    assert gated.seen == ["slow"]
-    assert gated.closed_on == ["create-topic-policy"]
+    assert gated_policy.seen == ["slow"]
+    assert gated_policy.closed_on == ["create-topic-policy"]
 
 
-async def test_a_request_of_many_topics_is_cut_short_by_close(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_close_stops_a_request_of_several_topics(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     task = asyncio.create_task(runner.judge([request("slow"), request("next")]))
-    await _entered(gated)
+    await _wait_until_called(gated_policy)
     closing = asyncio.create_task(runner.close(LONG_S))
     await asyncio.sleep(0)
-    gated.gate.set()
+    gated_policy.gate.set()
     assert await closing == ()
     with pytest.raises(PolicyRunnerClosed):
         await task
-    assert gated.seen == ["slow"]
+    assert gated_policy.seen == ["slow"]
 
 
-async def test_a_policy_stuck_for_ever_does_not_hold_up_the_end(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_a_policy_that_never_returns_does_not_block_close(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     task = asyncio.create_task(runner.judge([request("slow.for.ever")]))
-    await _entered(gated)
+    await _wait_until_called(gated_policy)
     assert await runner.close(0.01) == (
         "policies my.Gated: still judging topic 'slow.for.ever' after 0.01 s, abandoned",
     )
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "create-topic-policy")
-    gated.gate.set()
+    gated_policy.gate.set()
     assert await runner.close(LONG_S) == ()
     assert await task == (ALLOWED,)
 
 
-async def test_close_without_a_request_closes_the_policies_once(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+async def test_close_without_a_request_closes_policies_once(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
     assert await runner.close(LONG_S) == ()
     assert await runner.close(LONG_S) == ()
-    assert len(gated.closed_on) == 1
+    assert len(gated_policy.closed_on) == 1
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), SystemExit(1), KeyboardInterrupt()])
-async def test_close_says_what_a_policy_raised(gated: _Gated, error: BaseException) -> None:
+async def test_close_reports_exceptions_of_policies(gated_policy: _Gated, error: BaseException) -> None:
     def close() -> None:
         raise error
 
-    runner = PolicyRunner(PolicyChain([LoadedPolicy(name="my.P", policy=gated, close=close)]))
+    runner = PolicyRunner(PolicyChain([LoadedPolicy(name="my.P", policy=gated_policy, close=close)]))
     (failure,) = await runner.close(LONG_S)
     assert type(error).__name__ in failure
 
 
-async def test_the_probe_is_called_on_the_workers_thread(gated: _Gated) -> None:
+async def test_the_policy_probe_is_called_on_the_policy_thread(gated_policy: _Gated) -> None:
     heard: list[tuple[str, str, str]] = []
     probe = PolicyProbe(
         on_verdict=lambda policy, outcome, seconds: heard.append((policy, outcome, threading.current_thread().name))
     )
-    chain = gated.chain()
+    chain = gated_policy.chain()
     chain.probe = probe
     runner = PolicyRunner(chain)
     await runner.judge([request("bad")])
@@ -192,15 +192,15 @@ async def test_the_probe_is_called_on_the_workers_thread(gated: _Gated) -> None:
     assert heard == [("my.Gated", "refused", "create-topic-policy")]
 
 
-def test_a_loop_that_has_ended_is_not_waited_for(gated: _Gated) -> None:
-    runner = PolicyRunner(gated.chain())
+def test_close_works_after_the_event_loop_has_ended(gated_policy: _Gated) -> None:
+    runner = PolicyRunner(gated_policy.chain())
 
     async def judge_and_leave() -> None:
         task = asyncio.create_task(runner.judge([request("slow")]))
-        await _entered(gated)
+        await _wait_until_called(gated_policy)
         task.cancel()
 
     asyncio.run(judge_and_leave())
-    gated.gate.set()
+    gated_policy.gate.set()
     assert asyncio.run(runner.close(LONG_S)) == ()
-    assert gated.closed_on == ["create-topic-policy"]
+    assert gated_policy.closed_on == ["create-topic-policy"]

@@ -112,7 +112,7 @@ def _events(server: Topicwright, topic: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dry", [True, False], ids=["dry run", "create"])
-def test_each_topic_of_a_request_has_its_own_answer(server: Topicwright, dry: bool) -> None:
+def test_each_topic_of_a_request_has_its_own_policy_result(server: Topicwright, dry: bool) -> None:
     table = rows(ANSWERS)
     topics = [NewTopic(f"{name}.{'real' if not dry else 'dry'}", int(count), 1) for name, count, _, _ in table]
     answers = _create(server, *topics, validate_only=dry)
@@ -134,7 +134,7 @@ retention.ms=x                        | 40 | Invalid value x
 """
 
 
-def test_changes_of_configs_are_judged(server: Topicwright) -> None:
+def test_config_changes_are_judged_by_rules(server: Topicwright) -> None:
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     admin.create_topics([NewTopic("altered", 1, 1)])["altered"].result(30)
     for configs, code, message in rows(ALTERATIONS):

@@ -147,7 +147,7 @@ views[b"rother\0" + key(5)] = key(5)                  | the index of requests ha
 """.replace("\\\n", "")  # noqa: E501
 
 
-def test_a_log_that_nobody_changed_has_no_findings(folder: Path) -> None:
+def test_an_audit_of_an_unchanged_log_has_no_findings(folder: Path) -> None:
     found = audited(folder, head_at(folder, HALF), head_at(folder, 0), head_at(folder, size_of(folder)))
     assert found.findings == ()
     assert found.signed == 2
@@ -156,7 +156,7 @@ def test_a_log_that_nobody_changed_has_no_findings(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", CHANGES.strip().splitlines())
-def test_what_is_changed_beneath_a_log_is_found(folder: Path, line: str) -> None:
+def test_an_audit_finds_every_kind_of_tampering(folder: Path, line: str) -> None:
     statement, finding = (column.strip() for column in line.split(" | ", 1))
     changed(folder, statement)
     try:
@@ -188,7 +188,7 @@ def rewritten(folder: Path, change: Rewrite) -> None:
     log.close()
 
 
-def with_own_heads(values: list[bytes]) -> list[bytes]:
+def with_heads_signed_by_another_key(values: list[bytes]) -> list[bytes]:
     """Signed heads that fit the events again, by a key of one's own."""
     for offset, value in enumerate(values):
         record = decode_event(offset, value)
@@ -203,20 +203,22 @@ def with_own_heads(values: list[bytes]) -> list[bytes]:
 
 
 OTHER_EVENTS: dict[str, Rewrite] = {
-    "changed": lambda values: with_own_heads([*values[:100], FORGED, *values[101:]]),
-    "dropped": lambda values: with_own_heads([*values[:100], *values[101:]]),
-    "put in": lambda values: with_own_heads([*values[:100], FORGED, *values[100:]]),
-    "swapped": lambda values: with_own_heads([*values[:100], values[101], values[100], *values[102:]]),
+    "changed": lambda values: with_heads_signed_by_another_key([*values[:100], FORGED, *values[101:]]),
+    "dropped": lambda values: with_heads_signed_by_another_key([*values[:100], *values[101:]]),
+    "put in": lambda values: with_heads_signed_by_another_key([*values[:100], FORGED, *values[100:]]),
+    "swapped": lambda values: with_heads_signed_by_another_key(
+        [*values[:100], values[101], values[100], *values[102:]]
+    ),
 }
 REWRITES: dict[str, Rewrite] = {
     **OTHER_EVENTS,
     "truncated": lambda values: values[: HALF - 1],
-    "grown otherwise": lambda values: with_own_heads([*values[: HALF - 1], *[FORGED] * 500]),
+    "grown otherwise": lambda values: with_heads_signed_by_another_key([*values[: HALF - 1], *[FORGED] * 500]),
 }
 
 
 @pytest.mark.parametrize("change", REWRITES)
-def test_a_log_made_anew_is_found_by_who_kept_a_head(folder: Path, change: str) -> None:
+def test_an_audit_with_a_saved_tree_head_finds_a_rewritten_log(folder: Path, change: str) -> None:
     head = head_at(folder, HALF)
     rewritten(folder, REWRITES[change])
     assert audited(folder, public_key=None).findings == (), "the log alone is as good as any"
@@ -227,20 +229,20 @@ def test_a_log_made_anew_is_found_by_who_kept_a_head(folder: Path, change: str) 
 
 
 @pytest.mark.parametrize("change", OTHER_EVENTS)
-def test_a_log_made_anew_is_found_by_who_has_the_public_key(folder: Path, change: str) -> None:
+def test_an_audit_with_the_public_key_finds_a_rewritten_log(folder: Path, change: str) -> None:
     rewritten(folder, OTHER_EVENTS[change])
     findings = audited(folder).findings
     assert findings
     assert all("was not signed by the expected key" in finding for finding in findings)
 
 
-def test_a_head_that_was_signed_for_other_events_is_found(folder: Path) -> None:
+def test_an_audit_finds_a_tree_head_of_different_events(folder: Path) -> None:
     rewritten(folder, lambda values: [*values[:100], FORGED, *values[101:]])
     findings = audited(folder, public_key=None).findings
     assert findings
     assert all("events are not those of the tree head in event" in finding for finding in findings)
 
 
-def test_a_head_of_another_log_is_said_to_be_one(folder: Path) -> None:
+def test_an_audit_reports_a_tree_head_of_another_log(folder: Path) -> None:
     (finding,) = audited(folder, Head(log="other", size=5, root="00" * 32, at_ms=1)).findings
     assert finding == f"the tree head belongs to log other, and this is log {CLUSTER_ID}"

@@ -30,7 +30,7 @@ def _folded(records: list[Recorded]) -> ClusterRow:
 
 
 @pytest.mark.parametrize("line", TABLE.strip("\n").splitlines())
-def test_a_broker_is_what_its_events_say(line: str) -> None:
+def test_broker_rows_equal_their_events(line: str) -> None:
     steps, _, expected = line.partition("|")
     rig = given("")
     for step in filter(None, (one.strip() for one in steps.split(";"))):
@@ -45,7 +45,7 @@ def test_a_broker_is_what_its_events_say(line: str) -> None:
     assert f"{shown}; settings of {row.release}{pairs}" == expected.strip()
 
 
-def test_a_row_shows_since_when_a_broker_is_as_it_is() -> None:
+def test_broker_rows_have_the_time_of_the_last_state_change() -> None:
     rig = given("1")
     at_ms = rig.log[-1].at_ms
     rig.put(command(rig, "fence 1"))
@@ -61,6 +61,6 @@ def test_a_row_shows_since_when_a_broker_is_as_it_is() -> None:
         (TopicReady(TopicName("t")), "it concerns no broker and no setting"),
     ],
 )
-def test_an_event_that_does_not_fit_stops_the_fold(event: BrokerFenced, why: str) -> None:
+def test_an_inapplicable_broker_event_fails_the_fold(event: BrokerFenced, why: str) -> None:
     with pytest.raises(CannotApply, match=f"at offset 9 cannot be applied: {why}"):
         fold_cluster(NO_CLUSTER, Recorded(Offset(9), 0, Cause("X", RequestId("x")), event))

@@ -88,7 +88,7 @@ def _shown(chain: ExplanationView) -> str:
     return "\n".join(lines)
 
 
-def test_a_topic_is_explained_from_its_first_request_to_its_end() -> None:
+def test_explain_covers_a_topic_from_request_to_deletion() -> None:
     chain = explain(questions_of(story(LIFE).log), "t")
     assert chain.kind == "topic"
     assert _shown(chain) == EXPLAINED.strip()
@@ -110,7 +110,7 @@ delete t                                     | t rejected UNKNOWN_TOPIC_OR_PARTI
 
 
 @pytest.mark.parametrize("line", REQUESTS.strip().splitlines())
-def test_a_request_is_explained_until_its_topics_are_complete(line: str) -> None:
+def test_explain_covers_a_request_until_its_topics_are_ready(line: str) -> None:
     steps, fared, events = (column.strip() for column in line.split("|"))
     chain = explain(questions_of(story("1 2 3\n" + steps.replace(";", "\n")).log), "q")
     assert chain.kind == "request"
@@ -118,24 +118,24 @@ def test_a_request_is_explained_until_its_topics_are_complete(line: str) -> None
     assert " ".join(step.event for step in chain.steps) == events
 
 
-def test_a_name_that_is_both_is_taken_for_the_topic() -> None:
+def test_explain_prefers_a_topic_over_a_request_of_the_same_name() -> None:
     chain = explain(questions_of(story("1 2 3\ncreate both 1x1 id=both").log), "both")
     assert chain.kind == "topic"
     assert chain.summary.startswith("topic both: pending, 1 partition, created 2023-11-14T22:13:20.008Z by User:alice")
 
 
-def test_a_name_that_was_only_requested_is_explained_too() -> None:
+def test_explain_covers_a_rejected_topic_name() -> None:
     chain = explain(questions_of(story("1 2 3\ncreate t 0x1").log), "t")
     assert chain.summary == "topic t: never created, only requested"
     assert len(chain.steps) == 3
 
 
-def test_what_no_event_speaks_of_is_not_there() -> None:
+def test_explain_of_an_unknown_name_is_not_found() -> None:
     with pytest.raises(NotFound, match="no topic and no request 'u' is in the log"):
         explain(questions_of(story("1 2 3\ncreate t 1x1 dry").log), "u")
 
 
-def test_of_a_long_chain_the_beginning_and_the_end_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_omits_the_middle_of_a_long_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STEPS_FIRST", 3)
     monkeypatch.setattr(module, "STEPS_LAST", 4)
     rig = story("1 2 3\ncreate t 1x1")
@@ -148,14 +148,14 @@ def test_of_a_long_chain_the_beginning_and_the_end_are_shown(monkeypatch: pytest
 
 
 @drawn(walks())
-def test_every_event_has_words(walk: Walk) -> None:
+def test_every_event_of_random_runs_has_a_text(walk: Walk) -> None:
     for record in walked(walk).log:
         text = event_text(record.event)
         assert text, f"words for {record}"
         assert text == text.strip(), f"no blanks around the words for {record}"
 
 
-def test_every_type_of_event_has_words() -> None:
+def test_every_event_type_has_a_distinct_text() -> None:
     log = [
         *story(f"fewer\n{REAL.strip()}").log,
         *story(LIFE).log,
@@ -196,7 +196,7 @@ report t by=3 0:3.1:0:0                                    |
 
 
 @pytest.mark.parametrize("line", CASES.strip().splitlines())
-def test_the_change_that_concerns_the_partition_is_named(line: str) -> None:
+def test_a_partition_change_text_names_the_changed_field(line: str) -> None:
     steps, because = (column.strip() for column in line.split("|"))
     rig = story(f"{THREE}\n{steps}".replace("; ", "\n"))
     step = explain(questions_of(rig.log), "t").steps[-1]
@@ -224,7 +224,7 @@ def _answers(query: Queries, topics: set[str], requests: set[str], end: int) -> 
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_every_answer_reads_back_as_itself(name: str) -> None:
+def test_every_query_response_round_trips_through_json(name: str) -> None:
     records = history(name)
     query = questions_of(records)
     topics = {topic for one in records if (topic := getattr(one.event, "topic", None))}
@@ -234,7 +234,7 @@ def test_every_answer_reads_back_as_itself(name: str) -> None:
         assert msgspec.json.encode(msgspec.json.decode(encoded, type=type(answer))) == encoded
 
 
-def test_a_create_a_delete_and_a_refusal_read_back_as_themselves() -> None:
+def test_create_delete_and_refusal_responses_round_trip_through_json() -> None:
     rig = story("1 2 3\ncreate t 2x3 id=q")
     store = kept(rig.log)[1]
     topic = store.durable_named("t")

@@ -72,17 +72,17 @@ OFFSET  TIME                         AFTER  WHAT
 
 
 @pytest.mark.parametrize("subject", EXPLAINED)
-def test_what_another_controller_decided_is_explained(subject: str) -> None:
+def test_explain_covers_decisions_of_another_controller(subject: str) -> None:
     lines = explanation(explain(questions(), subject))
     assert "\n".join(lines) == EXPLAINED[subject].strip()
 
 
-def test_a_topic_that_another_controller_deleted() -> None:
+def test_explain_names_the_controller_that_deleted_a_topic() -> None:
     summary = explain(questions(), "pay.eu").summary
     assert summary == "topic pay.eu: deleted 1970-01-01T00:00:01.027Z by Kafka's controller 3002"
 
 
-def test_all_events_of_a_decision_are_found_by_its_request() -> None:
+def test_events_of_an_external_decision_are_found_by_request_id() -> None:
     query = questions()
     by_request: dict[str, list[Recorded]] = {}
     for record in history(FOLLOWED)[1:]:
@@ -93,7 +93,7 @@ def test_all_events_of_a_decision_are_found_by_its_request() -> None:
         assert shown_request(query, request_id).api == FOLLOW
 
 
-def test_each_event_names_who_decided_it() -> None:
+def test_event_texts_name_the_external_controller_decision() -> None:
     for record in history(FOLLOWED)[1:]:
         decided = external_decision(record.cause)
         assert decided is not None, record
@@ -101,7 +101,7 @@ def test_each_event_names_who_decided_it() -> None:
         assert isinstance(record.event, HistorySkipped) or text.count(decided.summary) == 1, text
 
 
-def test_ids_of_decisions_are_read_as_they_are_written() -> None:
+def test_external_decision_ids_round_trip() -> None:
     for one in (
         ExternalDecision(0, 1, 0),
         ExternalDecision(2**31 - 1, 2**31 - 1, 2**63 - 1),
@@ -120,7 +120,7 @@ def long_from(limit: int) -> Iterator[None]:
 
 @drawn(walks(60), st.integers(1, 12), st.integers(1, 3))
 @hypothesis_settings(max_examples=8, deadline=None)
-def test_long_pages_have_what_one_page_has(walk: Walk, interval: int, limit: int) -> None:
+def test_paged_past_topics_equal_one_page(walk: Walk, interval: int, limit: int) -> None:
     records = list(walked(walk).log)
     with kept(interval) as one, long_from(1):
         for commit in commits_of(records):
@@ -149,7 +149,7 @@ class Counting:
         self.first = shard_key(self.names[0])
 
 
-def test_a_list_is_read_once_and_then_let_go() -> None:
+def test_a_past_listing_reads_events_once_and_is_released() -> None:
     one = Counting(story(60))
     end = one.log.durable_offset
     with long_from(2):
@@ -162,7 +162,7 @@ def test_a_list_is_read_once_and_then_let_go() -> None:
         assert one.reads == [(0, end)] * 2, "nor is all read for a short page"
 
 
-def test_two_lists_at_once_do_not_read_in_turns() -> None:
+def test_two_concurrent_past_listings_do_not_evict_each_other() -> None:
     one = Counting(story(60))
     end = one.log.durable_offset
     with long_from(1):
@@ -176,7 +176,7 @@ def test_two_lists_at_once_do_not_read_in_turns() -> None:
         assert one.reads == [(0, end), (0, end - 1)], "who listed the first has left"
 
 
-def test_a_tail_that_takes_more_memory_than_wanted_is_given_up_once() -> None:
+def test_a_past_listing_beyond_the_memory_limit_is_not_cached() -> None:
     one = Counting(story(60))
     end = one.log.durable_offset
     with long_from(1), patch.object(past, "TAIL_BYTES", 0):

@@ -69,7 +69,7 @@ def _check_past(records: list[Recorded]) -> None:
 
 
 @drawn(walks(50))
-def test_what_was_at_every_offset_is_what_the_machine_knew_then(walk: Walk) -> None:
+def test_past_queries_equal_the_state_machine_at_every_offset(walk: Walk) -> None:
     _check_past(walked(walk).log)
 
 
@@ -78,7 +78,7 @@ def test_what_was_is_known_of_a_target_cluster_too() -> None:
 
 
 @drawn(walks(50), st.lists(st.integers(0, 100), max_size=6))
-def test_moments_may_be_queried_in_any_order(walk: Walk, ends: list[int]) -> None:
+def test_past_queries_work_in_any_offset_order(walk: Walk, ends: list[int]) -> None:
     records = walked(walk).log
     query = query_of(records)
     for end in (min(one, len(records)) for one in ends):
@@ -88,7 +88,7 @@ def test_moments_may_be_queried_in_any_order(walk: Walk, ends: list[int]) -> Non
 
 
 @drawn(walks(), st.integers(1, 4))
-def test_pages_make_up_the_whole_list(walk: Walk, limit: int) -> None:
+def test_topic_pages_add_up_to_the_full_list(walk: Walk, limit: int) -> None:
     query = questions_of(walked(walk).log)
     rows: list[TopicRow] = []
     end, after = query.end(), None
@@ -110,7 +110,7 @@ def test_pages_make_up_the_whole_list(walk: Walk, limit: int) -> None:
 
 
 @drawn(walks(), st.integers(0, 60), st.integers(1, 20))
-def test_events_of_a_topic_and_of_a_request_are_those_that_name_them(walk: Walk, start: int, limit: int) -> None:
+def test_topic_and_request_events_are_those_that_name_them(walk: Walk, start: int, limit: int) -> None:
     records = walked(walk).log
     query = query_of(records)
     end = query.end()
@@ -130,7 +130,7 @@ def test_events_of_a_topic_and_of_a_request_are_those_that_name_them(walk: Walk,
 
 
 @drawn(walks())
-def test_every_request_of_a_log_can_be_looked_up(walk: Walk) -> None:
+def test_every_request_of_a_log_is_found_by_id(walk: Walk) -> None:
     records = walked(walk).log
     query = questions_of(records)
     for request_id in sorted({one for record in records if (one := getattr(record.event, "request_id", ""))}):
@@ -157,7 +157,7 @@ def _offset(rig: Rig, kind: str, number: int = 0) -> int:
     return [record.offset for record in rig.log if type(record.event).__name__ == kind][number]
 
 
-def test_the_error_for_a_missing_topic_says_when_it_existed() -> None:
+def test_a_missing_topic_error_has_its_creation_and_deletion_times() -> None:
     rig = story(PAST)
     query = query_of(rig.log)
     born, gone, again = _offset(rig, "TopicCreated"), _offset(rig, "TopicDeleted"), _offset(rig, "TopicCreated", 1)
@@ -174,7 +174,7 @@ def test_the_error_for_a_missing_topic_says_when_it_existed() -> None:
     assert query.topic_at("t", query.end()).created_offset == again
 
 
-def test_only_the_name_itself_counts_where_names_collide() -> None:
+def test_colliding_topic_names_are_distinguished_in_queries() -> None:
     rig = story("1 2 3\ncreate a.b 1x1\ncreate a_b 1x1 id=collides\nconfirm 1 2 3")
     query = query_of(rig.log)
     with pytest.raises(NoTopic, match="no topic 'a_b' was ever created"):
@@ -183,12 +183,12 @@ def test_only_the_name_itself_counts_where_names_collide() -> None:
     assert query.live().durable_named("a_b") is None
 
 
-def test_a_request_that_is_not_recorded_is_not_there() -> None:
+def test_a_dry_run_request_is_not_found() -> None:
     with pytest.raises(NotFound, match="no request 'q' is in the log: dry runs and requests that change nothing"):
         questions_of(story("1 2 3\ncreate t 1x1 dry").log).request("q")
 
 
-def test_what_is_not_durable_yet_is_not_shown() -> None:
+def test_queries_exclude_events_that_are_not_durable() -> None:
     records = story(PAST).log
     log, store = kept(records)
     lost = InMemoryLog("kept")
@@ -205,7 +205,7 @@ def test_what_is_not_durable_yet_is_not_shown() -> None:
     assert all(record.offset < 10 for record in query.cluster_events(0, query.end()))
 
 
-def test_a_closed_query_lets_go_of_a_long_fold() -> None:
+def test_a_closed_query_aborts_a_long_fold() -> None:
     rig = story(PAST)
     for number in range(300):
         rig.put(command(rig, f"settings num.partitions={number}"))
@@ -215,13 +215,13 @@ def test_a_closed_query_lets_go_of_a_long_fold() -> None:
         query.cluster_at(query.end())
 
 
-def test_a_topic_that_was_found_has_a_row_now() -> None:
+def test_a_discovered_topic_is_listed() -> None:
     query = questions_of(history("cluster")[:-2])
     rows = query.rows(query.newest(None, 100))
     assert [(row.name, row.created_by, len(row.partitions)) for row in rows] == [("d", None, 2)]
 
 
-def test_requests_are_answered_when_their_change_is_carried_out() -> None:
+def test_requests_are_answered_when_the_target_cluster_applies_them() -> None:
     log = history("cluster")
 
     def fared(request_id: str) -> list[tuple[str, int | None, str]]:
@@ -262,7 +262,7 @@ def paged(query: Queries, start: Ends, end: Ends, limit: int) -> list[TopicDiffe
 
 
 @pytest.mark.parametrize("scanned_max", [FAR, NEAR])
-async def test_differences_are_those_of_two_lists(scanned_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_diff_equals_the_difference_of_two_listings(scanned_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(differences, "SCANNED_MAX", scanned_max)
     monkeypatch.setattr(differences, "PASSED_MAX", 4)
     monkeypatch.setattr(differences, "FOLDED_MAX", 3)
@@ -305,7 +305,7 @@ WRITTEN = """
 
 
 @pytest.mark.parametrize("line", WRITTEN.strip().splitlines())
-def test_a_moment_is_an_offset_or_a_time(line: str) -> None:
+def test_at_accepts_an_offset_or_a_time(line: str) -> None:
     written, _, meant = line.partition("|")
     moment = parse_moment(written)
     shown = str(moment) if isinstance(moment, int) else f"{round(moment.timestamp() * 1000)}ms"
@@ -313,7 +313,7 @@ def test_a_moment_is_an_offset_or_a_time(line: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "ms", "-5ms", "2026-13-01", "99999999999999999ms", "٣", "1e3"])
-def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
+def test_an_invalid_at_is_rejected_with_the_allowed_forms(text: str) -> None:
     with pytest.raises(BadMoment, match=r"is not a valid point in time: use an offset \(1234\), an ISO-8601 time"):
         parse_moment(text)
 
@@ -331,17 +331,17 @@ def _log(times: list[int], durable: int | None = None) -> InMemoryLog:
 
 
 @given(st.lists(st.integers(0, 50)).map(sorted), st.integers(0, 60))
-def test_the_state_at_a_time_has_every_event_up_to_it(times: list[int], at_ms: int) -> None:
+def test_state_at_a_time_includes_events_of_that_time(times: list[int], at_ms: int) -> None:
     end = end_at(_log(times), parse_moment(f"{at_ms}ms"))
     assert end == sum(1 for one in times if one <= at_ms), f"{times} at {at_ms}"
 
 
-def test_the_state_at_an_offset_has_that_event() -> None:
+def test_state_at_an_offset_includes_that_event() -> None:
     log = _log([5, 6, 7])
     assert [end_at(log, parse_moment(text)) for text in ("0", "1", "2")] == [1, 2, 3]
 
 
-def test_an_offset_that_is_not_reached_is_refused_and_so_is_one_that_is_not_durable() -> None:
+def test_an_offset_beyond_the_durable_end_is_rejected() -> None:
     with pytest.raises(BadMoment, match="offset 3 is not reached yet: the newest event is at offset 2"):
         end_at(_log([5, 6, 7]), parse_moment("3"))
     with pytest.raises(BadMoment, match="the newest event is at offset 1"):
@@ -350,10 +350,10 @@ def test_an_offset_that_is_not_reached_is_refused_and_so_is_one_that_is_not_dura
         end_at(_log([]), parse_moment("0"))
 
 
-def test_the_time_of_a_state_is_that_of_its_last_event() -> None:
+def test_time_of_a_state_is_that_of_its_last_event() -> None:
     log = _log([5, 6, 7])
     assert [time_at(log, end) for end in range(4)] == [None, 5, 6, 7]
 
 
-def test_times_are_shown_in_utc_to_the_millisecond() -> None:
+def test_times_are_formatted_in_utc_milliseconds() -> None:
     assert iso(1784282400007) == "2026-07-17T10:00:00.007Z"

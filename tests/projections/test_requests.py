@@ -62,7 +62,7 @@ def _row(begin: str, steps: str) -> RequestView | None:
 
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
-def test_a_request_is_what_its_events_say(line: str) -> None:
+def test_request_rows_equal_their_events(line: str) -> None:
     begin, steps, expected = (column.strip() for column in line.split("|"))
     assert _shown(_row(begin, steps)) == expected
 
@@ -72,7 +72,7 @@ def test_a_request_is_what_its_events_say(line: str) -> None:
     [TopicReady(TopicName("t")), CreateAnswered(RequestId("q"), TopicName("t"), 0, "", 1)],
     ids=["ready", "answered"],
 )
-def test_an_event_that_does_not_fit_stops_the_fold(event: TopicReady | CreateAnswered) -> None:
+def test_an_inapplicable_request_event_fails_the_fold(event: TopicReady | CreateAnswered) -> None:
     record = Recorded(Offset(9), 0, Cause("X", RequestId("q")), event)
     with pytest.raises(CannotApply, match="at offset 9 cannot be applied"):
         fold_request_topic(None, record)
@@ -96,7 +96,7 @@ EVENTS: dict[str, list[Event]] = {
 }
 
 
-def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
+def test_cluster_requests_have_rows_without_topics() -> None:
     for kind, events in EVENTS.items():
         records = [Recorded(Offset(7 + n), 5, Cause(kind, ID), event) for n, event in enumerate(events)]
         row = request_view(records)
@@ -105,7 +105,7 @@ def test_a_request_of_the_cluster_has_a_row_without_topics() -> None:
         assert (row.requested_offset, row.topics) == (7, ())
 
 
-def test_each_has_words_of_its_own_without_secrets() -> None:
+def test_access_event_texts_are_distinct_and_without_secrets() -> None:
     words = [event_text(event) for events in EVENTS.values() for event in events]
     assert len(set(words)) == len(words)
     assert words[0] == "User:admin (kafka-configs) removes the password of user bob for SCRAM-SHA-256"
@@ -144,12 +144,12 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("step", "words"), WORDS)
-def test_what_is_said(step: str, words: str) -> None:
+def test_access_event_texts(step: str, words: str) -> None:
     rig = story(f"1\nacls held/allow/read/topic/t\nquotas user:held/controller_mutation_rate=1\n{step}")
     assert words in event_text(rig.log[-1].event)
 
 
-def test_a_refusal_that_was_not_the_authorizers_names_no_operation() -> None:
+def test_a_refusal_text_without_the_authorizer_has_no_operation() -> None:
     event = RequestsRefused("User:bob", None, "", "CreateTopics", "", "Topic:t", 44, "policy:x", 3, 1)
     assert (
         event_text(event) == "User:bob is refused CreateTopics, Topic:t, 3 times with POLICY_VIOLATION (44) by policy:x"

@@ -151,14 +151,14 @@ async def test_registrations_are_read_from_a_snapshot_in_parts_and_later_batches
     ],
     ids=["no batch", "damaged", "not permitted"],
 )
-async def test_an_unreadable_log_is_an_error(records: bytes, code: int, why: str) -> None:
+async def test_an_unreadable_metadata_log_is_an_error(records: bytes, code: int, why: str) -> None:
     async with asked() as (leader, client):
         leader.batches[100], leader.code = records, code
         with pytest.raises(QuorumError, match=why):
             await client_module.all_limits(client)
 
 
-async def test_a_node_that_votes_again_or_still_runs_has_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leave_fails_if_the_node_votes_again_or_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli_quorum, "POLL_S", 0.01)
     monkeypatch.setattr(cli_quorum, "WATCH_S", 0.1)
     for module in (client_module, cli_quorum):
@@ -175,7 +175,7 @@ async def test_a_node_that_votes_again_or_still_runs_has_not_left(monkeypatch: p
             await cli_quorum._wait_until_stopped(client, LEFT)
 
 
-async def test_a_removal_that_the_leader_missed_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_leave_repeats_a_removal_that_the_leader_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Kafka controller that had another log up to there (`KRaftControlRecordStateMachine.truncateNewEntries`)."""
     monkeypatch.setattr(client_module, "RETRY_S", 0.01)
     async with asked() as (leader, client):
@@ -186,11 +186,11 @@ async def test_a_removal_that_the_leader_missed_is_repeated(monkeypatch: pytest.
         await client.remove("c", found, left)
         assert list(leader.voters) == [LEADER, FREED]
         leader.missed = 1_000
-        with pytest.raises(QuorumError, match="node 1 leads, and does not apply changes of the voters: restart it"):
+        with pytest.raises(QuorumError, match="node 1 leads, but does not apply changes of the voter set: restart it"):
             await client.remove("c", found, freed)
 
 
-async def test_the_only_voter_does_not_leave() -> None:
+async def test_leave_of_the_only_voter_is_rejected() -> None:
     async with asked() as (_, client):
         found = await client.describe()
         with pytest.raises(QuorumError, match="node 1 is the only voter: without it there is no quorum"):
@@ -198,7 +198,7 @@ async def test_the_only_voter_does_not_leave() -> None:
 
 
 @pytest.mark.parametrize("is_same", [True, False])
-async def test_a_voter_that_was_added_without_a_response_is_a_voter(is_same: bool) -> None:
+async def test_join_accepts_a_voter_added_without_a_response(is_same: bool) -> None:
     async with asked() as (leader, client):
         voter = Voter(NEW, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=9093),))
         if is_same:
@@ -213,7 +213,7 @@ async def test_a_voter_that_was_added_without_a_response_is_a_voter(is_same: boo
 @pytest.mark.parametrize(
     ("level", "why"), [(34, "level 34, which is not supported; allowed: 17 to 33"), (16, "metadata.version is 16")]
 )
-async def test_a_cluster_with_an_unsupported_feature_level_is_not_joined(tmp_path: Path, level: int, why: str) -> None:
+async def test_join_rejects_an_unsupported_feature_level(tmp_path: Path, level: int, why: str) -> None:
     leader = Leader()
     finalized = FinalizedFeatureKey(name="metadata.version", min_version_level=level, max_version_level=level)
     async with serving({}) as server:

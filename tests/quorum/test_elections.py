@@ -38,7 +38,7 @@ from tests.quorum.worlds import (
 from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S, World
 
 
-def test_a_leadership_transfer_begins_while_the_leader_delays_the_fetch() -> None:
+def test_a_leadership_transfer_starts_while_the_leader_delays_a_fetch() -> None:
     world = settled(priorities={1: 0, 2: 2, 3: 0})
     target = world.replicas[2]
     for delay_s in (0.0, 0.1, 0.2, 0.3, 0.4):  # within the half second for which a fetch is delayed
@@ -165,14 +165,14 @@ FOLDER = Path(consensus.__file__).parents[1]
 PACKAGE = "controller.quorum"
 
 
-def test_the_docstring_has_the_table_of_transitions() -> None:
+def test_docstring_matches_the_role_transitions() -> None:
     picture = [
         f"    {before.value:11} -> {', '.join(role.value for role in after)}\n" for before, after in TRANSITIONS.items()
     ]
     assert f"\n\n{''.join(picture)}\n" in (consensus.__doc__ or "")
 
 
-def test_no_modules_of_the_quorum_import_each_other_in_a_circle() -> None:
+def test_quorum_modules_have_no_import_cycles() -> None:
     imports = {}
     for path in FOLDER.rglob("*.py"):
         module = ".".join((PACKAGE, *path.relative_to(FOLDER).with_suffix("").parts)).removesuffix(".__init__")
@@ -206,7 +206,7 @@ def busy(world: World, seconds: float, every_s: float = 0.02) -> None:
 
 
 @pytest.mark.parametrize("every_s", [0.02, 0.15, 9.0], ids=["steady", "seldom", "idle"])
-def test_after_a_leader_dies_the_first_election_succeeds(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_election_after_a_leader_death_succeeds(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with slow votes. Kafka's voters add no jitter to their fetch timeout."""
     monkeypatch.setattr(follower, "JITTER", 0.0)
     split = []

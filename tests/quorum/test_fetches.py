@@ -39,7 +39,7 @@ def test_a_fetch_of_another_partition_is_rejected(topic_id: bytes, index: int) -
     assert answer(leader, request).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_delayed_fetches_are_answered_at_a_new_high_watermark_and_after_a_quarter_of_the_fetch_timeout(
+def test_delayed_fetches_end_at_a_new_high_watermark_or_a_quarter_of_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = settled()
@@ -54,7 +54,7 @@ def test_delayed_fetches_are_answered_at_a_new_high_watermark_and_after_a_quarte
     assert {each.watermark for each in world.replicas.values()} == {leader.disk.end}, "and all after their delay"
 
 
-def test_fetches_are_small_enough_for_a_slow_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetch_responses_are_limited_for_slow_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     bytes_per_s, timeout_s = 1_000_000, 2.0
     world = settled()
     follower = others(world)[0]

@@ -190,9 +190,9 @@ def _but_for_epoch(batch: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("batch", "why"),
     [
-        (some(4), "offset 4 and epoch 1 does not follow on; next is offset 3, epoch 1 or later"),
+        (some(4), "offset 4 and epoch 1; expected offset 3, and epoch 1 or later"),
         (some(2), "offset 2"),
-        (led(3, 0), "epoch 0 does not follow"),
+        (led(3, 0), "epoch 0; expected offset 3"),
         (some(3)[:-1], "byte 0: not a complete batch"),
         (some(3) + some(5), "byte 88: a batch of offset 5"),
     ],
@@ -283,7 +283,7 @@ def test_batches_appended_during_a_flush_are_not_durable_after_it(
     log.close()
 
 
-def test_records_are_not_held_in_memory(tmp_path: Path) -> None:
+def test_log_files_do_not_hold_records_in_memory(tmp_path: Path) -> None:
     log = opened(tmp_path, segment_bytes=1 << 20)
     for base in range(0, 8_000, 500):
         log.append(b"".join(some(offset, size=100) for offset in range(base, base + 500)))

@@ -32,7 +32,7 @@ def _open(path: Path, cluster_id: str = "cluster", node_id: int = 7) -> NodeFold
     return NodeFolder.open(path, cluster_id, node_id, lambda: DIRECTORY)
 
 
-def test_a_folder_is_created_once_and_retains_its_directory_id(tmp_path: Path) -> None:
+def test_a_folder_retains_its_directory_id(tmp_path: Path) -> None:
     _open(tmp_path / "a").close()
     again = NodeFolder.open(tmp_path / "a", "cluster", 7, lambda: b"e" * 16)
     assert again.directory_id == DIRECTORY
@@ -85,7 +85,7 @@ def test_a_locked_folder_is_rejected(tmp_path: Path) -> None:
     _open(tmp_path).close()
 
 
-def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
+def test_the_quorum_folder_is_readable_only_by_the_owner(tmp_path: Path) -> None:
     folder = _open(tmp_path / "a" / "b")
     log = opened(tmp_path / "a" / "b")
     log.append(some(0))
@@ -109,9 +109,7 @@ def test_only_the_owner_can_read_the_folder(tmp_path: Path) -> None:
         (QuorumState(5, -1, 2, DIRECTORY), 1),
     ],
 )
-def test_the_quorum_state_is_read_again_and_written_as_kafka_does(
-    tmp_path: Path, state: QuorumState, version: int
-) -> None:
+def test_the_quorum_state_file_round_trips_in_kafkas_format(tmp_path: Path, state: QuorumState, version: int) -> None:
     log = opened(tmp_path)
     log.remember(QuorumState(1))
     log.remember(state)
@@ -128,7 +126,7 @@ def test_the_quorum_state_is_read_again_and_written_as_kafka_does(
     assert json.loads((tmp_path / PARTITION / QUORUM_STATE).read_text()) == {**wanted, "data_version": version}
 
 
-def test_a_vote_that_cannot_be_written_leaves_the_previous_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_quorum_state_write_retains_the_previous_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
     log.remember(QuorumState(1, 2))
     with monkeypatch.context() as patched:

@@ -132,7 +132,7 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
 
 
 @pytest.mark.parametrize("pair", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-def test_an_invalid_control_record_is_not_written_and_its_leader_is_abandoned(follower: Follower, pair: Pair) -> None:
+def test_a_leader_that_sends_an_invalid_control_record_is_abandoned(follower: Follower, pair: Pair) -> None:
     epoch = follower.core.epoch
     data = encode_batch(0, epoch, 0, [(b"\0\0\0\2", b"\0\0\0\0\0\2\1\1\0")], is_control=True)
     follower.respond(quorum.FetchPartitionData(records=data + encode_batch(1, epoch, 0, [pair], is_control=True)))
@@ -271,7 +271,7 @@ class Liar:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_voter_survives_a_lying_leader_and_restarts(tmp_path: Path, seed: int) -> None:
+def test_a_voter_survives_an_invalid_leader_and_restarts(tmp_path: Path, seed: int) -> None:
     liar, follower = Liar(seed), Follower(tmp_path, seed)
     chance = random.Random(seed)
     for _ in range(STEPS):

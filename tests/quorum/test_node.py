@@ -36,7 +36,7 @@ async def commit(seats: list[Seat], value: bytes) -> int:
             return offset
 
 
-async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_path: Path) -> None:
+async def test_committed_records_reach_all_voters_and_survive_the_leader(tmp_path: Path) -> None:
     async with quorum(tmp_path) as seats:
         for number in range(5):
             offset = await commit(seats, b"record %d" % number)
@@ -51,7 +51,7 @@ async def test_committed_records_are_on_all_voters_and_survive_the_leader(tmp_pa
         assert len(logs) == 1, "byte for byte"
 
 
-async def test_a_disk_that_fails_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_failure_ends_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         node = seat.running
         monkeypatch.setattr(seat.log, "flush", Mock(side_effect=OSError("the disk is gone")))

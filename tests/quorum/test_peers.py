@@ -50,7 +50,7 @@ async def _granted(context: RequestContext, request: VoteRequest) -> Answer:
     return VoteResponse(error_code=context.api_version)
 
 
-async def test_a_request_has_the_newest_common_version() -> None:
+async def test_peer_requests_use_the_newest_common_version() -> None:
     noted = Noted()
     rows = with_api_versions({ApiKey.VOTE: ApiHandler(0, 1, _granted)})
     server = KafkaServer("127.0.0.1", 0, rows)
@@ -62,7 +62,7 @@ async def test_a_request_has_the_newest_common_version() -> None:
     newest = APIS[ApiKey.API_VERSIONS].max_version
     assert noted.spoken == [{ApiKey.VOTE: 1, ApiKey.API_VERSIONS: newest}], "once for each connection"
     assert await peers.send(address, "fetch", FetchRequest(), PATIENCE_S) is None
-    assert noted.troubles == [f"127.0.0.1:{server.port} supports no version of Fetch that this release supports"]
+    assert noted.troubles == [f"127.0.0.1:{server.port} and this release have no common version of Fetch"]
     peers.close()
     await server.stop(0.1)
 

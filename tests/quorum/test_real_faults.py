@@ -34,7 +34,7 @@ WITHIN_S = 240.0
 
 
 @contextmanager
-def led_by_ours(folder: Path, ours: int, **settings: str) -> Iterator[QuorumCluster]:
+def quorum_led_by_topicwright(folder: Path, ours: int, **settings: str) -> Iterator[QuorumCluster]:
     """Three voters, so many of them `ours`, and one broker: without a controller three take both cores, and the voters
     that are to elect one get neither."""
     our_settings = [f"{key.replace('_', '.')}={value}" for key, value in (SNAPSHOTS | settings).items()]
@@ -48,7 +48,7 @@ def led_by_ours(folder: Path, ours: int, **settings: str) -> Iterator[QuorumClus
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumCluster]:
     """One of ours, for all tests: each begins once it leads."""
-    with led_by_ours(tmp_path_factory.mktemp("quorum"), 1) as running:
+    with quorum_led_by_topicwright(tmp_path_factory.mktemp("quorum"), 1) as running:
         yield running
 
 
@@ -71,15 +71,15 @@ def survives(cluster: QuorumCluster, *faults: str) -> int:
     return size
 
 
-def test_faults_of_the_only_topicwright_voter(cluster: QuorumCluster) -> None:
+def test_a_quorum_survives_faults_of_its_only_topicwright_voter(cluster: QuorumCluster) -> None:
     """In the soak it is also stopped for a while."""
     assert survives(cluster, "kill", "cut-out", "disk") > 20_000
     cluster.start(cluster.ours[0].node_id)
 
 
-def test_the_leader_of_two_topicwright_voters_dies(tmp_path: Path) -> None:
+def test_a_quorum_survives_the_death_of_its_topicwright_leader(tmp_path: Path) -> None:
     """Its place in the log is gone when it comes back, and it gets the events from the other nevertheless."""
-    with led_by_ours(tmp_path, 2, metadata_max_retention_bytes="1") as cluster:
+    with quorum_led_by_topicwright(tmp_path, 2, metadata_max_retention_bytes="1") as cluster:
         assert survives(cluster, "kill") > 1_000
 
 

@@ -183,7 +183,7 @@ def _leaves_no_quorum_whose_other_voters_are_silent(quorum: KafkaQuorum) -> None
     until(lambda: (silent_s() or 0) > 4, 120, f"{other.node_id} is known to be silent")
     alone = command("leave", "--bootstrap-controller", leader.address, "--id", str(VOTER))
     assert alone.returncode == 1
-    assert f"of its 2 other voters 1 do not fetch ({other.node_id})" in alone.stderr
+    assert f"1 of the 2 other voters do not fetch ({other.node_id})" in alone.stderr
     quorum.start(other)
     until(lambda: (silent_s() or 9) < 2, 240, f"{other.node_id} is back")
 
@@ -214,7 +214,7 @@ def _leads_and_hands_over(quorum: KafkaQuorum) -> None:
         assert all(alike(leader.metadata, each.metadata) for each in quorum.controllers)
 
 
-def test_a_voter_of_controller_quorum_voters(tmp_path: Path) -> None:
+def test_a_voter_joins_by_controller_quorum_voters(tmp_path: Path) -> None:
     """Of the oldest release."""
     (port,) = free_ports(1)
     static = kafka_quorum(tmp_path, version="3.7.2", kraft_version=0, others=(f"{VOTER}@127.0.0.1:{port}",))
@@ -230,7 +230,7 @@ def test_a_voter_of_controller_quorum_voters(tmp_path: Path) -> None:
                 assert "node 3010 is not in controller.quorum.voters" in process.output
 
 
-def test_controllers_that_cannot_be_reached_are_named() -> None:
+def test_join_reports_unreachable_controllers() -> None:
     (nobody,) = free_ports(1)
     done = command("quorum", "--bootstrap-controller", f"127.0.0.1:{nobody}")
     assert done.returncode == 1

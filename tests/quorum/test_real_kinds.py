@@ -42,7 +42,7 @@ READS = ("importing.py", "importing_cluster.py")
 SLOW = "controller.quorum.election.timeout.ms=60000\ncontroller.quorum.fetch.timeout.ms=60000\n"
 
 
-def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
+def test_kafka_controllers_replay_every_record_type_of_topicwright(tmp_path: Path) -> None:
     ours = [f"{key}={value}" for key, value in SETTINGS.items()]
     with quorum_cluster(tmp_path, ours=1, leads=True, settings=SETTINGS, our_settings=ours, release="4.3") as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
@@ -55,7 +55,7 @@ def test_every_kind_of_record_that_we_write_is_replayed(tmp_path: Path) -> None:
             for user in ("ann", "bob"):
                 grant(address, user, "t")
             revoke(address, "bob", "t")
-            _share_groups(wire)
+            _change_share_version(wire)
             _producer(cluster)
             _brokers(cluster)
             _controllers(cluster)
@@ -144,7 +144,7 @@ def _levels(wire: Wire) -> None:
         _finalize(wire, name, level, UPGRADE)
 
 
-def _share_groups(wire: Wire) -> None:
+def _change_share_version(wire: Wire) -> None:
     _finalize(wire, "share.version", 0, SAFE_DOWNGRADE)
     _finalize(wire, "share.version", 1, UPGRADE)
 
@@ -242,6 +242,6 @@ def _aborts(partition: Path) -> int:
     return sum(isinstance(each, kinds.AbortTransactionRecord) for each in records_at(partition))
 
 
-def test_what_is_looked_for_is_what_the_source_makes() -> None:
+def test_written_record_types_are_found_in_the_source() -> None:
     assert kinds.PartitionChangeRecord in written_kinds()
     assert kinds.ZkMigrationStateRecord not in written_kinds()

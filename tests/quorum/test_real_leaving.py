@@ -37,7 +37,7 @@ def remove(quorum: KafkaQuorum, node_id: int, directory_id: str) -> None:
     assert f"Removed KRaft controller {node_id}" in removed
 
 
-def remove_ours(quorum: KafkaQuorum, ours: Voter) -> None:
+def remove_topicwright_voter(quorum: KafkaQuorum, ours: Voter) -> None:
     remove(quorum, VOTER, read_properties(ours.folder / META_PROPERTIES)["directory.id"])
 
 
@@ -63,7 +63,7 @@ def ranges(quorum: KafkaQuorum) -> dict[int, dict[str, int]]:
     return {node: {each.name: each.max_supported_version for each in one.features} for node, one in found.items()}
 
 
-def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> None:
+def test_removed_controllers_do_not_block_feature_upgrades(tmp_path: Path) -> None:
     joins = {"controller.quorum.auto.join.enable": "true"}
     with kafka_quorum(tmp_path, count=3, version=NEWEST, release="4.3", settings=joins) as quorum:
         old = quorum.controllers[2]
@@ -77,7 +77,7 @@ def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> Non
         with voter(quorum, tmp_path / "voter") as ours:
             process = ours.start()
             ours.votes()
-            remove_ours(quorum, ours)
+            remove_topicwright_voter(quorum, ours)
             process.wait_for_line("registered without limits", within_s=120)
             ours.start()  # it joins again, and is registered with what it supports
             ours.votes()
@@ -88,7 +88,7 @@ def test_controllers_that_others_removed_block_no_upgrade(tmp_path: Path) -> Non
 
             assert ours.process is not None
             ours.process.kill()
-            remove_ours(quorum, ours)
+            remove_topicwright_voter(quorum, ours)
             old.kill()
             remove(quorum, old.node_id, old.directory_id)
         until(lambda: left(quorum) == [str(old.node_id), str(VOTER)], 60, "both are known to be gone")

@@ -218,7 +218,7 @@ def _answers(quorum: Quorum, more: int) -> None:
     until(enough, 240, f"{more} answers")
 
 
-def test_answers_across_failovers_are_linearizable(tmp_path: Path) -> None:
+def test_responses_across_failovers_are_linearizable(tmp_path: Path) -> None:
     history = history_of(tmp_path, kills=2)
     assert unexplained(history) == []
     describes = sorted((each for each in history if each.request == "describe"), key=lambda each: each.began)

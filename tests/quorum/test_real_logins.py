@@ -17,7 +17,7 @@ PASSWORD = "controller-PLANTED"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
-def test_a_voter_over_tls_with_logins_both_ways(tmp_path: Path) -> None:
+def test_a_voter_authenticates_over_sasl_ssl_in_both_directions(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     theirs, mine = (authority.issue(each).keystore for each in ("kafka", "voter"))
     listener = "listener.name.controller."

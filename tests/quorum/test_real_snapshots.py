@@ -44,7 +44,7 @@ def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
     until(done, 120, "a quota is set")
 
 
-def test_snapshots_of_topicwright_and_kafka_are_equal_and_an_empty_voter_begins_with_one(tmp_path: Path) -> None:
+def test_snapshots_equal_kafkas_and_an_empty_voter_fetches_one(tmp_path: Path) -> None:
     with kafka_quorum(tmp_path, settings=KEPT) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
         ours.start()
         ours.votes()

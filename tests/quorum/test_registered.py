@@ -79,14 +79,14 @@ def highest(registered: Registered) -> dict[int, int]:
     return {node_id: each.features[0].max_supported_version for node_id, each in registered.items()}
 
 
-def test_the_newest_registration_counts_until_it_is_removed() -> None:
+def test_the_newest_controller_registration_is_used_until_removed() -> None:
     found: Registered = {}
     records = record(1), record(2), (None, encode_record(NoOpRecord())), record(1, 30), unregistered(2), unregistered(7)
     fold(found, decode_batches(encode_batch(0, 1, 5, records)))
     assert highest(found) == {1: 30}
 
 
-def test_a_controller_that_left_is_registered_without_limits() -> None:
+def test_a_departed_controller_is_registered_without_feature_limits() -> None:
     found = controller_record(registration())
     assert limits(found, ("metadata.version", "new.version", "topicwright.priority")) == {OLD: 21, "new.version": 0}
     freed = without_limits(LEFT, ("new.version", "topicwright.priority"))
@@ -117,7 +117,7 @@ async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
     return answer.error_code, answer.error_message
 
 
-async def test_a_topicwright_leader_rejects_the_same_levels_as_kafka_and_unblocks_nodes_that_left(
+async def test_a_leader_rejects_feature_levels_as_kafka_and_ignores_departed_nodes(
     tmp_path: Path,
 ) -> None:
     async with alone(tmp_path) as desk:
@@ -146,7 +146,7 @@ async def test_a_topicwright_leader_rejects_the_same_levels_as_kafka_and_unblock
     ],
     ids=["unregistered", "old", "who left does not count"],
 )
-async def test_metadata_version_is_not_raised_by_itself_past_what_voters_support(
+async def test_automatic_metadata_version_upgrades_stop_at_levels_of_voters(
     registered: dict[int, ControllerRegistrationRequest], why: str | None
 ) -> None:
     """A Kafka controller that does not support a level ends when it replays the record."""
@@ -190,7 +190,7 @@ def removals(seat: Seat) -> list[int]:
     return [each.controller_id for each in records if isinstance(each, kinds.UnregisterControllerRecord)]
 
 
-async def test_a_registration_is_removed_once(tmp_path: Path) -> None:
+async def test_a_controller_registration_is_removed_once(tmp_path: Path) -> None:
     async with quorum(tmp_path, 1) as (seat,):
         await registered(seat, LEFT, LEFT + 10)
         handle = handler(seat)
@@ -217,7 +217,7 @@ async def test_a_registration_is_removed_once(tmp_path: Path) -> None:
         (33, None, 42, "Controller cannot unregister itself while it is active."),
     ],
 )
-async def test_a_rejected_request_writes_nothing(
+async def test_a_rejected_unregister_controller_writes_no_record(
     tmp_path: Path, level: int, node_id: int | None, code: int, message: str
 ) -> None:
     async with quorum(tmp_path, 1) as (seat,):

@@ -52,7 +52,7 @@ def test_two_snapshots_are_retained_and_the_log_from_the_older_one(tmp_path: Pat
     log.close()
 
 
-def test_older_batches_are_retained_up_to_the_retention_size(tmp_path: Path) -> None:
+def test_batches_before_the_snapshot_are_retained_up_to_retention_bytes(tmp_path: Path) -> None:
     """Who was away needs no snapshot, which says less than the log; nor with an epoch from before the oldest one."""
     log, room = opened(tmp_path, SMALL, 2000), 2000
     for offset in range(40):
@@ -134,7 +134,7 @@ def test_a_fetched_snapshot_replaces_the_log(tmp_path: Path, killed_at: str, mon
     ],
     ids=["empty", "cut", "cut more", "no footer", "no header", "no end", "offset", "changed"],
 )
-def test_an_invalid_download_is_rejected_and_dropped(tmp_path: Path, data: bytes, why: str) -> None:
+def test_an_invalid_snapshot_download_is_rejected_and_dropped(tmp_path: Path, data: bytes, why: str) -> None:
     log = _ten_records(tmp_path)
     log.begin_snapshot(SnapshotId(20, 7))
     log.append_snapshot(data)
@@ -144,7 +144,7 @@ def test_an_invalid_download_is_rejected_and_dropped(tmp_path: Path, data: bytes
     log.close()
 
 
-def test_an_interrupted_download_is_deleted_at_start(tmp_path: Path) -> None:
+def test_an_interrupted_snapshot_download_is_deleted_at_start(tmp_path: Path) -> None:
     log = _ten_records(tmp_path)
     log.begin_snapshot(SnapshotId(20, 7))
     log.append_snapshot(snapshot(7))

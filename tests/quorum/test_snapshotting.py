@@ -130,7 +130,7 @@ async def test_a_snapshot_is_due_after_enough_bytes(tmp_path: Path) -> None:
     again.log.close()
 
 
-async def test_a_snapshot_is_due_after_a_time_if_anything_was_committed(tmp_path: Path) -> None:
+async def test_a_snapshot_is_due_after_a_time_if_records_were_committed(tmp_path: Path) -> None:
     rig = Rig(tmp_path, every_bytes=1 << 20, every_s=60)
     rig.now += 60
     assert not rig.snapshots.is_due, "nothing is committed"
@@ -183,7 +183,7 @@ async def test_no_snapshot_is_taken_in_a_metadata_transaction(rig: Rig) -> None:
     assert await rig.snapshots.take()
 
 
-async def test_a_full_disk_only_prevents_the_snapshot(rig: Rig) -> None:
+async def test_a_full_disk_prevents_only_the_snapshot(rig: Rig) -> None:
     end = rig.commit(*BATCHES)
     made = rig.folder / PARTITION / f"{end:020d}-{rig.log.last_epoch:010d}.checkpoint.made"
     made.symlink_to("/dev/full")
@@ -196,7 +196,7 @@ async def test_a_full_disk_only_prevents_the_snapshot(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(("owner", "name"), [(QuorumFiles, "write_snapshot"), (FilePart, "batches")])
-async def test_a_fetched_snapshot_replaces_the_one_being_taken(
+async def test_a_fetched_snapshot_replaces_one_in_progress(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     """Before it is written, or before the log was read."""

@@ -267,7 +267,7 @@ def replayed(text: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
-def test_a_trace_is_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consensus_traces_are_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert replayed(path.read_text(), monkeypatch) == path.read_text()
 
 

@@ -118,7 +118,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Both:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_a_user_gets_the_codes_that_kafka_gives(taken: Both, user: str) -> None:
+def test_authorization_error_codes_equal_kafkas(taken: Both, user: str) -> None:
     kafka, topicwright = taken
     mine = [name for name in kafka if name.startswith(f"{user}: ")]
     assert mine, "the table has requests of this user"
@@ -137,7 +137,7 @@ def _as_topicwright(request: str, row: list[str]) -> list[str]:
     return row
 
 
-def test_a_mutation_quota_stops_whom_it_stops_in_kafka(taken: Both) -> None:
+def test_mutation_quota_codes_and_throttling_equal_kafkas(taken: Both) -> None:
     kafka, topicwright = (each["quotas"] for each in taken)
     assert topicwright == kafka
     seen = {(code, is_silenced) for _, code, is_silenced in kafka}

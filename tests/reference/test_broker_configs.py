@@ -198,7 +198,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
         return recorded("configs of brokers"), json.loads(json.dumps(dict(_answers(server))))
 
 
-def test_the_keys_are_kafkas_with_their_types_defaults_and_documentation(both: Both) -> None:
+def test_broker_config_keys_types_and_defaults_equal_kafkas(both: Both) -> None:
     kafka, own = (each["all configs"] for each in both)
     assert own.keys() == kafka.keys()
     differ = set()
@@ -215,7 +215,7 @@ def test_the_keys_are_kafkas_with_their_types_defaults_and_documentation(both: B
         assert own[name] == kafka[name], "a static config"
 
 
-def test_changes_come_to_the_same(both: Both) -> None:
+def test_broker_config_alterations_equal_kafkas(both: Both) -> None:
     kafka, own = both
     assert own.keys() == kafka.keys(), "a change that one refuses has nothing after it"
     for name, theirs in kafka.items():

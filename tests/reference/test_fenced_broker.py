@@ -100,7 +100,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Answers:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_answers_as_kafka_does(case: Case, kafka_answers: Answers, ours: Answers) -> None:
+def test_responses_with_a_fenced_broker_equal_kafkas(case: Case, kafka_answers: Answers, ours: Answers) -> None:
     for version in case.versions:
         wanted = expected(kafka_answers[case.id, version], case, version, "simulated")
         for each in DIFFERENCES:

@@ -113,7 +113,7 @@ def outcome(address: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", FRAMES)
-def test_a_frame_is_taken_as_kafka_takes_it(
+def test_malformed_frames_are_handled_as_by_kafka(
     name: str, kafka44: ReferenceKafka, topicwright_server: Topicwright
 ) -> None:
     assert outcome(topicwright_server.kafka, name) == outcome(kafka44.bootstrap, name)
@@ -131,9 +131,7 @@ def test_a_frame_of_negative_length_closes_the_connection(
                 wire.receive_frame()
 
 
-def test_the_versions_offered_are_kafkas_and_older_ones(
-    kafka44: ReferenceKafka, topicwright_server: Topicwright
-) -> None:
+def test_api_versions_are_kafkas_and_older_ones(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
     kafka, ours = offered(kafka44.bootstrap), offered(topicwright_server.kafka)
     assert set(ours) <= set(kafka), "no API but Kafka's"
     assert PRODUCE in ours, "without it clients of 2.x hang"

@@ -82,7 +82,7 @@ def _without_throttle(body: Body) -> Any:
     return {name: value for name, value in body.items() if name != "throttle_time_ms"}
 
 
-def test_offsets_and_groups_of_an_empty_kafka(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
+def test_responses_equal_those_of_an_empty_kafka(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
     topic = f"empty-{uuid.uuid4().hex[:8]}"
     kafka, topicwright = answers(kafka44.bootstrap, topic), answers(topicwright_server.kafka, topic)
     differing = [(key, kafka[key], topicwright[key]) for key in kafka if kafka[key] != topicwright[key]]

@@ -58,7 +58,7 @@ def _outcome(each: Any) -> tuple[str, str, str]:
     return each["name"], code_name(each["error_code"]), message.partition(SAID_OTHERWISE)[0]
 
 
-def test_of_several_faults_the_same_one_is_named(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
+def test_requests_with_many_faults_get_kafkas_error(kafka44: ReferenceKafka, topicwright_server: Topicwright) -> None:
     kafka, topicwright = answers(kafka44.bootstrap), answers(topicwright_server.kafka)
     assert len({code for _, code, _ in kafka}) >= 7, "the topics have many kinds of faults"
     strayed = [

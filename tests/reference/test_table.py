@@ -72,7 +72,7 @@ def gateway(fleet_server: Topicwright) -> Answers:
 
 @pytest.mark.parametrize("api", sorted({case.api for case in CASES}))
 @pytest.mark.parametrize("server", FLEETS)
-def test_answers_as_kafka_does(request: pytest.FixtureRequest, kafka_answers: Answers, server: str, api: str) -> None:
+def test_responses_equal_kafkas(request: pytest.FixtureRequest, kafka_answers: Answers, server: str, api: str) -> None:
     answers: Answers = request.getfixturevalue(server)
     sent = [(case, version) for each, case in SENT if (each, case.api) == (server, api) for version in case.versions]
     assert sent, "the table has requests of it"
@@ -86,14 +86,14 @@ def test_answers_as_kafka_does(request: pytest.FixtureRequest, kafka_answers: An
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_the_golden_file_has_the_answers_to_all_cases() -> None:
+def test_the_golden_file_has_the_responses_of_all_cases() -> None:
     text = FILE.read_text(encoding="utf-8")
     again = render(parse(text), (*CASES, *FENCED_CASES))
     assert again == text, "after a change of the table: python -m tests.reference.golden"
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.reason)
-def test_each_difference_is_one(difference: Difference) -> None:
+def test_every_intended_difference_changes_a_response(difference: Difference) -> None:
     """A difference that changes nothing has been overtaken, and must go from the list."""
     kafka = parse(FILE.read_text(encoding="utf-8"))
     touched = [
@@ -131,5 +131,5 @@ ANSWER = (REFUSED, CREATED)
         (REFUSED, replace(CREATED, message="created")),
     ],
 )
-def test_another_answer_does_not(other: tuple[Row, ...]) -> None:
+def test_a_different_response_does_not_agree(other: tuple[Row, ...]) -> None:
     assert not agrees(other, ANSWER)

@@ -53,19 +53,19 @@ def rows(folder: Path, start: int, end: int, names: tuple[str, ...], shards: fro
 
 @pytest.mark.parametrize("names", [tuple(COLUMNS), ("offset", "topic"), ("log_partition", "value", "type")])
 @pytest.mark.parametrize(("start", "end"), [(0, EVENTS), (100, 300), (130, 140), (0, 128), (EVENTS - 5, EVENTS)])
-def test_columns_of_the_archive_are_those_of_the_log(
+def test_archived_columns_equal_those_of_the_log(
     day: Path, cut: Path, start: int, end: int, names: tuple[str, ...]
 ) -> None:
     assert rows(cut, start, end, names).equals(rows(day, start, end, names))
 
 
-def test_some_shards_of_the_archive(day: Path, cut: Path) -> None:
+def test_archive_reads_filter_by_shard(day: Path, cut: Path) -> None:
     for shards in (frozenset({""}), frozenset({"late_one", "more_200"}), frozenset({"nobody"})):
         found = rows(cut, 0, EVENTS, ("offset", "topic"), shards)
         assert found.equals(rows(day, 0, EVENTS, ("offset", "topic"), shards)), shards
 
 
-def test_a_column_that_came_later_has_nothing_in_it(cut: Path, day: Path) -> None:
+def test_a_column_missing_in_an_older_segment_is_null(cut: Path, day: Path) -> None:
     with closing(open_log(cut)) as log:
         segment = next(segments_of(log))
         content = log.archive.content(segment)
@@ -80,7 +80,7 @@ def test_a_column_that_came_later_has_nothing_in_it(cut: Path, day: Path) -> Non
     "words",
     ["replay invariants {} --local", "replay compare {} --local", "replay rebuild {} --local --at 200", "verify {}"],
 )
-def test_replays_come_to_the_same(words: str, day: Path, cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_archived_log_replays_the_same(words: str, day: Path, cut: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = []
     for folder in (day, cut):
         assert main(words.format(folder).split()) == 0, capsys.readouterr()

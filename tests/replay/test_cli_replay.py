@@ -101,7 +101,7 @@ def command(*arguments: object, env: dict[str, str] | None = None, cwd: Path | N
 # --- as a process
 
 
-def test_it_is_quiet_and_leaves_nothing(history: LogRef, tmp_path: Path) -> None:
+def test_replay_hides_spark_logs_and_removes_temporary_folders(history: LogRef, tmp_path: Path) -> None:
     temp = tmp_path / "temp"
     temp.mkdir()
     place = {"TMPDIR": str(temp), "SPARK_LOCAL_DIRS": str(temp), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={temp}"}
@@ -116,7 +116,7 @@ def test_it_is_quiet_and_leaves_nothing(history: LogRef, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [temp]
 
 
-def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> None:
+def test_spark_log_flag_prints_the_spark_log(history: LogRef, tmp_path: Path) -> None:
     ended = command("rebuild", history.text, "--spark-log", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "log4j" in ended.err
@@ -125,7 +125,7 @@ def test_sparks_log_is_shown_when_requested(history: LogRef, tmp_path: Path) -> 
     assert "\n7 topics as of offset " in ended.out
 
 
-def test_serving_does_not_load_spark() -> None:
+def test_registering_replay_does_not_import_spark() -> None:
     script = (
         "import sys, argparse; from controller.cli import replay; "
         "replay.register(argparse.ArgumentParser().add_subparsers()); import projections.replay; "
@@ -138,7 +138,7 @@ def test_serving_does_not_load_spark() -> None:
 # --- what it finds
 
 
-def test_something_found(run: Run, own_history: LogRef) -> None:
+def test_replay_with_findings_exits_with_1(run: Run, own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         stored = log.get(TOPIC + b"slow_one")
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
@@ -150,7 +150,7 @@ def test_something_found(run: Run, own_history: LogRef) -> None:
     assert run("compare", own_history.text).code == 1
 
 
-def test_a_damaged_log_never_passes(run: Run, own_history: LogRef, tmp_path: Path) -> None:
+def test_every_replay_of_a_damaged_log_exits_with_2(run: Run, own_history: LogRef, tmp_path: Path) -> None:
     put_event(own_history.path, 20, b"\xc1")
     for arguments in (
         ("rebuild",),
@@ -169,7 +169,7 @@ def test_a_damaged_log_never_passes(run: Run, own_history: LogRef, tmp_path: Pat
     assert list(tmp_path.glob("report*")) == []
 
 
-def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) -> None:
+def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: LogRef) -> None:
     log = open_log(own_history.path)
     ready = next(offset for offset, value in log.read() if b"TopicReady" in value)
     again = read_one(log, ready)
@@ -230,7 +230,7 @@ def test_an_event_that_does_not_fit_never_passes(run: Run, own_history: LogRef) 
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )
-def test_wrong_usage_is_reported_before_spark_starts(
+def test_invalid_usage_is_reported_before_spark_starts(
     run_without_spark: Run,
     history: LogRef,
     tmp_path: Path,
@@ -247,14 +247,14 @@ def test_wrong_usage_is_reported_before_spark_starts(
     assert says in ended.err
 
 
-def test_every_sub_command_is_there() -> None:
+def test_every_replay_subcommand_has_a_function() -> None:
     from importlib import import_module
 
     for name, one in replay.COMMANDS.items():
         assert callable(getattr(import_module(f"projections.replay.{one.module}"), f"run_{name}")), name
 
 
-def test_why_spark_did_not_start_comes_without_javas_stack() -> None:
+def test_spark_start_failure_is_reported_without_a_java_stack_trace() -> None:
     written = (
         "26/11/22 22:02:21 WARN StandaloneSchedulerBackend: Application ID is not initialized yet.\n"
         "26/11/22 22:02:21 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Giving up.\n"

@@ -51,11 +51,11 @@ def outcome(runner: Runner, name: str, ref: Ref, options: Options) -> Any:
 
 
 @pytest.mark.parametrize(("name", "options"), WAYS, ids=lambda one: one if isinstance(one, str) else "")
-def test_the_answers_are_sparks(spark: SparkSession, history: LogRef, name: str, options: Options) -> None:
+def test_local_replays_equal_spark(spark: SparkSession, history: LogRef, name: str, options: Options) -> None:
     assert outcome(InProcess(), name, history, options) == outcome(OnSpark(spark), name, history, options)
 
 
-def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> None:
+def test_local_replays_find_the_same_damage_as_spark(spark: SparkSession, own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         stored, event = log.get(TOPIC + b"slow_one"), read_one(log, 20)
     put_view(own_history.path, b"s" + TOPIC + b"late_one", stored)
@@ -66,7 +66,7 @@ def test_what_spark_finds_is_found(spark: SparkSession, own_history: LogRef) -> 
         assert here == outcome(OnSpark(spark), name, own_history, Options())
 
 
-def test_an_export_is_the_same(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+def test_local_export_equals_spark_export(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     tables = []
     for name, runner in (("here", InProcess()), ("spark", OnSpark(spark))):
         outcome(runner, "export", history, Options(output=str(tmp_path / name)))
@@ -77,7 +77,7 @@ def test_an_export_is_the_same(spark: SparkSession, history: LogRef, tmp_path: P
     assert not checked["found"]
 
 
-def test_a_log_in_kafka_too(spark: SparkSession, in_kafka: KafkaRef) -> None:
+def test_local_replays_of_an_events_topic_equal_spark(spark: SparkSession, in_kafka: KafkaRef) -> None:
     for name in ("rebuild", "invariants", "redecide"):
         assert outcome(InProcess(), name, in_kafka, Options()) == outcome(OnSpark(spark), name, in_kafka, Options())
 
@@ -85,7 +85,7 @@ def test_a_log_in_kafka_too(spark: SparkSession, in_kafka: KafkaRef) -> None:
 @pytest.mark.parametrize(
     ("module", "named"), [("pyarrow.compute", "pyarrow"), ("pyspark.sql", "Spark"), ("py4j", "Spark")]
 )
-def test_what_is_not_installed_is_named(module: str, named: str) -> None:
+def test_a_missing_replay_dependency_is_named(module: str, named: str) -> None:
     error = replay._no_spark(ModuleNotFoundError(f"No module named '{module}'", name=module))
     assert str(error).startswith(f"replay needs {named}: install topicwright[replay]")
 
@@ -107,7 +107,7 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_local_needs_neither_spark_nor_pandas(history: LogRef, tmp_path: Path) -> None:
+def test_local_replay_requires_neither_spark_nor_pandas(history: LogRef, tmp_path: Path) -> None:
     commands = []
     for name, command in COMMANDS.items():
         if command.spark:
@@ -123,7 +123,7 @@ def test_local_needs_neither_spark_nor_pandas(history: LogRef, tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_generated_log_keeps_every_invariant(tmp_path: Path) -> None:
+def test_a_generated_log_passes_every_invariant(tmp_path: Path) -> None:
     Generator(tmp_path / "log", seed=1, skewed=False).write(events=3000, topics=200)
     found = outcome(InProcess(), "invariants", open_ref(str(tmp_path / "log")), Options())
     assert not found["found"], found["lines"]

@@ -28,7 +28,7 @@ def kafka_configs(served: Topicwright, *arguments: str) -> str:
     return kafka_tools().output("kafka-configs", "--bootstrap-server", served.kafka, *arguments)
 
 
-def test_kafka_acls(served: Topicwright) -> None:
+def test_kafka_acls_tool_manages_acls(served: Topicwright) -> None:
     about = ("--topic", "java.", "--resource-pattern-type", "prefixed")
     who = ("--allow-principal", "User:jill", "--allow-host", "10.0.0.7")
     added = kafka_acls(served, "--add", *about, *who, "--operation", "Read", "--operation", "Create")
@@ -47,7 +47,7 @@ def test_kafka_configs_sets_quotas(served: Topicwright) -> None:
     assert "controller_mutation_rate" not in kafka_configs(served, "--describe", *entity)
 
 
-def test_confluent_kafka(served: Topicwright) -> None:
+def test_confluent_kafka_manages_acls(served: Topicwright) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
     from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
@@ -73,7 +73,7 @@ def test_confluent_kafka(served: Topicwright) -> None:
     assert admin.describe_acls(wanted).result(30) == []
 
 
-def test_kafka_python(served: Topicwright) -> None:
+def test_kafka_python_manages_acls(served: Topicwright) -> None:
     from kafka.admin import (
         ACL,
         ACLFilter,

@@ -69,7 +69,7 @@ def test_kafka_python(service: Secured, topic: str, protocol: str, mechanism: st
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("user", ["alice", "carol", "nobody"])
-def test_a_wrong_password_is_refused(service: Secured, mechanism: str, user: str) -> None:
+def test_a_wrong_password_fails_authentication(service: Secured, mechanism: str, user: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     errors: list[str] = []
@@ -85,14 +85,14 @@ def test_a_wrong_password_is_refused(service: Secured, mechanism: str, user: str
     assert not any("PLANTED" in each for each in errors)
 
 
-def test_the_users_command_says_that_a_login_is_missing(service: Secured) -> None:
+def test_users_command_without_credentials_reports_the_closed_connection(service: Secured) -> None:
     bootstrap = service.addresses["SASL_PLAINTEXT"]
     ended = command("users", "list", "--bootstrap", bootstrap)
     assert ended.returncode == 2
     assert f"topicwright: {bootstrap} closes each connection: it may require a login or TLS" in ended.stderr
 
 
-def test_a_wrong_password_of_the_users_command_is_tried_once(service: Secured, tmp_path: Path) -> None:
+def test_users_command_tries_a_wrong_password_once(service: Secured, tmp_path: Path) -> None:
     properties = service.client_properties("SASL_PLAINTEXT", "SCRAM-SHA-512", "alice", "wrong-PLANTED-6")
     config = tmp_path / "client.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if key != "bootstrap.servers"))
@@ -124,7 +124,7 @@ def _shown(folder: Path, *users: str) -> list[tuple[int, bytes]]:
         return [shown_by_scram(address, MECHANISM, user) for user in users]
 
 
-def test_an_unknown_user_is_shown_what_looks_like_a_known_ones_and_the_same_after_a_restart(tmp_path: Path) -> None:
+def test_scram_salts_of_unknown_users_resemble_known_and_survive_restarts(tmp_path: Path) -> None:
     iterations = 5000  # 4096 is the default
     with offline_users(tmp_path / "data", load_settings(), RELEASE) as offline:
         assert offline.add("alice", MECHANISM, "alice-PLANTED", iterations).code == 0

@@ -41,7 +41,7 @@ def java_properties(
         ("SASL_SSL", "SCRAM-SHA-256", "alice", "User:alice"),
     ],
 )
-def test_kafka_topics(
+def test_kafka_topics_authenticates_over_tls_and_sasl(
     service: Secured,
     topic: str,
     tmp_path: Path,
@@ -82,7 +82,7 @@ def test_kafka_configs_manages_scram_users(service: Secured, topic: str, tmp_pat
     assert "SCRAM-SHA-512" not in gone[1]
 
 
-def test_kafkajs(service: Secured, topic: str) -> None:
+def test_kafkajs_authenticates_over_tls_and_sasl(service: Secured, topic: str) -> None:
     node = tools.program("node")
     modules = tools.cached("kafkajs/node_modules")
     sasl = {"mechanism": "scram-sha-512", "username": "alice", "password": PASSWORDS["alice"]}

@@ -57,7 +57,7 @@ def _try_everything(service: Secured) -> list[str]:
     return shown
 
 
-def _shown_while_it_runs(service: Secured) -> list[str]:
+def _output_of_running_service(service: Secured) -> list[str]:
     config = service.folder / "http.properties"
     config.write_text(f"token={service.token}\nssl.truststore.location={service.authority.file}\n")
     where = ["--http", f"https://{service.http}", "--command-config", str(config)]
@@ -72,7 +72,7 @@ def _run(*arguments: str | Path) -> str:
     return done.stdout + done.stderr
 
 
-def _shown_of_a_folder(data: Path) -> list[str]:
+def _output_of_stopped_service(data: Path) -> list[str]:
     """What commands and the export show of a stopped service."""
     shown = [_run("events", "--data", data)]
     log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
@@ -84,7 +84,7 @@ def _shown_of_a_folder(data: Path) -> list[str]:
     ]
 
 
-def _stored(data: Path) -> tuple[list[bytes], list[bytes]]:
+def _stored_values(data: Path) -> tuple[list[bytes], list[bytes]]:
     """All that the log holds, events and state; and the keys of credentials among it."""
     log = RocksDbLog(data, cluster_id=None, event_version=1, new_cluster_id=lambda: "x")
     values = [value for _, value in log.read()]
@@ -102,14 +102,14 @@ def _forms(secret: bytes) -> set[str]:
     return forms | {secret.decode("utf-8", "ignore"), repr(secret)[2:-1]} - {""}
 
 
-def test_planted_secrets_are_found_nowhere(tmp_path: Path) -> None:
+def test_planted_secrets_do_not_appear_in_any_output(tmp_path: Path) -> None:
     with secured(tmp_path) as service:
         shown = _try_everything(service)
-        shown += _shown_while_it_runs(service)
+        shown += _output_of_running_service(service)
         process, data = service.process, service.data
     shown.append(process.output)
-    shown += _shown_of_a_folder(data)
-    held, keys = _stored(data)
+    shown += _output_of_stopped_service(data)
+    held, keys = _stored_values(data)
     assert '"event":"authentication_failed"' in process.output
     assert any("ScramCredentialSet" in text and "(hidden)" in text for text in shown)
     assert len(keys) == 2 * 5, "four of the start, and erin's"

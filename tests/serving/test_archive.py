@@ -41,7 +41,7 @@ def check_archive(data: Path) -> RocksDbLog:
     return log
 
 
-def _archived(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
+def _archived_events(folder: Path, end: int) -> Iterator[tuple[int, bytes]]:
     """The events of an archive in a folder."""
     place = Folder(folder)
     for record, value in archived(place, read_manifest(place).segments):
@@ -55,7 +55,7 @@ def _first_request(server: Serving) -> str:
     return next(str(one["cause"]["request_id"]) for one in events if one["type"] == "CreateRequested")
 
 
-def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path: Path) -> None:
+def test_archiving_survives_kills_at_random_times(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     moments = random.Random(seed)
     settings = {**SETTINGS, "log.archive.url": str(tmp_path / "archive")}
@@ -97,7 +97,7 @@ def test_killed_at_random_moments_nothing_is_missing_and_nothing_twice(tmp_path:
     assert main(["verify", str(server.data)]) == 0
 
 
-def test_a_store_that_goes_away_and_comes_back(
+def test_archiving_pauses_while_the_s3_store_is_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for key, value in ENV.items():
@@ -133,5 +133,5 @@ def test_a_store_that_goes_away_and_comes_back(
         start, end = log.start_offset, other.next_offset
         assert 256 < start < end <= log.next_offset
         assert list(log.read(start, end)) == list(other.read(start))
-        assert list(other.read(0, start)) == list(_archived(store.bucket / "cluster" / "one", start))
+        assert list(other.read(0, start)) == list(_archived_events(store.bucket / "cluster" / "one", start))
     capsys.readouterr()

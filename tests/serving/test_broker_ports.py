@@ -51,7 +51,7 @@ def refused(address: str) -> bool:
     return False
 
 
-def test_a_broker_shows_topics_and_sends_creates_away(server: Serving) -> None:
+def test_broker_listener_serves_metadata_and_rejects_creates_with_not_controller(server: Serving) -> None:
     brokers = brokers_of(server)
     assert {1, 2, 3} <= brokers.keys()
     assert create(server.kafka, "here") == 0
@@ -62,7 +62,7 @@ def test_a_broker_shows_topics_and_sends_creates_away(server: Serving) -> None:
     assert not known(server.kafka, "elsewhere")
 
 
-def test_a_broker_does_not_know_what_it_has_not_applied(server: Serving) -> None:
+def test_broker_listener_omits_topics_that_the_broker_has_not_applied(server: Serving) -> None:
     brokers = brokers_of(server)
     server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 2000}, "PUT")
     assert create(server.kafka, "slow", timeout_ms=200) == 7, "REQUEST_TIMED_OUT: broker 3 does not know it yet"
@@ -72,7 +72,7 @@ def test_a_broker_does_not_know_what_it_has_not_applied(server: Serving) -> None
     server.post("/v1/simulated/brokers/3/delay", {"delay_ms": 0}, "PUT")
 
 
-def test_a_stopped_broker_refuses_connections_and_comes_back_at_its_port(server: Serving) -> None:
+def test_a_stopped_broker_closes_its_port_and_reopens_it_at_start(server: Serving) -> None:
     brokers = brokers_of(server)
     with Wire(brokers[2]) as wire:
         server.post("/v1/simulated/brokers/2/stop")
@@ -86,7 +86,7 @@ def test_a_stopped_broker_refuses_connections_and_comes_back_at_its_port(server:
     assert known(brokers[2], "later")
 
 
-def test_a_broker_that_joins_has_a_port_too(server: Serving) -> None:
+def test_a_joining_broker_gets_a_port(server: Serving) -> None:
     new = server.post("/v1/simulated/brokers", {})[1]["broker_id"]
     wait_until(lambda: new in brokers_of(server))
     assert create(server.kafka, "for.the.new.one") == 0

@@ -71,7 +71,7 @@ def range_of(count: int) -> tuple[str, list[int]]:
         return f"{first}-{first + count - 1}", list(range(first, first + count))
 
 
-async def test_brokers_get_ports_in_the_order_in_which_they_are_met_and_keep_them(tmp_path: Path) -> None:
+async def test_broker_ports_are_assigned_in_discovery_order_and_remembered(tmp_path: Path) -> None:
     text, ports = range_of(3)
     gateway = Gateway(5, 3)
     async with served(tmp_path, gateway, text) as (_, at):
@@ -85,7 +85,7 @@ async def test_brokers_get_ports_in_the_order_in_which_they_are_met_and_keep_the
     )
 
 
-async def test_a_new_broker_gets_its_port_without_a_restart(tmp_path: Path) -> None:
+async def test_a_new_broker_gets_a_port_without_a_restart(tmp_path: Path) -> None:
     gateway = Gateway(1)
     async with served(tmp_path, gateway) as (_, at):
         gateway.know(1, 2)
@@ -95,7 +95,7 @@ async def test_a_new_broker_gets_its_port_without_a_restart(tmp_path: Path) -> N
             pass
 
 
-async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp_path: Path) -> None:
+async def test_remembered_ports_listen_before_the_cluster_is_known(tmp_path: Path) -> None:
     gateway = Gateway(1)
     async with served(tmp_path, gateway) as (_, at):
         port = gateway.port(1, at)
@@ -106,14 +106,14 @@ async def test_remembered_ports_take_connections_before_the_cluster_is_known(tmp
         await made.stop()
 
 
-async def test_too_few_ports_end_the_start_with_the_number_that_is_needed(tmp_path: Path) -> None:
+async def test_too_few_broker_ports_end_the_start(tmp_path: Path) -> None:
     text, _ = range_of(2)
     with pytest.raises(SettingsError, match=r"cluster\.broker\.ports has 2 ports; the cluster's brokers need 3"):
         async with served(tmp_path, Gateway(1, 2, 3), text):
             pass
 
 
-async def test_a_broker_that_comes_when_no_port_is_left_is_not_shown(tmp_path: Path) -> None:
+async def test_a_broker_without_a_free_port_is_not_listed(tmp_path: Path) -> None:
     text, ports = range_of(1)
     gateway = Gateway(1)
     async with served(tmp_path, gateway, text) as (made, at):
@@ -125,7 +125,7 @@ async def test_a_broker_that_comes_when_no_port_is_left_is_not_shown(tmp_path: P
         assert made.error is None
 
 
-async def test_a_port_that_another_program_has_is_passed_over(tmp_path: Path) -> None:
+async def test_a_broker_port_in_use_is_skipped(tmp_path: Path) -> None:
     text, ports = range_of(2)
     gateway = Gateway(1)
     with socket.socket() as other:
@@ -135,21 +135,21 @@ async def test_a_port_that_another_program_has_is_passed_over(tmp_path: Path) ->
             assert gateway.port(1, at) == ports[1]
 
 
-async def test_none_opens_nothing(tmp_path: Path) -> None:
+async def test_cluster_broker_ports_none_opens_no_listeners(tmp_path: Path) -> None:
     gateway = Gateway(1)
     async with served(tmp_path, gateway, "none"):
         assert gateway.broker_ports is None
     assert not (tmp_path / FILE).exists()
 
 
-async def test_half_of_the_file_descriptors_for_connections_are_for_those_to_brokers(tmp_path: Path) -> None:
+async def test_half_of_the_connection_file_descriptors_are_for_broker_ports(tmp_path: Path) -> None:
     room = listening_for(Gateway(1)).counts.total_max
     async with served(tmp_path, Gateway(1)) as (made, _):
         assert made._listening.counts.total_max == room // 2
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b'{"PLAINTEXT/1": "x"}', b'{"PLAINTEXT/1": -1}', b'{"x": 1}'])
-async def test_a_file_that_is_not_one_of_ports_ends_the_start(tmp_path: Path, content: bytes) -> None:
+async def test_a_malformed_broker_ports_file_ends_the_start(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
     with pytest.raises(SettingsError, match=FILE):
         async with served(tmp_path, Gateway(1)):

@@ -33,7 +33,7 @@ class Log:
             self.lines.append(dict(self._limits(None, "warning", {"event": event, **fields})))
 
 
-def test_a_flood_of_lines_is_cut_to_some_a_second_and_says_so() -> None:
+def test_log_lines_are_rate_limited_with_a_suppressed_count() -> None:
     log = Log()
     for _ in range(100_000):
         log.write("authentication_failed", user="x")
@@ -48,7 +48,7 @@ def test_a_flood_of_lines_is_cut_to_some_a_second_and_says_so() -> None:
     assert ["suppressed" in line for line in log.lines] == [True, False]
 
 
-def test_each_kind_has_its_bound_whoever_causes_it_and_takes_nothing_from_another() -> None:
+def test_log_rate_limits_are_per_event() -> None:
     log = Log()
     kinds = (
         "connection_closed",
@@ -64,7 +64,7 @@ def test_each_kind_has_its_bound_whoever_causes_it_and_takes_nothing_from_anothe
     assert log.lines[-1]["event"] == "authentication_failed"
 
 
-def test_values_are_cut_but_not_a_trace() -> None:
+def test_log_values_are_truncated_except_traces() -> None:
     log = Log()
     log.write("connection_closed", client_id="x" * 30_000, version=3, short="y", trace="t" * 3000)
     assert len(log.lines[0]["trace"]) == 3000
@@ -92,14 +92,14 @@ def limits(*overrides: str) -> tuple[list[int], str]:
     return [int(number) for number in last.split()], "\n".join(logged) + done.stderr
 
 
-def test_the_soft_limit_is_raised_to_the_hard_one_and_half_is_kept() -> None:
+def test_open_files_limit_is_raised_and_half_is_for_connections() -> None:
     assert limits("max.connections=1500") == ([3000, 1500], "")
     found, logged = limits("max.connections=1501")
     assert found == [3000, 1500]
     assert "max.connections is more than open files allow" in logged
 
 
-def test_idle_connections_leave_the_log_writable(tmp_path: Path) -> None:
+def test_idle_connections_leave_file_descriptors_for_the_log(tmp_path: Path) -> None:
     with_limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({OPEN_FILES}, {OPEN_FILES}))"
     (tmp_path / "serving").mkdir()
     (tmp_path / "serving" / "sitecustomize.py").write_text(with_limit)
@@ -144,7 +144,7 @@ def run(before: str = "") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=False, timeout=240)
 
 
-def test_lines_are_json_one_a_line() -> None:
+def test_log_lines_are_json() -> None:
     done = run()
     lines = [json.loads(line) for line in done.stderr.decode("utf-8", "replace").splitlines()]
     assert len(lines) < 300, "those that clients cause are bounded"
@@ -162,6 +162,6 @@ CLOSED = "read, write = os.pipe(); os.dup2(write, 2); os.close(read); os.close(w
 
 
 @pytest.mark.parametrize("stderr", [FULL, CLOSED], ids=["full", "closed"])
-def test_lines_that_cannot_be_written_are_dropped(stderr: str) -> None:
+def test_unwritable_log_lines_are_dropped(stderr: str) -> None:
     done = run(f"import os; {stderr}")
     assert (done.returncode, done.stdout) == (0, b"done\n")

@@ -56,14 +56,14 @@ listeners=A://a:1,B://a:2 simulated.broker.listeners=true | simulated.broker.lis
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_listeners_that_cannot_be(line: str, files: dict[str, str]) -> None:
+def test_invalid_listeners_are_rejected(line: str, files: dict[str, str]) -> None:
     text, message = (cell.strip() for cell in line.split("|"))
     with pytest.raises(SettingsError) as raised:
         plan(loaded(text, files), DEFAULT)
     assert message in str(raised.value)
 
 
-def test_a_listener_of_any_name(files: dict[str, str]) -> None:
+def test_listeners_with_custom_names_are_mapped_to_protocols(files: dict[str, str]) -> None:
     text = (
         "listeners=inside://a:1,outside://b:2 listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:SASL_SSL "
         "listener.name.outside.ssl.keystore.location=KEYSTORE"
@@ -74,7 +74,7 @@ def test_a_listener_of_any_name(files: dict[str, str]) -> None:
     assert outside.tls is not None
 
 
-def test_certificates_of_clients_that_log_in_are_requested_by_name_only(files: dict[str, str]) -> None:
+def test_ssl_client_auth_on_sasl_ssl_requires_the_listener_prefix(files: dict[str, str]) -> None:
     text = (
         "listeners=SSL://a:1,SASL_SSL://b:2 ssl.keystore.location=KEYSTORE ssl.truststore.location=CA "
         "ssl.client.auth=required"
@@ -96,13 +96,13 @@ http.authentication=required                           | True
 
 
 @pytest.mark.parametrize("line", HTTP.strip().splitlines())
-def test_whether_http_clients_log_in(line: str, files: dict[str, str]) -> None:
+def test_http_authentication_follows_settings_and_listeners(line: str, files: dict[str, str]) -> None:
     text, expected = (cell.strip() for cell in line.split("|"))
     settings = loaded(text, files)
     assert str(http_logs_in(settings, plan(settings, DEFAULT))) == expected
 
 
-def test_http_on_tls_needs_a_key(files: dict[str, str]) -> None:
+def test_http_tls_requires_a_keystore(files: dict[str, str]) -> None:
     assert http_tls(loaded("num.partitions=1", files)) is None
     with pytest.raises(SettingsError, match=r"http\.security\.protocol=SSL needs ssl\.keystore\.location"):
         http_tls(loaded("http.security.protocol=SSL", files))
@@ -156,9 +156,9 @@ def test_all_but_loopback_is_open_to_others(host: str) -> None:
 STARTS = """
 num.partitions=1 | 127.0.0.1 127.0.0.1 | ok
 num.partitions=1 | 127.0.0.1 0.0.0.0 | HTTP would listen on 0.0.0.0, open to other machines without authentication
-num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT has no authentication: whoever reaches 0.0.0.0:9092
-authorizer.class.name=StandardAuthorizer | 0.0.0.0 127.0.0.1 | whoever reaches 0.0.0.0:9092 is User:ANONYMOUS
-http.authentication=none | 127.0.0.1 0.0.0.0 | HTTP has no authentication: whoever reaches 0.0.0.0:8080
+num.partitions=1 | 0.0.0.0 127.0.0.1 | listener PLAINTEXT has no authentication: anyone who can reach 0.0.0.0:9092
+authorizer.class.name=StandardAuthorizer | 0.0.0.0 127.0.0.1 | anyone who can reach 0.0.0.0:9092 is User:ANONYMOUS
+http.authentication=none | 127.0.0.1 0.0.0.0 | HTTP has no authentication: anyone who can reach 0.0.0.0:8080
 http.authentication=required users.file=USERS | 127.0.0.1 0.0.0.0 | unencrypted passwords and tokens at 0.0.0.0:8080
 http.authentication=required users.file=USERS | 127.0.0.1 127.0.0.1 | ok
 users.file=USERS http.security.protocol=SSL ssl.keystore.location=KEYSTORE | 127.0.0.1 0.0.0.0 | ok
@@ -168,7 +168,7 @@ listeners=SSL://0.0.0.0:9092 ssl.keystore.location=KEYSTORE | - 127.0.0.1 | list
 
 
 @pytest.mark.parametrize("line", STARTS.strip().splitlines())
-def test_what_is_open_to_others_is_refused_or_warned_of(line: str, files: dict[str, str]) -> None:
+def test_open_listeners_without_authentication_are_rejected_or_warned_of(line: str, files: dict[str, str]) -> None:
     text, hosts, expected = (cell.strip() for cell in line.split("|"))
     kafka, http = hosts.split()
     settings = loaded(text, files)
@@ -182,7 +182,7 @@ def test_what_is_open_to_others_is_refused_or_warned_of(line: str, files: dict[s
     assert expected == "ok" or expected in shown[0]
 
 
-def test_names_and_proxies_come_from_settings() -> None:
+def test_http_allowed_hosts_and_trusted_proxies_settings() -> None:
     said = ["advertised.listeners=PLAINTEXT://Kafka.example:9092", "http.allowed.hosts=A.example, b"]
     hosts = hosts_of(load_settings(overrides=[*said, "http.trusted.proxies=::ffff:10.0.0.1,10.1.0.0/16"]))
     assert hosts.names == {"kafka.example", "a.example", "b"}
@@ -193,7 +193,7 @@ def _serve(folder: Path, *more: str) -> list[str | Path]:
     return [COMMAND, "serve", "--kafka", "0.0.0.0:0", "--http", "0.0.0.0:0", "--data", folder / "data", *more]
 
 
-def test_what_is_opened_to_others_is_on_the_ready_screen(tmp_path: Path) -> None:
+def test_ready_screen_warns_of_open_listeners(tmp_path: Path) -> None:
     with Process(_serve(tmp_path, "--set", "http.authentication=none"), cwd=tmp_path) as process:
         process.wait_for_line(r"^ready kafka=0\.0\.0\.0:\d+ http=0\.0\.0\.0:\d+$", within_s=240)
         process.wait_for_line(
@@ -205,7 +205,7 @@ def test_what_is_opened_to_others_is_on_the_ready_screen(tmp_path: Path) -> None
         assert process.stop(within_s=240) == 0
 
 
-def test_apis_and_versions_that_are_not_spoken_share_one_label() -> None:
+def test_unsupported_apis_and_versions_share_one_metric_label() -> None:
     """The server reports them as -1."""
     metrics, local = Metrics(), Address("127.0.0.1", 0)
     clients = ClientListeners(load_settings(), local, local, metrics, Cluster)

@@ -52,7 +52,7 @@ def kept(data: Path) -> tuple[list[RecordBatch], list[bytes], int]:
     return batches, *found
 
 
-def test_the_only_voter_commits_what_is_changed(data: Path) -> None:
+def test_offline_user_changes_are_committed_by_the_only_voter(data: Path) -> None:
     before, events, _ = kept(data)
     with offline_users(data, ALONE, RELEASE) as users:
         assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
@@ -71,7 +71,7 @@ def test_the_only_voter_commits_what_is_changed(data: Path) -> None:
     assert len(kept(data)[0]) == len(batches) + 1
 
 
-def test_what_is_in_the_metadata_log_alone_stands_in_nobodys_way(data: Path) -> None:
+def test_offline_user_changes_accept_a_longer_metadata_log(data: Path) -> None:
     append(data, [(None, encode_record(NoOpRecord()))])
     with offline_users(data, ALONE, RELEASE) as users:
         assert users.add("zoe", "SCRAM-SHA-256", "secret", 4096).code == 0
@@ -100,7 +100,7 @@ def _killed(data: Path) -> None:
     ],
     ids=["three in the log", "three in the settings", "killed", "another node"],
 )
-def test_any_other_is_refused_and_nothing_changes(plant: object, overrides: list[str], why: str, data: Path) -> None:
+def test_offline_users_reject_other_quorums(plant: object, overrides: list[str], why: str, data: Path) -> None:
     plant(data)  # type: ignore[operator]
     before = kept(data)
     refused = pytest.raises(FolderError, match=why)

@@ -43,7 +43,7 @@ def _garbage_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.serving.process.settle", lambda: None)
 
 
-async def test_it_runs_until_it_is_to_stop(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_run_service_stops_on_the_stop_event(capsys: pytest.CaptureFixture[str]) -> None:
     service, stopping = Service(), asyncio.Event()
     running = asyncio.create_task(run_service(service, stopping))
     await service.started.wait()
@@ -53,7 +53,7 @@ async def test_it_runs_until_it_is_to_stop(capsys: pytest.CaptureFixture[str]) -
     assert "ready\n" in capsys.readouterr().out
 
 
-async def test_it_ends_when_the_service_fails() -> None:
+async def test_run_service_ends_when_the_service_fails() -> None:
     service = Service()
     running = asyncio.create_task(run_service(service, asyncio.Event()))
     await service.started.wait()
@@ -62,28 +62,28 @@ async def test_it_ends_when_the_service_fails() -> None:
     assert service.seen == ["started", "stopped"]
 
 
-async def test_a_service_that_failed_at_once_is_never_ready(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_service_that_fails_at_start_is_never_ready(capsys: pytest.CaptureFixture[str]) -> None:
     service = Service()
     service.failed.set()
     assert await run_service(service, asyncio.Event()) == FAILED
     assert "ready" not in capsys.readouterr().out
 
 
-async def test_a_start_under_way_is_given_up() -> None:
+async def test_stop_cancels_a_start_in_progress() -> None:
     service, stopping = Service(is_slow=True), asyncio.Event()
     stopping.set()
     assert await run_service(service, stopping) == 0
     assert service.seen == ["stopped"]
 
 
-async def test_what_keeps_it_from_starting_is_raised() -> None:
+async def test_a_start_error_is_raised() -> None:
     service = Service(OSError("address in use"))
     with pytest.raises(OSError, match="address in use"):
         await run_service(service, asyncio.Event())
     assert service.seen == ["stopped"]
 
 
-async def test_what_does_not_answer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreachable_server_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.serving.process.RETRY_S", 0)
     answers, waits = iter(["no", "no", "yes"]), list[str]()
 
@@ -162,7 +162,7 @@ async def block_as(heard: Heard, cause: str, blocks: Callable[[float], None]) ->
         await asyncio.sleep(0.1)
 
 
-async def test_what_keeps_the_loop_is_named_and_logged_seldom(
+async def test_a_blocked_event_loop_is_logged_with_its_cause(
     heard: Heard, watched: LoopWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks, cause = function_of("controller.apis.slow"), "controller.apis.slow.blocks"
@@ -182,7 +182,7 @@ async def test_what_keeps_the_loop_is_named_and_logged_seldom(
 @pytest.mark.parametrize(
     ("module", "cause"), [("elsewhere", OUTSIDE), ("projections.queries.deep", "projections.queries.deep.looks")]
 )
-async def test_the_innermost_function_of_ours_is_the_cause(
+async def test_the_innermost_own_function_is_the_blocking_cause(
     heard: Heard, watched: LoopWatch, module: str, cause: str
 ) -> None:
     names: dict[str, Any] = {"__name__": module, "blocks": function_of("elsewhere")}
@@ -190,13 +190,13 @@ async def test_the_innermost_function_of_ours_is_the_cause(
     await block_as(heard, cause, names["looks"])
 
 
-async def test_no_more_causes_are_kept_than_a_scrape_can_bear(heard: Heard, watched: LoopWatch) -> None:
+async def test_the_number_of_blocking_causes_is_limited(heard: Heard, watched: LoopWatch) -> None:
     causes = {watched._bounded(f"controller.cause{number}") for number in range(10 * CAUSES_MAX)}
     assert len(causes) <= CAUSES_MAX + 1
     assert OTHER in causes
 
 
-async def test_a_wall_clock_that_is_set_is_one_line_and_counted(heard: Heard, watched: LoopWatch) -> None:
+async def test_a_wall_clock_jump_is_logged_and_counted(heard: Heard, watched: LoopWatch) -> None:
     jumps = (YEAR_MS, -YEAR_MS, JUMP_MS + 1000)
     for number, jump_ms in enumerate(jumps, 1):
         heard.ahead_ms += jump_ms
@@ -209,7 +209,7 @@ async def test_a_wall_clock_that_is_set_is_one_line_and_counted(heard: Heard, wa
 
 
 @pytest.mark.parametrize("leads", [True, False])
-async def test_hanging_loop_ends_a_leader_only(heard: Any, leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_loop_ends_only_a_leader(heard: Any, leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.serving.process.HANG_S", 0.3)
     codes: list[int] = []
     watch = LoopWatch(heard, heard, time.monotonic, heard.wall_ms, lambda: leads, codes.append)
@@ -223,7 +223,7 @@ async def test_hanging_loop_ends_a_leader_only(heard: Any, leads: bool, monkeypa
     assert codes == ([3] if leads else [])
 
 
-async def test_a_service_is_watched_while_it_runs() -> None:
+async def test_run_service_watches_the_event_loop() -> None:
     service, stopping = Service(), asyncio.Event()
     running = asyncio.create_task(run_service(service, stopping))
     await until(lambda: any(thread.name == "loop-watch" for thread in threading.enumerate()))

@@ -47,7 +47,7 @@ def _log(folder: Path, cluster_id: str = "first", event_version: int = EVENT_VER
     return RocksDbLog(folder, cluster_id=cluster_id, event_version=event_version, new_cluster_id=lambda: cluster_id)
 
 
-def _damaged(folder: Path) -> None:
+def _write_damaged_log(folder: Path) -> None:
     """A log of a killed process whose write-ahead log has changed."""
     log = _log(folder / "running")
     write_counted(log, range(20))
@@ -62,7 +62,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     folder = tmp_path_factory.mktemp("places")
     _log(folder / "first").close()
     _log(folder / "newer", event_version=EVENT_VERSION + 1).close()
-    _damaged(folder)
+    _write_damaged_log(folder)
     (folder / "file").write_text("a file")
     names = {name.upper(): str(folder / name) for name in ("first", "newer", "damaged", "file", "data", "other")}
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -71,7 +71,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("line", REJECTED.strip().splitlines())
-def test_a_start_is_rejected(
+def test_invalid_serve_arguments_exit_with_2(
     line: str, places: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -89,7 +89,7 @@ def test_a_start_is_rejected(
     assert not Path(places["DATA"]).exists(), "nothing was begun"
 
 
-def test_a_folder_that_another_process_serves(tmp_path: Path) -> None:
+def test_a_data_folder_in_use_is_rejected(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         done = command("serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", server.data)
         assert (done.returncode, done.stdout) == (2, "")
@@ -100,7 +100,7 @@ def test_a_folder_that_another_process_serves(tmp_path: Path) -> None:
             assert codes(talk.call(CREATE, 7, create("undisturbed"))) == [0]
 
 
-def test_a_voter_is_not_named_by_default(tmp_path: Path) -> None:
+def test_join_requires_a_node_id(tmp_path: Path) -> None:
     """It would be node 0, which may be a broker."""
     done = command("join", "--bootstrap-controller", "127.0.0.1:1", "--data", tmp_path / "voter")
     assert done.returncode == 2
@@ -108,7 +108,7 @@ def test_a_voter_is_not_named_by_default(tmp_path: Path) -> None:
     assert not (tmp_path / "voter").exists()
 
 
-def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(tmp_path: Path) -> None:
+def test_a_kraft_folder_rejects_other_brokers_and_lower_feature_levels(tmp_path: Path) -> None:
     places = ["--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", str(tmp_path / "data")]
     kraft = ("--brokers", "kraft")
     level = ("--set", "kraft.version=1", "--metadata-version")
@@ -129,7 +129,7 @@ def test_a_folder_of_kafka_brokers_is_served_with_no_others_and_no_lower_levels(
         process.wait_for_line("^ready", within_s=240)
 
 
-def test_hints_have_the_address_of_the_page_and_of_the_api() -> None:
+def test_ready_screen_has_the_addresses_of_pages_and_http_api() -> None:
     hints = _hints(Address("127.0.0.1", 9092), Address("127.0.0.1", 8081))
     assert "Its page: http://127.0.0.1:8081/\n" in hints
     assert "programs on http://127.0.0.1:8081/v1." in hints

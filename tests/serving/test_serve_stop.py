@@ -33,7 +33,7 @@ from tests.serving.service import (
 from tests.support.wire import ConnectionClosed
 
 
-def test_sigterm_and_sigint_end_it_under_load(tmp_path: Path) -> None:
+def test_sigterm_and_sigint_stop_the_service_under_load(tmp_path: Path) -> None:
     loads: list[Load] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         with serving(tmp_path) as server:
@@ -62,7 +62,7 @@ class Stuck:
 """
 
 
-def test_a_policy_that_never_returns_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_a_policy_that_never_returns_does_not_block_stop(tmp_path: Path) -> None:
     (tmp_path / "stuck_policy.py").write_text(STUCK_POLICY)
     with serving(tmp_path, settings={"create.topic.policy.class.name": "stuck_policy.Stuck"}) as server:
         with Talk(server.kafka) as talk:
@@ -77,7 +77,7 @@ def test_a_policy_that_never_returns_does_not_keep_it_from_ending(tmp_path: Path
         assert "still judging topic 'stuck' after 1 s, abandoned" in server.process.output
 
 
-def test_a_client_that_does_not_read_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_does_not_block_stop(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         stuck = Talk(server.kafka)
         for number in range(60):
@@ -90,7 +90,7 @@ def test_a_client_that_does_not_read_does_not_keep_it_from_ending(tmp_path: Path
 
 
 @pytest.mark.parametrize(("leads", "done"), [(True, ["hand_over", "stop"]), (False, ["stop"])])
-async def test_a_voter_that_leads_before_its_start_is_finished_hands_over(leads: bool, done: list[str]) -> None:
+async def test_a_voter_that_leads_during_its_start_transfers_leadership_at_stop(leads: bool, done: list[str]) -> None:
     member = Mock(leads=leads, hand_over=AsyncMock(), stop=AsyncMock())
     service = object.__new__(Service)
     service._started = service._is_open = False
@@ -125,7 +125,7 @@ class Planting:
 FAILED = 3
 
 
-def test_a_bug_on_a_request_fails_it_and_one_elsewhere_ends_the_process(tmp_path: Path) -> None:
+def test_an_exception_fails_only_its_request_and_others_end_the_process(tmp_path: Path) -> None:
     (tmp_path / "planting_policy.py").write_text(POLICY)
     with serving(tmp_path, settings={"create.topic.policy.class.name": "planting_policy.Planting"}) as server:
         with Talk(server.kafka) as waiting, Talk(server.kafka) as talk:
@@ -154,7 +154,7 @@ CREATES = 150
 """Of each client in a round; the kill comes before half of them are answered, unless this machine is slow to kill."""
 
 
-def test_every_create_that_was_answered_survives_kills_under_load(tmp_path: Path) -> None:
+def test_answered_creates_survive_kills_under_load(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
     loads: list[Load] = []
@@ -188,7 +188,7 @@ STORAGE_ERROR = 56
 FILE_BYTES_MAX = 200_000
 
 
-def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
+def test_a_file_size_limit_loses_no_answered_create(tmp_path: Path) -> None:
     """RLIMIT_FSIZE, which any user can set: writes fail as they do on a full disk, in the very same places."""
     with serving(tmp_path) as server:
         _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)

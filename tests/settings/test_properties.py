@@ -19,16 +19,16 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), ROWS)
-def test_a_file_is_read_as_java_reads_it(text: str, expected: list[tuple[str, str]]) -> None:
+def test_properties_are_parsed_as_by_java(text: str, expected: list[tuple[str, str]]) -> None:
     assert [(each.key, each.value) for each in read_properties(text)] == expected
 
 
-def test_a_property_knows_the_line_that_it_begins_on() -> None:
+def test_properties_have_their_line_number() -> None:
     found = [*read_properties("# one\na=b\\\n c\r\n\rd=e")]
     assert found == [Property("a", "bc", 2), Property("d", "e", 5)]
 
 
 @pytest.mark.parametrize("text", ["a=b\nc=\\u12", "a=b\nc=\\uxyzw"])
-def test_a_broken_escape_is_named_by_its_line(text: str) -> None:
+def test_a_malformed_escape_is_reported_with_its_line(text: str) -> None:
     with pytest.raises(PropertiesError, match=r"line 2: \\u must be followed by four hexadecimal digits"):
         list(read_properties(text))

@@ -64,7 +64,7 @@ log.level                              | debug                       | 'debug'
 
 
 @pytest.mark.parametrize("line", VALUES.strip().splitlines())
-def test_a_text_becomes_a_value(line: str) -> None:
+def test_setting_texts_are_parsed_to_values(line: str) -> None:
     key, text, expected = (cell.strip() for cell in line.split("|"))
     settings = load_settings(overrides=[f"{key}={text}"])
     assert repr(getattr(settings, key.replace(".", "_"))) == expected
@@ -80,20 +80,20 @@ ssl.key.password PLANTED-  | --set ssl.key.password (hidden): must be KEY=VALUE
 
 
 @pytest.mark.parametrize("line", SECRETS.strip().splitlines())
-def test_a_possible_secret_is_hidden_in_messages(line: str) -> None:
+def test_possible_secrets_are_hidden_in_messages(line: str) -> None:
     given, expected = (cell.strip() for cell in line.split("|"))
     message = refusal(f"{given}PLANTED-SECRET")
     assert message.startswith(expected)
     assert "PLANTED" not in message
 
 
-def test_a_secret_setting_is_not_given_to_policies() -> None:
+def test_secret_settings_are_not_passed_to_policies() -> None:
     settings = load_settings(overrides=["ssl.key.password=PLANTED-SECRET"])
     assert settings.ssl_key_password == "PLANTED-SECRET"
     assert "PLANTED-SECRET" not in repr(settings.as_mapping())
 
 
-def test_a_setting_can_be_said_for_one_listener() -> None:
+def test_listener_prefixed_settings_override_one_listener() -> None:
     settings = load_settings(overrides=["ssl.client.auth=requested", "listener.name.in.ssl.client.auth=required"])
     assert settings.of_listener("IN", "ssl_client_auth") == "required"
     assert settings.of_listener("OUT", "ssl_client_auth") == "requested"
@@ -141,7 +141,7 @@ remote.log.storage.system.enable | 1                    | true or false
 
 
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_a_bad_value_is_named_with_what_is_allowed(line: str) -> None:
+def test_an_invalid_value_is_reported_with_the_allowed_values(line: str) -> None:
     key, text, allowed = (cell.strip() for cell in line.split("|"))
     message = refusal(f"{key}={text}")
     assert message.startswith(f"setting {key}={text} (--set) is not allowed; allowed: ")
@@ -160,7 +160,7 @@ controller.quorum.voters   | 1@a:9093,2@b               | 2@b
 
 
 @pytest.mark.parametrize("line", INVALID_PARTS.strip().splitlines())
-def test_the_invalid_one_of_several_values_is_named(line: str) -> None:
+def test_the_invalid_element_of_a_list_is_reported(line: str) -> None:
     key, text, invalid = (cell.strip() for cell in line.split("|"))
     assert refusal(f"{key}={text}").startswith(
         f"setting {key}={text} (--set) is not allowed: {invalid!r} is invalid; allowed: "
@@ -182,12 +182,12 @@ zzzzzzzz         | docs/settings.md lists all settings
 
 
 @pytest.mark.parametrize("line", UNKNOWN.strip().splitlines())
-def test_an_unknown_key_is_named_with_what_may_have_been_meant(line: str) -> None:
+def test_an_unknown_key_is_reported_with_a_suggestion(line: str) -> None:
     key, hint = (cell.strip() for cell in line.split("|"))
     assert refusal(f"{key}=5").startswith(f"unknown setting {key} (--set): {hint}")
 
 
-def test_all_unknown_keys_are_named_at_once(tmp_path: Path) -> None:
+def test_all_unknown_keys_are_reported_together(tmp_path: Path) -> None:
     path = _file(tmp_path, "num.partitons=3\ncreate.topic.policy.class.name=a.B\nreplicas.min=2\nssl.provider=x\n")
     assert refusal("zz=1", file=path) == (
         f"unknown settings num.partitons ({path}, line 1): did you mean num.partitions?; "
@@ -227,7 +227,7 @@ log.retention.check.interval.ms=300000
 """What is set in the config/server.properties that comes with Kafka 4.3."""
 
 
-def test_the_server_properties_of_kafka_can_be_used(tmp_path: Path) -> None:
+def test_kafkas_server_properties_are_accepted(tmp_path: Path) -> None:
     settings = load_settings(_file(tmp_path, STOCK))
     assert (settings.node_id, settings.num_partitions, len(settings.listeners)) == (1, 1, 2)
     assert dict(settings.topic_defaults)["log.retention.hours"] == "168"
@@ -237,14 +237,14 @@ def test_the_server_properties_of_kafka_can_be_used(tmp_path: Path) -> None:
     assert {one.split()[0] for one in settings.ignored} | settings.given == given
 
 
-def test_a_file_is_read_and_overrides_come_after_it(tmp_path: Path) -> None:
+def test_overrides_take_precedence_over_the_settings_file(tmp_path: Path) -> None:
     path = _file(tmp_path, "# ours\nnum.partitions = 3\nlog.level: warning\nlog.retention.hours 24\n")
     settings = load_settings(path, ["num.partitions=5", "num.partitions=6"])
     assert (settings.num_partitions, settings.log_level) == (6, "warning")
     assert settings.topic_defaults == (("log.retention.hours", "24"),)
 
 
-def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_of_a_settings_file_is_reported(tmp_path: Path) -> None:
     path = _file(tmp_path, "node.id=1\n\nnum.partitions=many\n")
     assert refusal(file=path).startswith(f"setting num.partitions=many ({path}, line 3) is not allowed")
     assert load_settings(path, ["num.partitions=2"]).num_partitions == 2
@@ -258,7 +258,7 @@ def test_a_bad_line_of_a_file_is_named(tmp_path: Path) -> None:
         (b"a=b\nc=\\u1", "line 2: \\u must be followed by four hexadecimal digits"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+def test_an_unreadable_settings_file_is_reported(tmp_path: Path, content: bytes | None, message: str) -> None:
     assert "/dev/zero cannot be read: is larger than 1048576 bytes" in refusal(file=Path("/dev/zero"))
     path = tmp_path / "server.properties"
     if content is not None:
@@ -273,7 +273,7 @@ def test_an_override_must_be_key_and_value(override: str) -> None:
     assert "must be KEY=VALUE" in refusal(override)
 
 
-def test_defaults_of_topics_that_contradict_each_other_are_refused() -> None:
+def test_contradictory_topic_defaults_are_rejected() -> None:
     lags = ["log.cleaner.min.compaction.lag.ms=10", "log.cleaner.max.compaction.lag.ms=9"]
     message = refusal(*lags)
     assert all(lag in message for lag in lags)
@@ -295,7 +295,7 @@ def test_decision_settings_are_sorted_complete_and_canonical() -> None:
     assert load_settings(overrides=given).decision_settings() == tuple(sorted([*plain, ("min.insync.replicas", "2")]))
 
 
-def test_the_machine_reads_recorded_settings() -> None:
+def test_recorded_settings_round_trip_to_the_state_machine() -> None:
     given = {
         "num.partitions": "4",
         "default.replication.factor": "3",
@@ -326,7 +326,7 @@ def test_the_machine_reads_recorded_settings() -> None:
     assert static == {"retention.ms": "86400000", "min.insync.replicas": "2"}
 
 
-def test_policies_are_given_every_setting_and_their_own() -> None:
+def test_policies_receive_all_settings_and_their_own() -> None:
     overrides = ["policy.owners.file=x.json", "num.partitions=3", "log.retention.hours=24"]
     mapping = load_settings(overrides=overrides).as_mapping()
     own = {
@@ -340,7 +340,7 @@ def test_policies_are_given_every_setting_and_their_own() -> None:
     assert "cluster.id" not in mapping
 
 
-def test_the_page_of_settings_is_drawn_from_the_tables() -> None:
+def test_settings_page_is_current() -> None:
     assert DOCS.read_text(encoding="utf-8") == settings_page(), (
         "docs/settings.md is out of date: python -m controller.settings.page > docs/settings.md"
     )
@@ -350,7 +350,7 @@ _KEYS = st.sampled_from([*(setting.key for setting in SETTINGS), *sorted(BROKER_
 _TEXTS = st.one_of(st.integers(-2, 1 << 33).map(str), st.sampled_from(["true", "delete", "gzip", "info", "", "a:1"]))
 
 
-def _loaded(overrides: list[str]) -> ServeSettings | SettingsError:
+def _settings_or_error(overrides: list[str]) -> ServeSettings | SettingsError:
     try:
         return load_settings(overrides=overrides)
     except SettingsError as error:
@@ -358,8 +358,8 @@ def _loaded(overrides: list[str]) -> ServeSettings | SettingsError:
 
 
 @given(st.dictionaries(_KEYS, _TEXTS, max_size=4))
-def test_any_settings_are_taken_or_refused_and_taken_ones_suit_the_machine(given: dict[str, str]) -> None:
-    settings = _loaded([f"{key}={text}" for key, text in given.items()])
+def test_accepted_settings_are_valid_for_the_state_machine(given: dict[str, str]) -> None:
+    settings = _settings_or_error([f"{key}={text}" for key, text in given.items()])
     if isinstance(settings, SettingsError):
         assert any(key in str(settings) for key in given), f"{settings} names none of {given}"
         return
@@ -370,7 +370,7 @@ def test_any_settings_are_taken_or_refused_and_taken_ones_suit_the_machine(given
 
 
 @given(st.sampled_from([setting for setting in SETTINGS if not setting.form]), _TEXTS)
-def test_a_value_is_refused_exactly_when_its_type_and_limits_say_so(setting: Setting, text: str) -> None:
+def test_settings_are_rejected_exactly_by_type_and_limits(setting: Setting, text: str) -> None:
     bad = isinstance(read_value(setting.key, setting.kind, setting.allowed, text), Bad)
-    refused = isinstance(_loaded([f"{setting.key}={text}"]), SettingsError)
+    refused = isinstance(_settings_or_error([f"{setting.key}={text}"]), SettingsError)
     assert refused == bad, f"{setting.key}={text}: refused is {refused}, bad is {bad}"

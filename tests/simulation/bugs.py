@@ -16,14 +16,14 @@ async def _answered_before_the_sync(log: FaultyLog) -> int:
     return int(log.next_offset)
 
 
-def _forget_who_waits(deadlines: Deadlines, waiting: Iterable[ShardKey]) -> None:
+def _forget_pending_creates(deadlines: Deadlines, waiting: Iterable[ShardKey]) -> None:
     _begin(deadlines, ())
 
 
 _begin = Deadlines.begin
 
 
-def _as_the_clock_says(stamps: Stamps, at_least_ms: int = 0) -> int:
+def _wall_clock_ms(stamps: Stamps, at_least_ms: int = 0) -> int:
     return stamps._clock_ms()
 
 
@@ -33,7 +33,7 @@ def _nothing(*_: object) -> None:
 
 BUGS: Final[Bugs] = {
     "clients are answered before the log is synced": [(FaultyLog, "flushed", _answered_before_the_sync)],
-    "pending creates are forgotten at a restart": [(Deadlines, "begin", _forget_who_waits)],
+    "pending creates are forgotten at a restart": [(Deadlines, "begin", _forget_pending_creates)],
     "placeholders are not filled when a broker joins": [(Reconciler, "on_events", _nothing)],
-    "the log's time goes back with the clock": [(Stamps, "now_ms", _as_the_clock_says)],
+    "the log's time goes back with the clock": [(Stamps, "now_ms", _wall_clock_ms)],
 }

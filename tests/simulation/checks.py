@@ -24,7 +24,7 @@ def check_with_brokers_down(world: World, witness: Witness) -> None:
     records = world.records()
     check_log(records)
     check_state(fold(records), world.process.controller, world.disk.kept)
-    check_nobody_waits(world)
+    check_every_request_is_answered(world)
     check_replicas(world)
 
 
@@ -77,7 +77,7 @@ def _differing(ours: list[Topic], theirs: list[Topic]) -> list[str]:
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 
 
-def check_nobody_waits(world: World) -> None:
+def check_every_request_is_answered(world: World) -> None:
     """Every client is answered, also in the log, and no memory is held for what is over."""
     controller = world.process.controller
     assert controller.failure is None, f"the controller failed: {controller.failure!r}"

@@ -15,17 +15,17 @@ ALL: list[Item] = [(FAULTS, number) for number in range(30)] + [("c0", number) f
 
 
 @pytest.mark.parametrize("needed", [[], ALL[:1], ALL[-1:], [ALL[3], ALL[29], ALL[70]], ALL[10:14], ALL])
-def test_what_is_not_needed_is_left_out(needed: list[Item]) -> None:
+def test_shrink_removes_unneeded_items(needed: list[Item]) -> None:
     assert shrink(ALL, lambda items: set(needed) <= set(items), tries_max=10_000) == needed
 
 
-def test_no_single_item_more_can_be_left_out_of_what_fails_by_several_causes() -> None:
+def test_shrink_reaches_a_minimal_cause_of_several() -> None:
     causes = [set(each) for each in combinations(ALL[::9], 3)]
     left = shrink(ALL, lambda items: any(cause <= set(items) for cause in causes), tries_max=10_000)
     assert set(left) in causes, left
 
 
-def test_it_gives_up_with_something_that_fails() -> None:
+def test_shrink_returns_a_failing_plan_at_its_limit_of_tries() -> None:
     tried: list[list[Item]] = []
 
     def fails(items: list[Item]) -> bool:
@@ -39,13 +39,13 @@ def test_it_gives_up_with_something_that_fails() -> None:
 
 
 @pytest.mark.parametrize("words", ["-", "faults:0", "c0:1,3-5 faults:0-2,7"])
-def test_a_plan_is_read_as_it_was_written(words: str) -> None:
+def test_simulation_plans_round_trip_through_text(words: str) -> None:
     plan = from_words(words)
     happened = [(kind, number) for number in range(9) for kind in ("c0", FAULTS) if plan.happens(kind)]
     assert in_words(happened) == words
 
 
-def test_a_failing_seed_shows_how_to_see_it_again_with_less(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_seed_reports_a_smaller_reproduction(capsys: pytest.CaptureFixture[str]) -> None:
     """The fault with number 5 fails where a request with number 2 was made before."""
 
     def simulate(seed: int, plan: Plan) -> Outcome:

@@ -62,7 +62,7 @@ def test_simulated_runs_reach_every_fault_and_break_no_rule(name: str) -> None:
     assert not missing, f"never happened or never answered: {sorted(missing)}"
 
 
-def test_a_seed_gives_the_same_run_in_any_process() -> None:
+def test_a_simulation_seed_is_deterministic_across_processes() -> None:
     seeds = {"process": 1, "stream": 1, "brokers": 5, "quorum": 3}
     program = (
         "from tests.simulation.simulators import SIMULATORS\n"
@@ -77,7 +77,7 @@ def test_a_seed_gives_the_same_run_in_any_process() -> None:
 
 
 @pytest.mark.parametrize(("name", "bug"), [(name, bug) for name, one in SIMULATORS.items() for bug in one.bugs])
-def test_a_planted_bug_is_found(name: str, bug: str) -> None:
+def test_simulators_find_every_planted_bug(name: str, bug: str) -> None:
     """It is looked for from the seed on that found it last, as docs/testing.md says."""
     simulate, bugs, _ = SIMULATORS[name]
     found = seeds_to_find(bugs, bug, simulate, SEEDS_TO_FIND[name], FOUND_AFTER[bug] - 1)

@@ -122,10 +122,10 @@ def evidence(stage: Stage, reading: Reading, churn: Churn) -> str:
         looks[f"metadata of broker {broker_id}"] = partial(_metadata, f"127.0.0.1:{broker.port}", churn.topic)
         looks[f"output of broker {broker_id}"] = partial(_output, broker)
     looks["log of the member"] = lambda: "\n".join(reading.said)
-    return "\n".join(f"--- {what}\n{_tried(look)}" for what, look in looks.items())
+    return "\n".join(f"--- {what}\n{_result_or_error(look)}" for what, look in looks.items())
 
 
-def _tried(look: Callable[[], object]) -> str:
+def _result_or_error(look: Callable[[], object]) -> str:
     try:
         found = look()
     except Exception as error:

@@ -46,11 +46,11 @@ def _life(rss_mib: Curve, *, minutes: float = 15, pid: int = 1, begin_s: float =
         "worse and worse",
     ],
 )
-def test_memory_that_grows_on_is_a_leak_and_a_cache_that_fills_is_not(rss_mib: Curve, leaks: bool) -> None:
+def test_continuous_memory_growth_is_a_leak_and_a_filling_cache_is_not(rss_mib: Curve, leaks: bool) -> None:
     assert bool(grows("voter", _life(rss_mib))) is leaks
 
 
-def test_each_process_is_judged_from_its_own_start() -> None:
+def test_memory_growth_is_measured_per_process_lifetime() -> None:
     def sawtooth(minute: float) -> float:
         return 120 + 3 * minute
 
@@ -63,13 +63,13 @@ def test_each_process_is_judged_from_its_own_start() -> None:
 @pytest.mark.parametrize(
     ("descriptors", "threads", "named"), [(60, 10, ""), (356, 18, ""), (357, 10, "descriptors"), (60, 19, "threads")]
 )
-def test_descriptors_and_threads_may_be_some_more_at_the_end(descriptors: int, threads: int, named: str) -> None:
+def test_descriptor_and_thread_growth_beyond_tolerance_is_reported(descriptors: int, threads: int, named: str) -> None:
     first, last = [Sample(0, 1, 100, 60, 10)] * 3, [Sample(900, 2, 100, descriptors, threads)] * 3
     found = too_many("voter", first, last)
     assert [named in each for each in found] == ([True] if named else []), found
 
 
-def test_a_folder_is_held_against_its_limit_at_every_look() -> None:
+def test_folder_sizes_are_checked_at_every_sample() -> None:
     disks = [Disk(0, 5, {"log": 4, ".": 1}), Disk(10, 30, {"log": 29, ".": 1}), Disk(20, 6, {"log": 5, ".": 1})]
     assert too_large("voter", disks, {"": 30, "log": 29, "absent": 0}) == []
     assert too_large("voter", disks, {"": 29, "log": 28}) == [
@@ -103,29 +103,29 @@ REFUSED, ANSWERED = (
     ],
     ids=["nothing", "a broker", "no broker", "a broker again", "offsets refused", "offsets after all"],
 )
-def test_the_last_that_a_client_heard_tells_its_fault(said: list[str], fault: str) -> None:
+def test_the_last_client_log_lines_identify_a_known_librdkafka_fault(said: list[str], fault: str) -> None:
     found = fault_of_client(said)
     assert bool(found) is bool(fault), found
     assert fault in found
 
 
-def _stands_still(looks: list[tuple[dict[int, int], dict[int, int]]]) -> int | None:
+def _first_stalled_sample(looks: list[tuple[dict[int, int], dict[int, int]]]) -> int | None:
     """At which look."""
     progress = Progress()
     return next((at for at, (acked, read) in enumerate(looks) if progress.stands_still(acked, read)), None)
 
 
-def test_it_stands_still_where_one_partition_is_written_and_not_read() -> None:
-    assert _stands_still([({0: at, 1: at}, {0: at, 1: min(at, 5)}) for at in range(100)]) == STILL_LOOKS + 5
+def test_a_consumer_group_stalls_if_a_written_partition_is_not_read() -> None:
+    assert _first_stalled_sample([({0: at, 1: at}, {0: at, 1: min(at, 5)}) for at in range(100)]) == STILL_LOOKS + 5
 
 
-def test_it_does_not_where_nothing_is_written_or_something_is_read() -> None:
+def test_an_idle_or_slow_consumer_group_does_not_stall() -> None:
     down = [({0: 7}, {0: 5})] * 100
     slow = [({0: at}, {0: at // (STILL_LOOKS - 1)}) for at in range(100)]
-    assert (_stands_still(down), _stands_still(slow)) == (None, None)
+    assert (_first_stalled_sample(down), _first_stalled_sample(slow)) == (None, None)
 
 
-def test_nothing_is_lost_in_a_short_soak(tmp_path: Path) -> None:
+def test_a_short_soak_loses_nothing(tmp_path: Path) -> None:
     outcome = soak(tmp_path, Plan(minutes=0.5, seed=3, brokers=1, workers=0), print)
     print(outcome.table)
     assert outcome.wrong == [], "\n".join(outcome.wrong)

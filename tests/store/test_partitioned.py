@@ -55,11 +55,11 @@ def _in_order(names: list[str]) -> list[str]:
     return sorted(names, key=shard_key)
 
 
-def test_every_partition_has_topics() -> None:
+def test_the_fixture_has_topics_in_every_partition() -> None:
     assert all(names_of(number) for number in range(PARTITIONS)), "or the tests below show little"
 
 
-def test_the_topics_of_all_partitions_come_in_one_order() -> None:
+def test_topics_of_all_partitions_are_merged_in_shard_order() -> None:
     _, store = partitioned(stories())
     found: list[Topic] = []
     while page := store.durable_slice(shard_key(found[-1].name) if found else None, 5):
@@ -70,7 +70,7 @@ def test_the_topics_of_all_partitions_come_in_one_order() -> None:
     assert store.durable_counts == Counts(len(NAMES), 2 * len(NAMES))
 
 
-def test_a_topic_is_found_by_its_name_and_by_its_id() -> None:
+def test_topics_of_all_partitions_are_found_by_name_and_id() -> None:
     logs = stories(p1=f"create {names_of(1)[0]}x 1x1 id=x" if of(shard_key(names_of(1)[0] + "x")) == 1 else "")
     _, store = partitioned(logs)
     for name in NAMES:
@@ -82,19 +82,19 @@ def test_a_topic_is_found_by_its_name_and_by_its_id() -> None:
     assert store.durable_name_of(b"?" * 16) is None
 
 
-def test_a_change_of_brokers_is_shown_once_every_partition_has_it() -> None:
+def test_broker_changes_are_visible_when_every_partition_has_them() -> None:
     assert partitioned(stories(p0="fence 3", p1="fence 3"))[1].durable_cluster.live == (1, 2, 3)
     assert partitioned(stories(p0="fence 3", p1="fence 3", p2="fence 3"))[1].durable_cluster.live == (1, 2)
     assert partitioned(stories(p1="register 4;unfence 4"))[1].durable_cluster.live == (1, 2, 3)
 
 
-def test_settings_are_shown_once_every_partition_has_them() -> None:
+def test_settings_are_visible_when_every_partition_has_them() -> None:
     logs = stories()
     assert partitioned(logs)[1].durable_cluster.release
     assert not partitioned({**logs, 2: []})[1].durable_cluster.release
 
 
-def test_questions_are_answered_as_by_the_partitions() -> None:
+def test_partitioned_queries_equal_those_of_each_partition() -> None:
     logs = stories(p0=f"delete {names_of(0)[0]}")
     query, _ = partitioned(logs)
     end = query.end()
@@ -115,7 +115,7 @@ def test_questions_are_answered_as_by_the_partitions() -> None:
     assert query.cluster_at(end).live == {1, 2, 3}
 
 
-def test_partitions_take_a_time_but_not_an_offset() -> None:
+def test_partitioned_queries_accept_a_time_and_reject_an_offset() -> None:
     query, _ = partitioned(stories())
     with pytest.raises(BadMoment, match="each of the 3 partitions has its own: give a time, or query one topic"):
         query.end("5")
@@ -124,7 +124,7 @@ def test_partitions_take_a_time_but_not_an_offset() -> None:
     assert query.of_topic(NAMES[0]).end("5") == 6
 
 
-def test_a_request_has_its_topics_of_all_partitions() -> None:
+def test_a_request_has_its_topics_from_all_partitions() -> None:
     query, _ = partitioned(stories())
     row = query.request("all")
     assert {topic.topic for topic in row.topics} == set(NAMES)
@@ -132,7 +132,7 @@ def test_a_request_has_its_topics_of_all_partitions() -> None:
         query.request("none")
 
 
-def test_all_events_come_once_in_the_order_of_their_times() -> None:
+def test_events_of_all_partitions_are_merged_by_time() -> None:
     logs = stories()
     query, _ = partitioned(logs)
     events = listing(query)
@@ -151,7 +151,7 @@ def test_all_events_come_once_in_the_order_of_their_times() -> None:
     assert times == sorted(times)
 
 
-def test_what_comes_later_is_found_from_where_a_page_ended() -> None:
+def test_event_listing_continues_with_later_events() -> None:
     longer = stories(p2="fence 3;unfence 3")
     short = {number: records[: len(stories()[number])] for number, records in longer.items()}
     before = listing(partitioned(short)[0])
@@ -161,7 +161,7 @@ def test_what_comes_later_is_found_from_where_a_page_ended() -> None:
     assert [record.offset for _, record in more] == list(range(len(short[2]), len(longer[2])))
 
 
-def test_one_partition_is_listed_by_its_offsets() -> None:
+def test_events_of_one_partition_are_listed_by_offset() -> None:
     query, _ = partitioned(stories())
     one = listing(query, partition=1)
     page = one.oldest(one.place(2, None), 3, one.end())
@@ -171,7 +171,7 @@ def test_one_partition_is_listed_by_its_offsets() -> None:
     assert {number for number, _ in of_topic.oldest((0,), 99, of_topic.end()).events} == {of(shard_key(NAMES[0]))}
 
 
-def test_invalid_places_are_refused() -> None:
+def test_invalid_partitions_and_cursors_are_rejected() -> None:
     query, _ = partitioned(stories())
     with pytest.raises(BadPlace, match="no partition 3; allowed are 0 to 2"):
         listing(query, partition=3)
@@ -184,7 +184,7 @@ def test_invalid_places_are_refused() -> None:
             listing(query).place(0, wrong)
 
 
-def test_a_topic_is_explained_from_its_partition_and_a_request_from_all() -> None:
+def test_explain_reads_one_partition_for_topics_and_all_for_requests() -> None:
     query, _ = partitioned(stories())
     name = names_of(2)[0]
     topic = explain(query, name)

@@ -44,7 +44,7 @@ def recorder(log: InMemoryLog) -> Recorder:
     return Recorder(log, TopicStore(log))
 
 
-def test_events_are_applied_at_once_and_in_the_log_after_a_commit() -> None:
+def test_recorded_events_are_applied_immediately_and_logged_at_commit() -> None:
     log = InMemoryLog("cluster")
     one = recorder(log)
     records = [*one.record(5, CAUSE, [changed("1"), changed("2")]), *one.record(7, CAUSE, [changed("3")])]
@@ -57,7 +57,7 @@ def test_events_are_applied_at_once_and_in_the_log_after_a_commit() -> None:
     assert recorder(log).state.cluster.settings.num_partitions == 3, "the state is in the same commit"
 
 
-def test_the_next_event_knows_the_time_of_the_newest() -> None:
+def test_recorded_event_times_never_decrease() -> None:
     log = InMemoryLog("cluster")
     one = recorder(log)
     assert one.last_ms == 0
@@ -71,7 +71,7 @@ def test_the_next_event_knows_the_time_of_the_newest() -> None:
 
 
 @pytest.mark.parametrize(("command", "indexed"), [("CreateTopic", True), ("AdoptMetadata", False), (FOLLOW, True)])
-def test_events_are_indexed_by_request_unless_nobody_requested_them(command: str, indexed: bool) -> None:
+def test_events_are_indexed_by_request_except_adopted_ones(command: str, indexed: bool) -> None:
     log = InMemoryLog("cluster")
     one = recorder(log)
     rejected = CreateRejected(RequestId("r"), TopicName("t"), 17, "A bad name.", "validation:name")
@@ -126,14 +126,14 @@ def written(records: list[Recorded], commits: int, *, fails: bool, kraft: bool =
 
 @pytest.mark.parametrize("commits", [1, 5, 1000])
 @pytest.mark.parametrize("name", ["life", "brokers", "refusals", "cluster", "access"])
-def test_a_step_that_fails_leaves_no_trace(name: str, commits: int) -> None:
+def test_a_failed_command_leaves_the_log_and_state_unchanged(name: str, commits: int) -> None:
     records = history(name)
     assert written(records, commits, fails=True) == written(records, commits, fails=False)
 
 
 @pytest.mark.parametrize(("commits", "most"), [(1, 1000), (5, 1000), (5, 3), (1000, 1000), (1000, 1), (1000, 3)])
 @pytest.mark.parametrize("records", [real_history(), access_history()], ids=["real", "access"])
-def test_nor_in_the_log_that_kraft_brokers_follow(
+def test_a_failed_command_leaves_the_metadata_log_unchanged(
     records: list[Recorded], commits: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor where the commit is split into batches of so many records."""
@@ -142,7 +142,7 @@ def test_nor_in_the_log_that_kraft_brokers_follow(
     assert logs[0] == logs[1], "batches, epochs and ids of ACLs byte for byte"
 
 
-def test_a_topic_created_again_in_one_command_waits_as_the_newest() -> None:
+def test_a_topic_recreated_in_one_command_is_the_newest_pending_create() -> None:
     """As if each event were applied alone."""
     records = [one for one in history("life") if isinstance(one.event, TopicCreated)][:2]
     (first, second), log = records, InMemoryLog("cluster")

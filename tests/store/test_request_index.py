@@ -44,7 +44,7 @@ def page(query: Queries, which: RequestFilter = ALL, end: tuple[int, ...] = ()) 
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
+def test_indexed_requests_equal_their_events_at_every_offset(name: str) -> None:
     records = history(name)
     query = questions(kept(records)[0])
     step = max(1, len(records) // 25)
@@ -74,7 +74,7 @@ def test_a_request_fares_as_its_events_say_at_every_moment(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_every_split_into_commits_gives_the_same_index(name: str) -> None:
+def test_request_index_is_independent_of_commit_sizes(name: str) -> None:
     records = history(name)
     whole = dict(kept(records, len(records))[0].scan(b"h")), dict(kept(records, len(records))[0].scan(b"f"))
     for at_once in (1, 3):
@@ -85,7 +85,7 @@ def test_every_split_into_commits_gives_the_same_index(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-def test_a_filter_finds_what_a_look_at_all_finds(name: str) -> None:
+def test_request_index_filters_equal_a_full_scan(name: str) -> None:
     log = kept(history(name), 4)[0]
     query = questions(log)
     everyone = page(query)
@@ -105,7 +105,7 @@ create u 2x3 id=r
 delete t id=s"""
 
 
-def test_pages_have_every_request_once() -> None:
+def test_request_pages_have_every_request_once() -> None:
     query = questions(kept(story(STORY).log, 2)[0])
     end = query.end()
     place, seen = end, []
@@ -123,7 +123,7 @@ def test_pages_have_every_request_once() -> None:
     assert looked.next_place is not None, "it looks at three and no more"
 
 
-def test_a_request_of_two_partitions_is_shown_once() -> None:
+def test_a_request_of_two_partitions_is_listed_once() -> None:
     log = story(STORY).log
     later = [replace(record, at_ms=record.at_ms + 1) for record in log]
     query = questions(kept(log)[0], kept(later)[0])
@@ -134,7 +134,7 @@ def test_a_request_of_two_partitions_is_shown_once() -> None:
     assert [one.request_id for one in page(query, RequestFilter(outcome="rejected"))] == ["again"]
 
 
-def test_refusals_that_were_only_counted_stand_in_the_list() -> None:
+def test_counted_refusals_are_listed_as_requests() -> None:
     event = RequestsRefused(
         "User:eve", None, "10.0.0.9", "DescribeConfigs", "Describe", "Topic:pay", 29, "authorizer", 7, 1
     )
@@ -143,7 +143,7 @@ def test_refusals_that_were_only_counted_stand_in_the_list() -> None:
     assert (one.counted, one.outcomes, one.topics, one.host) == (True, {"rejected": 7}, ("pay",), "10.0.0.9")
 
 
-def test_a_long_value_is_found_and_not_taken_for_another() -> None:
+def test_long_filter_values_with_a_common_prefix_are_distinguished() -> None:
     first, second = "User:" + "x" * 300, "User:" + "x" * 300 + "y"
     records = [
         Recorded(
@@ -192,7 +192,7 @@ TABLE = """
 
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
-def test_a_request_is_known_by_its_events(line: str) -> None:
+def test_retried_requests_are_answered_from_their_events(line: str) -> None:
     begin, steps, again, expected = (column.strip() for column in line.split("|"))
     rig = given(begin)
     for step in filter(None, steps.split(";")):
@@ -213,7 +213,7 @@ def test_a_request_is_known_by_its_events(line: str) -> None:
     assert f"{wish}, {answer.code}{rule}{topic}" == expected
 
 
-def test_a_try_that_may_be_decided_late_is_not_made_again() -> None:
+def test_retries_skip_request_ids_that_may_still_be_decided() -> None:
     rig = given("1 2 3 cluster")
     query = questions_of(rig.log)
     late = [RequestId("q"), RequestId("q-2")]
@@ -224,7 +224,7 @@ def test_a_try_that_may_be_decided_late_is_not_made_again() -> None:
         earlier(questions_of(rig.log), RequestId("q"))
 
 
-def test_a_request_is_found_in_any_partition() -> None:
+def test_earlier_requests_are_found_in_any_partition() -> None:
     rig = given("1 2 3")
     rig.put(command(rig, "create t 1x1 timeout=0"))
     both = Queries([query_of(given("1 2 3").log), query_of(rig.log)], lambda key: 1)

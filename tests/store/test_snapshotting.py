@@ -113,7 +113,7 @@ def commits_of(records: list[Recorded], of_each: int = 1) -> Iterator[list[Recor
 
 @drawn(walks(60), st.integers(1, 12), st.integers(1, 4))
 @hypothesis_settings(max_examples=8, deadline=None)
-def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: int, of_each: int) -> None:
+def test_past_queries_with_snapshots_equal_those_without(walk: Walk, interval: int, of_each: int) -> None:
     records = list(walked(walk).log)
     plain = query_of(records)
     with kept(interval) as one:
@@ -132,7 +132,7 @@ def test_the_past_is_the_same_with_snapshots_and_without(walk: Walk, interval: i
 
 @drawn(walks(60), st.integers(2, 12))
 @hypothesis_settings(max_examples=10, deadline=None)
-def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
+def test_a_rebuilt_snapshot_equals_the_taken_one(walk: Walk, interval: int) -> None:
     records = list(walked(walk).log)
     with kept(interval) as one:
         one.live(records)
@@ -145,7 +145,7 @@ def test_what_is_made_anew_is_what_was_taken(walk: Walk, interval: int) -> None:
 
 @drawn(walks(60), st.lists(st.integers(1, 200), min_size=1, max_size=5))
 @hypothesis_settings(max_examples=10, deadline=None)
-def test_refolding_ends_where_commands_do(walk: Walk, ends: list[int]) -> None:
+def test_state_rebuild_stops_at_command_boundaries(walk: Walk, ends: list[int]) -> None:
     records = list(walked(walk).log)
     with kept() as one:
         one.commit(records) if records else None
@@ -167,7 +167,7 @@ def story(count: int) -> list[Recorded]:
     raise AssertionError("no walk is so long")
 
 
-def test_damaged_and_missing_ones_are_made_anew_at_a_start() -> None:
+def test_damaged_and_missing_snapshots_are_rebuilt_at_start() -> None:
     records = story(120)
     with TemporaryDirectory() as place:
         one = Kept(Path(place) / "log", 10)
@@ -196,7 +196,7 @@ def test_damaged_and_missing_ones_are_made_anew_at_a_start() -> None:
         again.log.close()
 
 
-def test_one_that_is_damaged_while_it_runs_is_passed_over() -> None:
+def test_a_snapshot_damaged_at_runtime_is_skipped() -> None:
     records = story(120)
     plain = query_of(records)
     with kept(10) as one:
@@ -210,7 +210,7 @@ def test_one_that_is_damaged_while_it_runs_is_passed_over() -> None:
                     assert one.query.topic_at(name, end) == plain.topic_at(name, end)
 
 
-def test_what_is_written_meanwhile_is_not_in_it() -> None:
+def test_a_snapshot_excludes_concurrent_writes() -> None:
     records = story(100)
     with kept(10) as one:
         commits = commits_of(records)
@@ -227,7 +227,7 @@ def test_what_is_written_meanwhile_is_not_in_it() -> None:
         assert list(refold.pairs()) == one.state_at(end)
 
 
-def test_none_is_taken_of_what_a_power_cut_could_take_back() -> None:
+def test_no_snapshot_is_taken_of_unsynced_events() -> None:
     records = story(60)
     with kept(10) as one:
         for commit in commits_of(records):
@@ -241,7 +241,7 @@ def test_none_is_taken_of_what_a_power_cut_could_take_back() -> None:
         assert one.waiting
 
 
-def test_a_close_ends_what_is_at_work() -> None:
+def test_close_cancels_snapshots_in_progress() -> None:
     records = story(60)
     with kept(10) as one:
         for commit in commits_of(records):
@@ -253,7 +253,7 @@ def test_a_close_ends_what_is_at_work() -> None:
         assert snapshot_offsets(one.log) == []
 
 
-def test_a_log_that_was_closed_lets_go_of_what_is_frozen() -> None:
+def test_closing_the_log_releases_frozen_state() -> None:
     with TemporaryDirectory() as place:
         one = Kept(Path(place) / "log", 10)
         for commit in commits_of(story(60)):
@@ -266,7 +266,7 @@ def test_a_log_that_was_closed_lets_go_of_what_is_frozen() -> None:
         again.log.close()
 
 
-def test_a_full_disk_is_reported_and_nothing_stays(tmp_path: Path) -> None:
+def test_a_failed_snapshot_is_reported_without_files(tmp_path: Path) -> None:
     with kept(10) as one:
         (one.log.path / FOLDER).write_bytes(b"in the way")
         one.live(story(60))
@@ -274,7 +274,7 @@ def test_a_full_disk_is_reported_and_nothing_stays(tmp_path: Path) -> None:
         assert "snapshots" in one.notes.failed[0]
 
 
-def test_kept_are_so_many_evenly_and_the_newest() -> None:
+def test_snapshots_are_thinned_evenly_and_the_newest_is_retained() -> None:
     offsets: list[int] = []
     for number in range(1, 1000):
         offsets.append(number * 105 + number % 7)
@@ -287,7 +287,7 @@ def test_kept_are_so_many_evenly_and_the_newest() -> None:
     assert too_many(offsets, 100) == []
 
 
-def test_missing_are_those_further_apart_than_twice_the_distance() -> None:
+def test_snapshot_gaps_beyond_twice_the_interval_are_missing() -> None:
     assert missing([], 35, 10) == [10, 20]
     assert missing([10, 20, 30], 45, 10) == []
     assert missing([10, 40], 45, 10) == [20, 30]
@@ -296,7 +296,7 @@ def test_missing_are_those_further_apart_than_twice_the_distance() -> None:
     assert spacing(10, 650) == 20
 
 
-def test_interval_0_takes_none() -> None:
+def test_snapshot_interval_0_disables_snapshots() -> None:
     with kept(0) as one:
         one.snapshotting.begin()
         for commit in commits_of(story(60)):
@@ -304,7 +304,7 @@ def test_interval_0_takes_none() -> None:
         assert not one.waiting
 
 
-def test_a_snapshot_of_a_newer_event_version_is_passed_over() -> None:
+def test_a_snapshot_of_a_newer_event_version_is_skipped() -> None:
     with kept() as one:
         one.commit(story(60))
         end = one.log.next_offset

@@ -72,7 +72,7 @@ class Bench:
         return [key[1:] for key, _ in self.log.scan(kind)]
 
 
-def test_what_is_put_is_the_machines_at_once_and_the_readers_when_durable() -> None:
+def test_stored_topics_are_visible_to_readers_when_durable() -> None:
     bench = Bench()
     first, second = topic("a"), topic("a", 3)
     bench.store.put(ShardKey("a"), first)
@@ -97,7 +97,7 @@ def test_what_is_put_is_the_machines_at_once_and_the_readers_when_durable() -> N
     assert bench.store.durable_counts == Counts(1, 3)
 
 
-def test_a_deletion_is_shown_when_it_is_durable() -> None:
+def test_a_deletion_is_visible_to_readers_when_durable() -> None:
     bench = Bench()
     bench.commit(*map(topic, ("a", "b", "d")))
     bench.store.put(ShardKey("b"), None)
@@ -114,7 +114,7 @@ def test_a_deletion_is_shown_when_it_is_durable() -> None:
     assert bench.keys(TOPIC_ID) == [id_of("a"), id_of("c"), id_of("d")]
 
 
-def test_a_topic_deleted_and_created_again_in_one_commit() -> None:
+def test_a_topic_recreated_in_one_commit_replaces_the_old_one() -> None:
     bench = Bench()
     bench.commit(topic("a", 2, topic_id="old"))
     bench.store.put(ShardKey("a"), None)
@@ -130,7 +130,7 @@ def test_a_topic_deleted_and_created_again_in_one_commit() -> None:
     assert bench.store.durable_counts == Counts(1, 5)
 
 
-def test_another_topic_under_the_same_key() -> None:
+def test_a_topic_with_the_same_shard_key_replaces_the_old_one() -> None:
     bench = Bench()
     bench.commit(topic("c.d"))
     assert bench.store.durable_named("c.d") is not None
@@ -141,7 +141,7 @@ def test_another_topic_under_the_same_key() -> None:
     assert bench.store.durable_counts == Counts(1, 1)
 
 
-def test_what_waits_is_found_again_in_the_order_of_creation() -> None:
+def test_pending_topics_are_loaded_in_creation_order() -> None:
     bench = Bench()
     bench.commit(topic("z", born=3, ready=False), topic("a", born=500, ready=False), topic("m", born=4, ready=False))
     bench.commit(topic("b"))
@@ -152,7 +152,7 @@ def test_what_waits_is_found_again_in_the_order_of_creation() -> None:
     assert list(TopicStore(bench.log).state().waiting) == ["a"]
 
 
-def test_nothing_is_written_that_did_not_change() -> None:
+def test_unchanged_topics_are_not_written() -> None:
     bench = Bench()
     bench.commit(topic("a"), topic("b"))
     bench.store.get(ShardKey("a"))
@@ -163,7 +163,7 @@ def test_nothing_is_written_that_did_not_change() -> None:
     assert bench.store.changes(bench.state) == {}
 
 
-def test_the_cluster_is_stored_and_found_again() -> None:
+def test_the_cluster_round_trips_through_the_store() -> None:
     bench = Bench()
     endpoint = Endpoint("PLAINTEXT", "h", 1)
     rules = RulesVersion(1, "[[rule]]", "0f", "User:ann")
@@ -186,7 +186,7 @@ def test_the_cluster_is_stored_and_found_again() -> None:
     assert [*bench.store.changes(bench.state)] == [CLUSTER], "a broker event does not write the rules"
 
 
-def test_slices_end_at_a_number_of_topics_or_of_partitions() -> None:
+def test_durable_slices_are_limited_by_topics_and_partitions() -> None:
     bench = Bench()
     bench.commit(*(topic(name, count) for name, count in (("a", 1), ("b", 5), ("c", 1), ("d", 9), ("e", 1))))
     names = []
@@ -199,7 +199,7 @@ def test_slices_end_at_a_number_of_topics_or_of_partitions() -> None:
 
 
 @pytest.mark.parametrize("cached", [1, 5, 1000])
-def test_the_cache_changes_nothing_but_the_cost(cached: int) -> None:
+def test_the_topic_cache_does_not_change_results(cached: int) -> None:
     bench = Bench(cached)
     plain: dict[str, Topic] = {}
     rng = random.Random(cached)
@@ -220,7 +220,7 @@ def test_the_cache_changes_nothing_but_the_cost(cached: int) -> None:
     assert bench.keys(TOPIC_ID) == sorted(one.topic_id for one in plain.values())
 
 
-def test_the_cache_is_bounded_also_when_topics_grow() -> None:
+def test_the_topic_cache_is_bounded_when_topics_grow() -> None:
     cache = TopicCache(10)
     for number in range(100):
         cache.put(ShardKey(f"t{number}"), topic("t", 3))
@@ -234,7 +234,7 @@ def test_the_cache_is_bounded_also_when_topics_grow() -> None:
         assert held_partitions <= 20 + size, f"{held_partitions} partitions are held"
 
 
-def test_what_is_used_stays_cached() -> None:
+def test_recently_used_topics_stay_cached() -> None:
     cache = TopicCache(10)
     wanted = topic("wanted")
     cache.put(ShardKey("wanted"), wanted)
@@ -256,7 +256,7 @@ def changes(before: Cluster, after: Cluster) -> dict[bytes, bytes | None]:
     return puts
 
 
-def test_a_change_writes_what_it_changes() -> None:
+def test_acl_and_quota_changes_write_only_changed_keys() -> None:
     before = Cluster(acls=Acls().with_all(ENTRIES))
     more = Cluster(acls=before.acls.with_all([acl("new/allow/read/topic/t1")]))
     fewer = Cluster(acls=before.acls.without(ENTRIES[:2]))
@@ -278,7 +278,7 @@ create t 1x1
 """
 
 
-def test_what_is_kept_is_there_after_a_start() -> None:
+def test_stored_acls_and_quotas_are_loaded_at_start() -> None:
     rig = story(STORY)
     log, store = kept(rig.log)
     for cluster in (store.durable_cluster, TopicStore(log).state().cluster):

@@ -45,7 +45,7 @@ def of_topics(changes: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
     return {key: value for key, value in changes.items() if key.startswith(TOPIC)}
 
 
-def test_a_change_of_one_partition_writes_its_block_and_no_other() -> None:
+def test_a_partition_change_writes_only_its_block() -> None:
     bench = Bench()
     big = topic("big", 10 * BLOCK)
     assert len(of_topics(bench.commit(big))) == 10
@@ -54,7 +54,7 @@ def test_a_change_of_one_partition_writes_its_block_and_no_other() -> None:
     assert stored(bench) == [moved(big, 3 * BLOCK)]
 
 
-def test_what_a_change_writes_is_as_much_of_a_topic_four_times_as_large() -> None:
+def test_bytes_of_a_partition_change_do_not_grow_with_the_topic() -> None:
     def written(partitions: int) -> int:
         bench, big = Bench(), topic("big", partitions)
         bench.commit(big)
@@ -63,7 +63,7 @@ def test_what_a_change_writes_is_as_much_of_a_topic_four_times_as_large() -> Non
     assert written(160 * BLOCK) == written(40 * BLOCK)
 
 
-def test_topics_come_whole_and_in_order_whatever_is_beside_them() -> None:
+def test_topics_of_several_blocks_are_read_in_shard_order() -> None:
     bench = Bench()
     topics = [topic("a", BLOCK), topic("a-b", 3 * BLOCK + 1), topic("a.b", 2), topic("aa", 2 * BLOCK), topic("b")]
     bench.commit(*topics)
@@ -75,7 +75,7 @@ def test_topics_come_whole_and_in_order_whatever_is_beside_them() -> None:
         assert [one.name for one in TopicStore(bench.log).durable_slice(shard_key(after), 9)] == rest
 
 
-def test_nothing_stays_of_a_topic_that_goes_or_is_made_anew_with_fewer() -> None:
+def test_deleted_or_smaller_recreated_topics_leave_no_blocks() -> None:
     bench = Bench()
     bench.commit(topic("big", 5 * BLOCK), topic("other", 2 * BLOCK))
     bench.commit(gone=("big",))
@@ -86,7 +86,7 @@ def test_nothing_stays_of_a_topic_that_goes_or_is_made_anew_with_fewer() -> None
     assert [key for key, _ in bench.log.scan(TOPIC)] == [b"tother"]
 
 
-def test_a_topic_grows_over_a_block() -> None:
+def test_a_topic_grows_beyond_one_block() -> None:
     bench = Bench()
     for size in (1, BLOCK, BLOCK + 1, 3 * BLOCK, 3 * BLOCK + 5):
         bench.commit(topic("big", size))
@@ -94,7 +94,7 @@ def test_a_topic_grows_over_a_block() -> None:
 
 
 @pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, 3 * BLOCK])
-def test_values_are_found_by_key_and_in_a_walk_alike(size: int) -> None:
+def test_stored_blocks_by_key_equal_those_of_a_scan(size: int) -> None:
     bench = Bench()
     bench.commit(topic("t", size), topic("u"))
     walked = dict(each_stored(bench.log.scan(TOPIC)))
@@ -145,7 +145,7 @@ def _ids(brokers: tuple[BrokerId, ...]) -> str:
 
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
-def test_a_topic_is_what_its_events_say(line: str) -> None:
+def test_topic_rows_equal_their_events(line: str) -> None:
     begin, steps, expected = (column.strip() for column in line.split("|"))
     first, *rest = (step.strip() for step in steps.split(";"))
     has, todo = (f" {first}", rest) if first.startswith("has:") else ("", [first, *rest])
@@ -159,7 +159,7 @@ def test_a_topic_is_what_its_events_say(line: str) -> None:
     assert _shown(past, rig.state.cluster.live) == expected
 
 
-def test_replicas_that_do_not_serve_are_those_on_brokers_that_are_not_live_and_the_missing_ones() -> None:
+def test_offline_replicas_are_placeholders_and_those_on_fenced_brokers() -> None:
     rig = given("1 2 3 fewer")
     rig.put(command(rig, "create t 1x4"))
     partition = rig.topic("t").partitions[0]
@@ -178,7 +178,7 @@ MISFITS = (
 
 @pytest.mark.parametrize("event", MISFITS, ids=lambda event: type(event).__name__)
 @pytest.mark.parametrize("exists", [False, True])
-def test_an_event_that_does_not_fit_stops_the_fold_and_says_where(event: object, exists: bool) -> None:
+def test_an_inapplicable_event_fails_the_fold_with_its_offset(event: object, exists: bool) -> None:
     past = NO_PAST
     for record in given("1 2 3 has:t").log if exists else ():
         if getattr(record.event, "topic", None) == "t":

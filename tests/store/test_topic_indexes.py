@@ -101,7 +101,7 @@ def test_the_index_by_broker_matches_the_topics_after_every_event(given: str) ->
     assert records, "there is a history"
 
 
-def test_durable_topics_come_in_slices_of_limited_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_durable_topics_are_sliced_by_partition_count(monkeypatch: pytest.MonkeyPatch) -> None:
     _, store = kept(story("fewer\nquorum\njoin 1\nunfence 1" + "".join(f"\ncreate t{n} 3x1" for n in range(5))).log)
     keys = list(store.durable_keys_of(BrokerId(1)))
     assert keys == [f"t{n}" for n in range(5)]
@@ -139,7 +139,7 @@ OF_A_PARTITION = {"position": partition.POSITION}
 OF_A_VOTER = {"mark": projector.MARK, "ids of entries": projector.ENTRY}
 
 
-def test_no_kind_of_key_is_a_prefix_of_another() -> None:
+def test_no_key_prefix_is_a_prefix_of_another() -> None:
     for others in (OF_A_PARTITION, OF_A_VOTER):
         for (one, key), (other, longer) in permutations({**OF_A_LOG, **others}.items(), 2):
             assert not longer.startswith(key), f"{one} is a prefix of {other}"

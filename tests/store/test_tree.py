@@ -53,7 +53,7 @@ def root_by_hand(log: EventLog, size: int) -> bytes:
     return frontier.root()
 
 
-def test_each_commit_extends_the_tree(log: EventLog) -> None:
+def test_each_commit_extends_the_merkle_tree(log: EventLog) -> None:
     assert head_of(log) == (0, EMPTY_ROOT)
     sizes, counts = [0], [1, 2, 250, 3, 0, 700, 1, 67, 1, 300]
     for count in counts:
@@ -63,7 +63,7 @@ def test_each_commit_extends_the_tree(log: EventLog) -> None:
     assert stored_head(log)[0] == sum(counts)
 
 
-def test_one_recorder_and_one_for_each_commit_make_the_same_tree() -> None:
+def test_the_merkle_tree_is_independent_of_recorder_restarts() -> None:
     logs = InMemoryLog("c"), InMemoryLog("c")
     counts = [1, 300, 5, 512, 256]
     recorded(logs[0], counts)
@@ -73,7 +73,7 @@ def test_one_recorder_and_one_for_each_commit_make_the_same_tree() -> None:
     assert len(list(logs[0].scan(HEAD))) == 1 + 4 + 2 + 1, "the head, and the complete subtrees of 256 events and more"
 
 
-def test_roots_and_proofs_of_every_size(log: EventLog) -> None:
+def test_merkle_roots_and_proofs_at_block_boundaries(log: EventLog) -> None:
     recorded(log, [777, 1, 800])
     reader = TreeReader(log)
     chosen = random.Random(5)
@@ -100,7 +100,7 @@ class Counted(InMemoryLog):
         return super().read(start, end)
 
 
-def test_a_proof_reads_little_however_long_the_log_is() -> None:
+def test_an_inclusion_proof_reads_a_bounded_number_of_keys() -> None:
     log = Counted("c")
     recorded(log, [900] * 30)
     reader = TreeReader(log)
@@ -111,7 +111,7 @@ def test_a_proof_reads_little_however_long_the_log_is() -> None:
         assert log.reads <= 3 * len(path)
 
 
-def test_a_log_whose_tree_lacks_events_is_damaged(log: EventLog) -> None:
+def test_a_merkle_tree_with_missing_events_is_damage(log: EventLog) -> None:
     recorded(log, [300])
     log.write(Commit([Entry(encode_event(5, cause(), event(0)))]))
     log.flush()
@@ -119,7 +119,7 @@ def test_a_log_whose_tree_lacks_events_is_damaged(log: EventLog) -> None:
         recorded(log, [1])
 
 
-def test_a_lost_commit_takes_its_part_of_the_tree_with_it() -> None:
+def test_a_lost_commit_also_reverts_the_merkle_tree() -> None:
     log = InMemoryLog("c")
     recorder = recorded(log, [255])
     recorder.record(5, cause(), [event(1)] * 5)
@@ -131,7 +131,7 @@ def test_a_lost_commit_takes_its_part_of_the_tree_with_it() -> None:
     assert stored_head(log) == (264, root_by_hand(log, 264))
 
 
-def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None:
+def test_events_that_contradict_the_merkle_tree_are_an_error() -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
     log._events[299] = encode_event(6, cause(), event(0))
@@ -140,7 +140,7 @@ def test_other_events_than_the_tree_was_made_over_are_not_gone_on_from() -> None
 
 
 @pytest.mark.parametrize("head", [b"", b"\0" * 39, (301).to_bytes(8, "big") + b"\0" * 32])
-def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
+def test_a_malformed_tree_head_is_an_error(head: bytes) -> None:
     log = InMemoryLog("c")
     recorded(log, [300])
     log.write(Commit(own={HEAD: head}))
@@ -148,7 +148,7 @@ def test_a_head_that_cannot_be_is_an_error(head: bytes) -> None:
         stored_head(log)
 
 
-def test_readers_may_see_the_tree_of_a_commit_before_they_see_that_the_log_goes_on() -> None:
+def test_tree_readers_accept_a_commit_before_its_events_are_visible() -> None:
     log = InMemoryLog("c")
     recorded(log, [600])
     root = TreeReader(log).root(512)
@@ -157,7 +157,7 @@ def test_readers_may_see_the_tree_of_a_commit_before_they_see_that_the_log_goes_
     assert tree.range_root(log, 256, 512) == tree.stored_subtree(log, 8, 1)
 
 
-def test_a_subtree_that_is_lacking_is_an_error() -> None:
+def test_a_missing_subtree_is_an_error() -> None:
     log = InMemoryLog("c")
     recorded(log, [600])
     first = next(key for key, _ in log.scan(HEAD, HEAD))

@@ -11,7 +11,7 @@ from tests.stream.chaos import Chaos, Plan
 from tests.support.reference_kafka import ReferenceKafka
 
 
-def test_no_request_is_lost_and_none_is_decided_twice(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+def test_commands_are_decided_exactly_once_under_kills_and_rebalances(kafka44: ReferenceKafka, tmp_path: Path) -> None:
     plan = Plan(2, rebalances=1, zombies=2, gateway_kills=1, broker_kills=0, outages=0, rate=25, session_s=1.5)
     chaos = Chaos(tmp_path, kafka44, plan)
     outcome = chaos.run()

@@ -78,7 +78,7 @@ def name() -> str:
     return f"fleet-{uuid.uuid4().hex[:12]}"
 
 
-def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None:
+def test_the_target_cluster_applies_requests_of_gateways(before: Before, name: str) -> None:
     here, there = before.here, before.there
     names = [f"{name}-{number}" for number in range(6)]  # in several partitions, so with several owners
     for each in names:
@@ -106,7 +106,7 @@ def test_what_is_requested_here_is_done_there(before: Before, name: str) -> None
     )
 
 
-def test_clients_that_begin_at_a_gateway_produce_and_consume(before: Before, name: str) -> None:
+def test_clients_that_bootstrap_at_a_gateway_produce_and_consume(before: Before, name: str) -> None:
     start: dict[str, str | int | float | bool] = {"bootstrap.servers": before.gateway.kafka}
     admin = before.here
     assert create(admin, name)[0] == 0
@@ -134,7 +134,7 @@ def test_clients_that_begin_at_a_gateway_produce_and_consume(before: Before, nam
     assert sorted(values) == sorted(f"{number}".encode() for number in range(20))
 
 
-def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None:
+def test_refusals_of_the_target_cluster_are_rejections(before: Before, name: str) -> None:
     refused = f"refused-{name}"
     here = before.here
     assert create(here, refused) == (KafkaError.POLICY_VIOLATION, f"no topic may be called {refused}")
@@ -145,7 +145,7 @@ def test_what_the_cluster_refuses_is_rejected(before: Before, name: str) -> None
     assert (rejected["rule"], rejected["error_code"]) == ("cluster", KafkaError.POLICY_VIOLATION)
 
 
-def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -> None:
+def test_external_changes_of_the_target_cluster_are_imported(before: Before, name: str) -> None:
     there = before.there
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
     found = until(lambda: seen(before.gateway, f"/v1/topics/{name}"))
@@ -160,7 +160,7 @@ def test_what_happens_behind_our_back_is_discovered(before: Before, name: str) -
     )
 
 
-def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str) -> None:
+def test_the_commands_and_events_topics_are_hidden_and_protected(before: Before, name: str) -> None:
     """They are neither shown nor can they be deleted here."""
     before.there.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     until(lambda: seen(before.gateway, f"/v1/topics/{name}"))
@@ -176,7 +176,7 @@ def test_the_topics_that_hold_the_log_are_not_managed(before: Before, name: str)
     assert log <= set(before.there.list_topics(timeout=10).topics)
 
 
-def test_another_worker_takes_over(before: Before, name: str, tmp_path: Path) -> None:
+def test_a_surviving_worker_takes_over_partitions_of_a_killed_one(before: Before, name: str, tmp_path: Path) -> None:
     """A worker dies: whoever owns its partitions next watches the cluster and carries out for them."""
     with ExitStack() as held:
         others = Stream(tmp_path, before.kafka.bootstrap, NAMES, SETTINGS, "plain", ROOT, held)

@@ -55,7 +55,7 @@ def events_of(data: Path) -> list[list[bytes]]:
     return found
 
 
-def test_a_topic_that_was_lost_is_kept_in_folders_and_restored(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+def test_a_lost_events_topic_is_restored_from_worker_folders(kafka44: ReferenceKafka, tmp_path: Path) -> None:
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
     with ExitStack() as held:
         one = Stream(tmp_path, kafka44.bootstrap, f"lost-{time.time_ns()}", SETTINGS, "plain", ROOT, held)
@@ -183,7 +183,7 @@ def transaction(kafka: str, topic: str, value: bytes) -> Iterator[Producer]:
     yield producer
 
 
-def test_transactions_of_others_hold_up_what_comes_after_and_are_no_loss(
+def test_external_transactions_in_the_events_topic_delay_and_lose_nothing(
     kafka44: ReferenceKafka, tmp_path: Path
 ) -> None:
     kafka, names = kafka44.bootstrap, f"aborted-{time.time_ns()}"

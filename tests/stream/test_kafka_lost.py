@@ -15,13 +15,13 @@ from tests.support.reference_kafka import KafkaCluster, kafka_cluster
 from tests.support.stream import stream
 
 
-def test_kafka_that_goes_away_and_comes_back_loses_nothing(tmp_path: Path) -> None:
+def test_gateways_and_workers_survive_a_kafka_restart(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path / "kafka", nodes=1, group_min_session_timeout_ms="1000") as kafka:
-        gateway_says_so_and_recovers(kafka, tmp_path / "gateway")
+        gateway_reports_lost_kafka_and_recovers(kafka, tmp_path / "gateway")
         workers_go_on_and_can_be_stopped(kafka, tmp_path)
 
 
-def gateway_says_so_and_recovers(kafka: KafkaCluster, folder: Path) -> None:
+def gateway_reports_lost_kafka_and_recovers(kafka: KafkaCluster, folder: Path) -> None:
     """Kafka is stopped for a while, like one behind a broken network."""
     with stream(folder, kafka.bootstrap, "lost", gateways=0) as one:
         gateway = one.start_gateway({"gateway.session.timeout.ms": "1500", "gateway.heartbeat.interval.ms": "200"})

@@ -67,22 +67,22 @@ def _subscribers() -> dict[str, Any]:
 SUBSCRIBERS = _subscribers()
 
 
-def _handled(subscriber: Any) -> EventTypes:
+def _handled_event_types(subscriber: Any) -> EventTypes:
     found: EventTypes = subscriber.__new__(subscriber).handles
     return found
 
 
-def test_each_subscriber_is_listed() -> None:
+def test_every_change_feed_subscriber_is_listed() -> None:
     assert SUBSCRIBERS.keys() == IGNORED.keys()
 
 
 @pytest.mark.parametrize("name", IGNORED)
-def test_each_event_type_is_handled_or_ignored(name: str) -> None:
-    handled = [each.__name__ for each in _handled(SUBSCRIBERS[name])]
+def test_subscribers_handle_or_ignore_every_event_type(name: str) -> None:
+    handled = [each.__name__ for each in _handled_event_types(SUBSCRIBERS[name])]
     assert sorted([*handled, *IGNORED[name].split()]) == sorted(each.__name__ for each in EVENT_TYPES)
 
 
-def test_a_subscriber_gets_the_events_that_it_handles_and_the_end_of_the_commit() -> None:
+def test_subscribers_receive_their_events_and_the_end_of_the_commit() -> None:
     events: tuple[Event, ...] = (
         catalog.TopicVanished(TopicName("t"), TopicId(b""), "gone"),
         catalog.BrokerFenced(BrokerId(1), 1, "stopped"),

@@ -53,7 +53,7 @@ def _words(identifier: str) -> list[str]:
 
 
 @pytest.mark.parametrize("package", ["controller", "events", "projections"])
-def test_identifiers_use_the_words_of_the_field(package: str) -> None:
+def test_identifiers_use_no_banned_words(package: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {identifier}: write {BANNED[word]}"
         for path in sorted((ROOT / package).rglob("*.py"))

@@ -77,12 +77,12 @@ def main(kafka: str = "") -> int:
             stream(folder, bootstrap, "topicwright", SETTINGS, workers=2, gateways=2, brokers="cluster")
         )
         master = "none" if kafka else held.enter_context(spark(spark_folder))
-        print(_what_there_is(running, master, spark_folder), flush=True)
+        print(_overview(running, master, spark_folder), flush=True)
         stopped.wait()
     return 0
 
 
-def _what_there_is(running: Stream, master: str, spark_conf: Path) -> str:
+def _overview(running: Stream, master: str, spark_conf: Path) -> str:
     one, other = running.gateways
     return f"""
 Kafka clients   {one.kafka} and {other.kafka}

@@ -98,7 +98,7 @@ def _pin(package: dict[str, Any]) -> str:
     return " ".join([f"{package['name']}=={package['version']}", *(f"--hash=sha256:{each}" for each in hashes)])
 
 
-def _locked(needed: Path, extras: tuple[str, ...], pinned: Path) -> dict[str, str]:
+def _locked_requirements(needed: Path, extras: tuple[str, ...], pinned: Path) -> dict[str, str]:
     """All that is needed, by name; packages that only Windows needs are not."""
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder, "pylock.toml")
@@ -135,10 +135,10 @@ def main() -> None:
         pinned.write_text("\n".join(line.split()[0] for rows in sections().values() for line in rows.values()))
         builds.write_text("\n".join(map(str, requirements()["build"])))
         found = {
-            "build": _locked(builds, (), pinned),
-            "run": _locked(PROJECT, (), pinned),
-            "replay": _locked(PROJECT, ("replay",), pinned),
-            "dev": _locked(PROJECT, ("dev",), pinned),
+            "build": _locked_requirements(builds, (), pinned),
+            "run": _locked_requirements(PROJECT, (), pinned),
+            "replay": _locked_requirements(PROJECT, ("replay",), pinned),
+            "dev": _locked_requirements(PROJECT, ("dev",), pinned),
         }
     lines, before = [HEADER], set[str]()
     for section, packages in found.items():

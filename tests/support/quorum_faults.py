@@ -197,7 +197,7 @@ def _stopped(cluster: QuorumCluster, leader: int) -> Iterator[None]:
 
 
 @contextmanager
-def _terminated(cluster: QuorumCluster, leader: int) -> Iterator[None]:
+def _terminate_leader(cluster: QuorumCluster, leader: int) -> Iterator[None]:
     process = _process(cluster, leader)
     process.popen.terminate()
     yield
@@ -230,7 +230,7 @@ def _full(cluster: QuorumCluster, leader: int) -> Iterator[None]:
 FAULTS: Final[Mapping[str, Callable[[QuorumCluster, int], AbstractContextManager[None]]]] = {
     "kill": _killed,
     "stop": _stopped,
-    "term": _terminated,
+    "term": _terminate_leader,
     "cut": partial(_cut, True, True),
     "cut-in": partial(_cut, True, False),
     "cut-out": partial(_cut, False, True),

@@ -27,7 +27,7 @@ def _failing(with_kafka: bool) -> Sequence[Figure]:
     raise AssertionError("3 violations\nin a generated log")
 
 
-def test_what_is_absent_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmarks_with_missing_tools_are_reported_and_do_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_VERSION")
     (line,), good = measured("stream", _of_no_kafka, True)
     assert good
@@ -38,12 +38,12 @@ def test_what_is_absent_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert line.note == "not measured: No module named 'pyspark'"
 
 
-def test_what_failed_is_said_in_a_line_and_is_not_good() -> None:
+def test_a_failed_benchmark_is_reported_and_fails_the_run() -> None:
     (line,), good = measured("replay", _failing, True)
     assert (good, line.note) == (False, "failed: 3 violations in a generated log")
 
 
-def test_figures_are_a_table_and_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_benchmark_results_are_printed_as_table_and_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     show([GOOD], as_json=False)
     header, row = capfdbinary.readouterr().out.decode().splitlines()
     assert row.split() == ["creates", "topics/s", "1,234", "568", "12.3", "45.6", "1,000", "twice", "as", "fast"]

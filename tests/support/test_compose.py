@@ -31,18 +31,18 @@ def validate() -> Callable[[object], object]:
     return compiled
 
 
-def composed() -> dict[str, Any]:
+def compose_file() -> dict[str, Any]:
     """The file, with its anchors resolved."""
     file: dict[str, Any] = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))
     return file
 
 
-def test_the_file_is_as_the_specification_wants_it(validate: Callable[[object], object]) -> None:
-    validate(composed())
+def test_compose_file_is_valid_against_the_specification(validate: Callable[[object], object]) -> None:
+    validate(compose_file())
 
 
-def test_what_services_name_is_there() -> None:
-    file = composed()
+def test_compose_services_reference_existing_services_and_volumes() -> None:
+    file = compose_file()
     assert {"worker-2", "gateway-2", "kafka-3", "spark-worker", "single"} < set(file["services"])
     for name, service in file["services"].items():
         for needed in service.get("depends_on", ()):
@@ -53,9 +53,9 @@ def test_what_services_name_is_there() -> None:
         assert all(port.startswith("127.0.0.1:") for port in ports), f"{name} is open to this machine alone"
 
 
-def test_spark_takes_only_whom_shares_its_secret(tmp_path: Path) -> None:
+def test_compose_spark_services_share_a_secret(tmp_path: Path) -> None:
     """The secret's script as it stands, run twice: `make cluster` and its test run Spark with what it writes."""
-    services = composed()["services"]
+    services = compose_file()["services"]
     for name in ("spark-master", "spark-worker"):
         assert services[name]["environment"] == services["spark-secret"]["environment"] == {"SPARK_CONF_DIR": "/spark"}
         assert services[name]["volumes"] == ["spark:/spark:ro"]
@@ -70,9 +70,9 @@ def test_spark_takes_only_whom_shares_its_secret(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "spark-defaults.conf").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("name", [name for name, one in composed()["services"].items() if "command" in one])
-def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
-    words = composed()["services"][name]["command"]
+@pytest.mark.parametrize("name", [name for name, one in compose_file()["services"].items() if "command" in one])
+def test_compose_commands_are_valid(name: str) -> None:
+    words = compose_file()["services"][name]["command"]
     parsed = main.parser(words[0]).parse_args(words)
     settings = load_settings(None, parsed.set)
     if parsed.command in {"gateway", "serve"}:  # in a container nothing else would be reached; see the ports above
@@ -84,5 +84,5 @@ def test_each_command_is_one_that_topicwright_takes(name: str) -> None:
     if parsed.command in {"gateway", "worker"}:
         for address in parsed.bootstrap.split(","):
             host, _, port = address.partition(":")
-            assert host in composed()["services"], f"{name} looks for Kafka at {host}"
+            assert host in compose_file()["services"], f"{name} looks for Kafka at {host}"
             assert port == "9092"

@@ -30,7 +30,7 @@ def described(began: float, ended: float, topic: str) -> Operation:
         [CREATED, Operation("delete", 2, math.inf, PRESENT, ABSENT), described(3, 4, "a"), described(5, 6, ABSENT)],
     ],
 )
-def test_answers_that_some_order_explains_are_accepted(history: list[Operation]) -> None:
+def test_linearizable_histories_are_accepted(history: list[Operation]) -> None:
     assert unexplained(history) == []
 
 
@@ -47,5 +47,5 @@ def test_answers_that_some_order_explains_are_accepted(history: list[Operation])
         ([NEVER_ANSWERED, CREATED, DELETED, described(6, 7, "a")], "a stale describe, next to a lost answer"),
     ],
 )
-def test_answers_that_no_order_explains_are_found(history: list[Operation], found: str) -> None:
+def test_non_linearizable_histories_are_found(history: list[Operation], found: str) -> None:
     assert unexplained(history), found

@@ -16,7 +16,7 @@ from tests.support.tools import ROOT
 LINE = re.compile(r"[a-z0-9-]+==[a-z0-9.!]+( --hash=sha256:[0-9a-f]{64})+")
 
 
-def test_each_package_is_one_line_with_its_hashes_and_no_address() -> None:
+def test_every_constraint_is_one_line_with_hashes_and_no_url() -> None:
     lines = CONSTRAINTS.read_text().splitlines()
     assert [line for line in lines if not line.startswith("# ") and not LINE.fullmatch(line)] == []
     assert [line for line in lines if "://" in line] == []
@@ -25,7 +25,7 @@ def test_each_package_is_one_line_with_its_hashes_and_no_address() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_what_pyproject_wants_is_pinned_in_its_section_or_before(section: str) -> None:
+def test_pyproject_requirements_are_pinned_in_constraints(section: str) -> None:
     pinned: dict[str, str] = {}
     for name in SECTIONS[: SECTIONS.index(section) + 1]:
         pinned |= sections()[name]
@@ -35,7 +35,7 @@ def test_what_pyproject_wants_is_pinned_in_its_section_or_before(section: str) -
 
 
 @pytest.mark.parametrize("file", ["Makefile", "Dockerfile"])
-def test_what_installs_checks_hashes(file: str) -> None:
+def test_pip_installs_require_hashes(file: str) -> None:
     installs = re.findall(r"(?:(?<!-m )pip install|\$\(PIP\)) (.*)", (ROOT / file).read_text())
     checked = [words for words in installs if "--require-hashes" in words]
     own = [words for words in installs if "--no-deps --no-build-isolation" in words and words.endswith(".")]
@@ -44,7 +44,7 @@ def test_what_installs_checks_hashes(file: str) -> None:
     assert len(checked) + len(own) == len(installs), installs
 
 
-def test_wheels_are_of_linux_with_glibc_and_macos() -> None:
+def test_pinned_wheels_cover_linux_glibc_and_macos() -> None:
     taken = ("any", "manylinux_2_28_x86_64", "manylinux2014_aarch64", "macosx_11_0_arm64", "macosx_10_9_universal2")
     left = ("musllinux_1_2_x86_64", "win_amd64", "manylinux_2_17_s390x", "manylinux2014_i686")
     assert [each for each in (*taken, *left) if PLATFORM.fullmatch(each)] == list(taken)
@@ -64,13 +64,13 @@ WHEELS = {
 
 
 @pytest.mark.parametrize("file", WHEELS)
-def test_wheels_are_of_each_python_that_it_runs_on(file: str) -> None:
+def test_pinned_wheels_cover_every_supported_python(file: str) -> None:
     assert tuple(minor for minor in PYTHONS if fits(file, minor)) == WHEELS[file]
     own = SpecifierSet(tomllib.loads(PROJECT.read_text())["project"]["requires-python"])
     assert [minor for minor in range(30) if f"3.{minor}.0" in own] == list(PYTHONS)
 
 
-def test_the_licence_and_how_to_report_are_there() -> None:
+def test_licence_and_security_policy_exist() -> None:
     project = tomllib.loads(PROJECT.read_text())["project"]
     assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
     assert "Apache License\n                           Version 2.0, January 2004" in (ROOT / "LICENSE").read_text()

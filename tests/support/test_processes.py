@@ -35,7 +35,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_process_that_ignores_sigterm_goes_with_its_children(tmp_path: Path) -> None:
+def test_a_process_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
     with Process([sys.executable, "-c", STUBBORN], cwd=tmp_path) as process:
         child = int(process.wait_for_line(r"^child (\d+)$", within_s=30)[1])
         assert process.stop(within_s=0.2) == -9
@@ -47,13 +47,13 @@ def test_a_process_that_ignores_sigterm_goes_with_its_children(tmp_path: Path) -
     assert not alive(child)
 
 
-def test_a_line_that_never_comes_fails_with_what_was_printed(tmp_path: Path) -> None:
+def test_a_missing_line_fails_with_the_process_output(tmp_path: Path) -> None:
     printer = Process([sys.executable, "-c", "print('only this')"], cwd=tmp_path)
     with printer, pytest.raises(ProcessFailure, match="only this"):
         printer.wait_for_line("something else", within_s=120)
 
 
-def test_topicwright_is_forked_and_a_process_like_any_other(tmp_path: Path) -> None:
+def test_a_forked_topicwright_behaves_like_a_process(tmp_path: Path) -> None:
     with Process([COMMAND, "serve", "--nonsense"], cwd=tmp_path) as process:
         assert process.wait(120) == 2
         assert "unknown flag --nonsense" in process.output
@@ -101,7 +101,7 @@ def _echo(server: socket.socket) -> None:
 
 @pytest.mark.parametrize("node", [OTHER, SELF])
 @pytest.mark.parametrize(("into", "out_of"), [(True, False), (False, True), (True, True)])
-def test_what_is_cut_waits(node: int, into: bool, out_of: bool) -> None:
+def test_bytes_over_a_cut_network_wait(node: int, into: bool, out_of: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, Network() as network:
         threading.Thread(target=_echo, args=(server,), daemon=True).start()
         port = network.way_to(OTHER, server.getsockname()[1], lambda: None)
@@ -120,7 +120,7 @@ def test_what_is_cut_waits(node: int, into: bool, out_of: bool) -> None:
         server.close()
 
 
-def test_a_node_that_is_not_there_closes() -> None:
+def test_a_network_connection_to_a_missing_node_is_closed() -> None:
     with Network() as network:
         port = network.way_to(OTHER, 1, lambda: None)
         with socket.create_connection(("127.0.0.1", port)) as client:

@@ -18,7 +18,7 @@ from tests.support.test_processes import alive
 from tests.support.tools import ROOT
 
 
-def test_each_test_is_in_one_group() -> None:
+def test_every_test_file_is_in_one_group() -> None:
     files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")]
     assert len(files) > 100, files
     assert {str(file): _groups(file) for file in files if len(_groups(file)) != 1} == {}
@@ -70,7 +70,7 @@ sys.exit(side_by_side.main(["-p", "no:cacheprovider"]))
     ],
     ids=["make terminated", "its group terminated", "make killed", "the runner killed"],
 )
-def test_nothing_is_left_when_make_test_is_ended(end: Callable[[int, int], None], tmp_path: Path) -> None:
+def test_ending_make_test_leaves_no_processes(end: Callable[[int, int], None], tmp_path: Path) -> None:
     """Also where SIGINT is ignored, as it is for what a script has in the background."""
     (tmp_path / "runner.py").write_text(RUNNER)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

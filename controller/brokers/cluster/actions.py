@@ -1,8 +1,8 @@
 """Applies decisions to the target cluster: the action queue, and the dry run before a decision.
 
 Method. Committed events become queued actions. A round takes at most one action per topic and runs all of them
-together. An action that did not reach the cluster, or may have been applied without an answer, is retried with
-back-off. Every action is idempotent: if a topic exists after an attempt with unknown result, it is the requested one.
+together. An action is retried with back-off if it did not reach the cluster, or if its result is unknown. Every action
+is idempotent: if a topic exists after an attempt with an unknown result, that attempt has created it.
 
 Before a decision the cluster dry-runs the same request, with the replicas that would be chosen. So a refusal, such as
 by its policy, ACLs or limits, is found before anything is recorded.
@@ -35,7 +35,7 @@ from events.names import ShardKey, TopicId, TopicName, shard_key
 TOPICS_PER_ROUND = 100  # one request to the cluster stays small and quick
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.1, 5.0
 SETTLE_S = 3.0
-"""After a change of our own the watch ignores the topic for this time, because brokers see it one after another."""
+"""The watch ignores a topic for this time after Topicwright changed it, because brokers apply a change one by one."""
 DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two scans
 History = Callable[[ShardKey], Iterable[catalog.Recorded]]
 """The durable events of a shard, in order."""
@@ -84,7 +84,7 @@ class ActionRunner:
         self.is_resuming = True
         """True while the log may have changes that the previous process left unfinished."""
         self.deleted: dict[TopicId, None] = {}
-        """Ids of topics that we deleted: a broker may still show them for a while."""
+        """Ids of topics that we deleted: a broker may still report them for a while."""
         self._changed_at: dict[TopicName, float] = {}
         self._queue: list[Action] = []
         self._wake = asyncio.Event()
@@ -96,7 +96,7 @@ class ActionRunner:
         """Actions waiting for their retry. No other action of these topics runs meanwhile."""
 
     def enqueue(self, action: Action) -> None:
-        """Queue an action. One that replaces placeholders is dropped if the topic has one already."""
+        """Queue an action. A second queued action to replace the placeholders of a topic is dropped."""
         self.record_change(action.topic)
         if isinstance(action.change, catalog.TopicDeleted):
             self._remember_deleted(action.change.topic_id)
@@ -114,7 +114,7 @@ class ActionRunner:
         self._delayed.clear()
 
     def resume_work(self, name: TopicName) -> bool:
-        """Queue the unfinished work of a topic, read from the log after a start. Returns whether there was any."""
+        """Queue the unfinished changes of a topic, read from the log after a start. Returns True if there are any."""
         if not self.is_resuming:
             return False
         work = open_work_of(self._history(shard_key(name)))
@@ -128,7 +128,7 @@ class ActionRunner:
         return bool(actions)
 
     def is_busy(self, name: TopicName) -> bool:
-        """True if we are changing the topic, or just did."""
+        """True if an action of the topic is unfinished, or ended less than SETTLE_S ago."""
         if self.pending[name]:
             return True
         changed_at = self._changed_at.get(name)
@@ -317,7 +317,7 @@ class PlannedCommand(NamedTuple):
 
 
 async def dry_run(link: ClusterLink, planned: Sequence[PlannedCommand]) -> list[commands.DryRunResult]:
-    """Dry-run commands at the target cluster; retries last until a command times out. Returns the results in order."""
+    """Dry-run commands at the target cluster; retries each until it times out. Returns the results in order."""
     creates = [one for one in planned if isinstance(one.command, commands.CreateTopic)]
     changes = [[one] for one in planned if not isinstance(one.command, commands.CreateTopic)]
     groups = await asyncio.gather(*(_dry_run_together(link, group) for group in (creates, *changes) if group))

@@ -50,7 +50,7 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     )
     completed_by(of_type, event_types)
     parser.add_argument(
-        "--principal", metavar="PATTERN", help="only requests of this user, such as User:alice or 'User:a*'"
+        "--principal", metavar="PATTERN", help="only events of this user's requests, such as User:alice or 'User:a*'"
     )
     parser.add_argument("--from", dest="start", type=count, metavar="OFFSET", help="first offset")
     common.add_span(parser)
@@ -86,7 +86,7 @@ def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, o
     if options.start is not None and options.since is not None:
         raise common.Misuse("give either --from or --since")
     if options.follow and (options.until is not None or options.tail is not None):
-        raise common.Misuse("--follow does not end: it does not go with --until or --tail")
+        raise common.Misuse("--follow does not end, so it cannot be used with --until or --tail")
     if options.tail is not None:
         newest = islice(filter(_filter(options), _newest_first(options, backend, which)), options.tail)
         return reversed(list(newest))
@@ -202,7 +202,7 @@ def _requests(options: argparse.Namespace, backend: Backend) -> int:
     filters = {name: getattr(options, name) for name in names} | {"from": options.since, "to": options.until}
     if options.id is not None:
         if any(one is not None for one in filters.values()):
-            raise common.Misuse("filters apply to the list: they do not go with the ID of a request")
+            raise common.Misuse("filters apply to the list, so they cannot be used with the ID of a request")
         request = backend.get(RequestView, "/requests", options.id, at=options.at)
         show(options, request, lambda style: text.request(request, style), lambda: [request.request_id])
         return DONE

@@ -37,7 +37,9 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
     completed_by(parser.add_argument("name", nargs="?", type=non_empty, metavar="NAME|PATTERN", help=what), topic_names)
     common.add_at(parser)
     parser.add_argument("--status", choices=STATUSES, help="list only topics with this status: " + ", ".join(STATUSES))
-    parser.add_argument("--principal", metavar="PATTERN", help="list only topics created by, such as User:alice")
+    parser.add_argument(
+        "--principal", metavar="PATTERN", help="list only topics that this user created, such as User:alice"
+    )
     common.add_backend(parser, _topics)
     parser = commands.add_parser("explain", description=f"Explain {COMMANDS['explain'].summary.partition(' ')[2]}.")
     what = "name of a topic, or id of a request"
@@ -49,11 +51,13 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
 
 def _register_topic(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = _action(actions, "create", "create a topic, and wait until it is complete")
+    create = _action(actions, "create", "create a topic, and wait until it is ready")
     create.add_argument("--partitions", type=int, metavar="N", help="number of partitions; default: the cluster's")
     create.add_argument("--replication-factor", type=int, metavar="N", help="default: the cluster's")
     _add_configs(create)
-    create.add_argument("--timeout-ms", type=count, metavar="MS", help="how long to wait until it is complete")
+    create.add_argument(
+        "--timeout-ms", type=count, metavar="MS", help="how long to wait until it is ready; default: 30000"
+    )
     create.add_argument("--dry-run", action="store_true", help="validate, and show the replicas that it would get")
     common.add_backend(create, partial(_run_change, _create))
     delete = _action(actions, "delete", "delete a topic; its history remains in the log")
@@ -93,7 +97,7 @@ def _topics(options: argparse.Namespace, backend: Backend) -> int:
 
     if options.name is not None and not any(sign in options.name for sign in GLOB):
         if options.status is not None or options.principal is not None:
-            raise common.Misuse("--status and --principal filter a list: they do not go with the NAME of a topic")
+            raise common.Misuse("--status and --principal filter a list, so they cannot be used with a topic NAME")
         return _show_topic(options, backend)
     from projections.views.topics import TopicsView
 
@@ -140,9 +144,9 @@ def _create(options: argparse.Namespace, backend: Backend) -> int:
     from projections.views.topics import CreatedView
 
     if not options.dry_run and options.data is not None:
-        raise common.Misuse("a stopped service creates nothing: --data needs --dry-run")
+        raise common.Misuse("--data reads a stopped service, which cannot create topics: add --dry-run")
     if options.dry_run and options.timeout_ms is not None:
-        raise common.Misuse("--dry-run does not wait: it does not go with --timeout-ms")
+        raise common.Misuse("--dry-run does not wait, so it cannot be used with --timeout-ms")
     body = {
         "name": options.name,
         "configs": dict(options.config),
@@ -173,7 +177,7 @@ def _alter(options: argparse.Namespace, backend: Backend) -> int:
 
 
 def _check_known(names: list[str], options: argparse.Namespace, backend: Backend) -> None:
-    """Raise Misuse for a config that neither Kafka nor the topic has: Kafka would accept its deletion silently."""
+    """Raise Misuse for a config that is unknown to Kafka and not set on the topic. Kafka would silently accept it."""
     from controller.machine.configs.table import BY_NAME
     from projections.views.topics import TopicView
 

@@ -101,8 +101,8 @@ async def leave(options: argparse.Namespace, client: QuorumClient) -> None:
     leaver = next((each for each in voters if each.replica_id == node_id), None)
     if leaver is not None and directory not in (None, leaver.replica_directory_id):
         raise QuorumError(
-            f"node {node_id} votes with directory id {uuid_text(leaver.replica_directory_id)}, but {options.data} has "
-            f"{uuid_text(directory)}"
+            f"{options.data} has directory id {uuid_text(directory)}, but the voter with node id {node_id} has "
+            f"{uuid_text(leaver.replica_directory_id)}: name the folder of that voter, or give --id {node_id}"
         )
     found_limits = (await all_limits(client)).get(node_id)
     if leaver is None and found_limits is None:

@@ -1,7 +1,7 @@
 """Topics as JSON: lists by name or by age, and one topic with its configs and events, now or at any point in time.
 
-A page of a list examines a bounded number of topics. If it ends among names that are hidden from the caller, its cursor
-is sealed (`controller.http.permissions`).
+A page of a list examines a bounded number of topics. If the caller may not describe the last examined topic, the cursor
+is encrypted, so that it does not reveal the name (`controller.http.permissions`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def topics(
     name: Glob = None,
     status: FromQuery[WantedStatus | None] = None,
     placeholders: Annotated[
-        bool | None, QueryParameter(description="Whether replicas wait for a broker to join (KIP-409)")
+        bool | None, QueryParameter(description="Only topics with placeholders (`true`) or without (`false`), KIP-409")
     ] = None,
     principal: Annotated[str | None, QueryParameter(description="Principal that created the topic")] = None,
     order: Order = "name",
@@ -172,7 +172,7 @@ class _Page:
         self._live = reader.api.cluster.live
 
     async def empty(self, at: str | None) -> Response[TopicsView]:
-        """The page of a caller who certainly may not describe any topic."""
+        """The page of a caller whom no ACL allows to describe a topic."""
         self._end = await self._reader.reading.run(self._queries.end, at)
         return await self._answer(None)
 

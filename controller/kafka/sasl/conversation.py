@@ -81,7 +81,7 @@ class PlainConversation:
             )
         if authorization not in ("", user):
             message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationFailed("another authorization id than the user name", message, user)
+            raise AuthenticationFailed("the authorization id differs from the user name", message, user)
         return Step(user=user)
 
     @staticmethod

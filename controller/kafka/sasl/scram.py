@@ -69,7 +69,7 @@ class ScramConversation:
         self._user = user
         if found[2] is not None and _name(found[2]) not in ("", user):
             message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationFailed("another authorization id than the user name", message, user)
+            raise AuthenticationFailed("the authorization id differs from the user name", message, user)
         if re.search(r",tokenauth=true(,|$)", found[6]):
             raise AuthenticationFailed("delegation tokens are not supported", user=user)
         credential = self._users.scram(user, self._mechanism)
@@ -88,16 +88,16 @@ class ScramConversation:
         if found is None:
             raise AuthenticationFailed("a malformed final SCRAM message", user=self._user)
         credential = self._credential
-        assert credential is not None, "the first message was taken"
+        assert credential is not None, "the first message was processed"
         if not hmac.compare_digest(found[3].encode(), self._nonce.encode()):
-            raise AuthenticationFailed("not the server's nonce, as of librdkafka before 2.6.1", user=self._user)
+            raise AuthenticationFailed("the nonce is not the server's (librdkafka before 2.6.1)", user=self._user)
         if _decoded(found[2], self._user) != self._header.encode():
-            raise AuthenticationFailed("another channel binding than in the first message", user=self._user)
+            raise AuthenticationFailed("the channel binding differs from the first message", user=self._user)
         signed = f"{self._first},{self._challenge},{found[1]}".encode()
         signature = self._mac(credential.stored_key, signed)
         proof = _decoded(found[4], self._user)
         if len(proof) != len(signature):
-            raise AuthenticationFailed("a proof of another length", user=self._user)
+            raise AuthenticationFailed("the proof has the wrong length", user=self._user)
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key):
             raise AuthenticationFailed("wrong user name or password", user=self._user)
@@ -123,7 +123,7 @@ def _decoded(text: str, user: str) -> bytes:
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """`Hi` in RFC 5802. Takes a few ms: not for the event loop."""
+    """`Hi` in RFC 5802. Takes a few ms, so it must not run in the event loop."""
     return hashlib.pbkdf2_hmac(DIGESTS[mechanism], password.encode(), salt, iterations)
 
 

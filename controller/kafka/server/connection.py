@@ -2,7 +2,7 @@
 
 Requests start in order as they arrive, up to the limits. Responses that are ready together are sent in one write, in
 the order of requests. Beyond a limit, and while the client does not read (`pause_writing`), nothing more is read from
-it. A large frame is decoded in another thread. A request of an API that is marked `alone` runs without others.
+it. A large frame is decoded in another thread. While a request of an API with `alone` runs, no other request starts.
 
 The connection closes, with one log line, after a malformed or unsupported request, when a handler raises (also
 `Disconnect`), when it is idle, or when the server stops. Earlier requests are answered first. When the client

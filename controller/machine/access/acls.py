@@ -75,7 +75,7 @@ class Acls(msgspec.Struct, frozen=True):
         found: Iterable[Entries] = (self.by_pattern.get(exact, {}),) if exact is not None else ()
         if exact is None:
             found = (entries for pattern, entries in self.by_pattern.items() if covers(wanted, pattern))
-        return sorted(acl for entries in found for acl in entries if _is_meant(wanted, acl))
+        return sorted(acl for entries in found for acl in entries if _matches_entry(wanted, acl))
 
     def with_all(self, acls: Iterable[Acl]) -> Acls:
         patterns = dict(self.by_pattern)
@@ -132,7 +132,8 @@ def covers(wanted: AclFilter, pattern: Pattern) -> bool:
     return name in (wanted.name, WILDCARD)
 
 
-def _is_meant(wanted: AclFilter, acl: Acl) -> bool:
+def _matches_entry(wanted: AclFilter, acl: Acl) -> bool:
+    """True if principal, host, operation and permission match; `covers` matches the pattern."""
     return (
         (wanted.principal is None or wanted.principal == acl.principal)
         and (wanted.host is None or wanted.host == acl.host)

@@ -54,7 +54,7 @@ class TopicCommand(Command, frozen=True, kw_only=True, gc=False):
 class CreateTopic(TopicCommand, frozen=True, kw_only=True, gc=False):
     """Create a topic (KIP-4). Counts of -1 mean the defaults, or are used with `assignments`.
 
-    `topic_id` is the id of the new topic. `timeout_ms` is how long the client waits until the topic is complete.
+    `topic_id` is the id of the new topic. `timeout_ms` is how long the client waits until the topic is ready.
     `verdict` is None until the policies have returned it.
     """
 
@@ -325,9 +325,9 @@ class ObservedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
     """The target cluster has this topic.
 
-    `configs` are its explicit configs; None if they were not fetched. `known` is what was known of the topic at the
-    time, its partition count and configs; None if there was no such topic. If that has changed since, the observation
-    is stale and is ignored.
+    `configs` are its explicit configs; None if they were not fetched. `known` is the partition count and the configs in
+    Topicwright's state when the cluster was observed; None if it had no such topic. If the state has changed since,
+    the observation is stale and is ignored.
     """
 
     topic: TopicName
@@ -339,7 +339,7 @@ class DiscoverTopic(Command, frozen=True, kw_only=True, gc=False):
 
 
 class DiscoverDeletion(Command, frozen=True, kw_only=True, gc=False):
-    """The target cluster no longer has the topic with this id, although nobody deleted it here."""
+    """The target cluster no longer has the topic with this id, although Topicwright did not delete it."""
 
     topic: TopicName
     topic_id: TopicId

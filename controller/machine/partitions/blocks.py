@@ -62,7 +62,7 @@ def is_one_block(partitions: Sequence[Partition]) -> TypeGuard[Block]:
 
 def in_blocks(partitions: Sequence[Partition]) -> Sequence[Partition]:
     """Returns partitions as a topic stores them: a tuple, or blocks."""
-    return _kept(blocks_of(partitions))
+    return _stored(blocks_of(partitions))
 
 
 def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
@@ -78,11 +78,11 @@ def blocks_of(partitions: Sequence[Partition]) -> tuple[Block, ...]:
 
 def extended(partitions: Sequence[Partition], more: Sequence[Partition]) -> Sequence[Partition]:
     *full, last = blocks_of(partitions)
-    return _kept((*full, *blocks_of((*last, *more))))
+    return _stored((*full, *blocks_of((*last, *more))))
 
 
 def changed(partitions: Sequence[Partition], changes: Mapping[int, Partition]) -> Sequence[Partition]:
-    """Replaces partitions by index."""
+    """Returns the partitions with those in `changes` (by index) replaced. Copies only the blocks that change."""
     blocks = list(blocks_of(partitions))
     copies: dict[int, list[Partition]] = {}
     for index, partition in changes.items():
@@ -93,7 +93,7 @@ def changed(partitions: Sequence[Partition], changes: Mapping[int, Partition]) -
         copy[index % BLOCK] = partition
     for number, copy in copies.items():
         blocks[number] = tuple(copy)
-    return _kept(tuple(blocks))
+    return _stored(tuple(blocks))
 
 
 def differing(before: Sequence[Partition], after: Sequence[Partition]) -> Iterator[tuple[int, Partition]]:
@@ -114,5 +114,5 @@ def numbered(partitions: Sequence[Partition], span: Span | None = None) -> Itera
     return enumerate(partitions) if span is None else enumerate(partitions[slice(*span)], span[0])
 
 
-def _kept(blocks: tuple[Block, ...]) -> Sequence[Partition]:
+def _stored(blocks: tuple[Block, ...]) -> Sequence[Partition]:
     return Blocks(blocks) if len(blocks) > 1 else blocks[0]

@@ -54,7 +54,7 @@ _REMOVED: Final[Mapping[type[MetadataRecord], type[MetadataRecord]]] = {
 
 
 class RecordMismatch(Exception):
-    """A record that does not fit the records before it."""
+    """A record refers to a topic, partition or broker epoch that the records before it do not have."""
 
 
 class Transactions:
@@ -67,21 +67,21 @@ class Transactions:
 
     def complete(self, records: Iterable[tuple[int, MetadataRecord]]) -> list[tuple[int, MetadataRecord]]:
         """The records that now apply: those outside of transactions, and those of transactions that ended."""
-        counting: list[tuple[int, MetadataRecord]] = []
+        effective: list[tuple[int, MetadataRecord]] = []
         for offset, record in records:
             match record:
                 case kinds.BeginTransactionRecord():
                     self.begun_at, self._held = offset, []
                 case kinds.EndTransactionRecord():
-                    counting += self._held
+                    effective += self._held
                     self.begun_at, self._held = None, []
                 case kinds.AbortTransactionRecord():
                     self.abort()
                 case _ if self.begun_at is not None:
                     self._held.append((offset, record))
                 case _:
-                    counting.append((offset, record))
-        return counting
+                    effective.append((offset, record))
+        return effective
 
     def abort(self) -> None:
         self.begun_at, self._held = None, []

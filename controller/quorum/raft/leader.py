@@ -1,4 +1,4 @@
-"""Leading an epoch: its first record, the followers' fetches, the high watermark, contact with the voters."""
+"""The leader role: the first batch of its epoch, followers' fetches, the high watermark, and BeginQuorumEpoch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SNAPSHOT_BYTES_MAX: Final = 1 << 20
 
 
 class DelayedFetch(msgspec.Struct, frozen=True):
-    """A fetch that waits for something new: since when, and until when at most."""
+    """A fetch that waits for records or a new high watermark; it arrived at `since` and times out at `until`."""
 
     token: Hashable
     replica: int
@@ -74,8 +74,8 @@ class Leader(RoleState):
         return False
 
     def enter(self, now: float) -> Transition | None:
-        """The first batch of an epoch names its leader; nothing may be appended before it. If the disk has no room for
-        it, another node has to lead."""
+        """Append the first batch of the epoch, which names its leader. If the disk has no room for it, give up the
+        leadership."""
         replica = self._replica
         records = [leader_change_record(replica.me.id, replica.voters, self._granted)]
         mine = replica.voters.by_id.get(replica.me.id)
@@ -130,7 +130,7 @@ class Leader(RoleState):
         return None
 
     def _resigned(self) -> ToResigned:
-        """Resign; the voter with the longest log should succeed."""
+        """Resign, and prefer the voter with the longest log as the successor."""
         return ToResigned(tuple(sorted(self._replica.others, key=lambda voter: -self.progress.of(voter).end)))
 
     def flush_failed(self, now: float) -> Transition | None:
@@ -138,7 +138,7 @@ class Leader(RoleState):
         return self._resigned()
 
     def resign(self, until: float) -> Transition | None:
-        """Accept no more records, and resign when all that were appended are committed, or at `until`."""
+        """Accept no more records. Resign when all appended records are committed, at the latest at `until`."""
         self._resign_at = until
         return self._resign_if_done()
 
@@ -314,7 +314,7 @@ class Leader(RoleState):
             snapshot_id=part.snapshot_id, size=size, position=part.position, unaligned_records=data
         )
 
-    # --- contact with the voters
+    # --- BeginQuorumEpoch, DescribeQuorum
 
     def _begin_epoch(self, now: float) -> None:
         """Notify voters that do not fetch: they may not know the leader."""

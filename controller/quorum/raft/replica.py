@@ -30,7 +30,7 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CannotRemember(Exception):
-    """The disk has no room for an epoch or a vote, so this voter cannot take part."""
+    """The disk has no room for an epoch or a vote, so this voter can neither vote nor follow."""
 
 
 def is_full(error: Exception) -> bool:
@@ -103,8 +103,8 @@ class Replica:
 
     @property
     def is_electable(self) -> bool:
-        """True if it may become the leader: as a voter, or as one that an uncommitted voter set removes. It may be the
-        only replica with that record, so that nobody else could win (Ongaro, 4.2.2)."""
+        """True if this node may become the leader: as a voter, or as a voter that an uncommitted voter set removes. In
+        that case it may be the only replica with that voter set, so that no other node could win (Ongaro, 4.2.2)."""
         is_uncommitted = self.history.changed_at >= self.high_watermark
         was_voter = is_uncommitted and self.history.before.has(self.me.id, self.me.directory)
         return self.can_lead and self.epoch < EPOCH_MAX and (self.is_voter or was_voter)
@@ -135,7 +135,7 @@ class Replica:
         return any(each is not None and each.vote_version < out.PRE_VOTE_SINCE for each in known)
 
     def may_transfer(self, now: float) -> bool:
-        """True if it wants to take over leadership, and the back-off since the last attempt is over."""
+        """True if this node wants the leadership, is electable, and the back-off of its last attempt is over."""
         return self.wants_leadership and self.is_electable and now >= self._transfer_after
 
     def wall_ms(self, now: float) -> int:
@@ -204,7 +204,7 @@ class Replica:
         if not is_full(error):
             raise error
         if self.full is None:
-            self.emit(out.Warned(f"no room for the metadata log; this voter continues once there is: {error}"))
+            self.emit(out.Warned(f"no room for the metadata log; this voter continues when there is room: {error}"))
         self.full = str(error)
 
     # --- election state

@@ -180,7 +180,7 @@ class VoterChanges:
         """Raise kraft.version from 0 to 1: append the voter set, with directory ids. Raises Refused."""
         replica = self._replica
         if replica.kraft_version >= KRAFT_VERSION_MAX:
-            raise Refused(f"kraft.version is {replica.kraft_version}, which is the newest")
+            raise Refused(f"kraft.version is already {replica.kraft_version}, the newest that this release supports")
         if self._leader.watermark < 0:
             raise Refused("the leader has not committed a record of its epoch yet")
         known = {**self._reported, replica.me.id: replica.me}

@@ -1,9 +1,9 @@
 """A gateway's node: sends commands to the workers and finds their answers in the events topic.
 
-A request's commands go to the commands topic: each to the partition of its topic, or, if they concern the cluster, to
-the one partition that decides these. A worker decides them. The gateway reads the records of the decisions, applies
-them to its own state, commits, and only then answers. So a client that has an answer sees its effect in every later
-read here.
+The gateway produces a request's commands to the commands topic. A command about a topic goes to that topic's
+partition, a command about the cluster to the first partition. A worker decides it. The gateway reads the records of the
+decision from the events topic, applies them to its own state, commits, and only then answers. So after an answer, the
+client sees its effect in every later read from this gateway.
 
 Constraints:
 - A gateway decides nothing; its folder is a cache of the events topic.
@@ -14,12 +14,12 @@ Constraints:
 - If a command raises before it is sent, only this command fails (`controller.engine.decider`).
 - An event that cannot be read or applied ends the process: otherwise clients would read a wrong state.
 
-Some results depend on earlier commands: mutation quotas (KIP-599), and refusals of the same kind. Workers decide each
-command alone. So the gateway computes the decision that it expects, and adds the throttle time to a command that
-exceeds its requester's quota. Its state may lag: the workers' decision counts. If a similar command was refused just
-before, the gateway answers the refusal and counts it, without sending the command. Each gateway counts for itself, so
-with N gateways a user has up to N times its quota. Only workers run create-topic policies: commands that these refuse
-use up quota, and each refusal is recorded.
+Mutation quotas (KIP-599) and counted refusals depend on earlier commands, but a worker decides each command on its own.
+So the gateway first computes the decision that it expects. If the command exceeds its user's quota, the gateway adds
+the throttle time to it. If a similar command was refused just before, the gateway answers with the refusal and counts
+it, without sending the command. The gateway's state may lag, so the decision of the worker may differ and is final.
+Each gateway counts separately: with N gateways a user has up to N times its quota. Only workers run create-topic
+policies. So commands that a policy refuses use quota, and each such refusal is recorded.
 
 `ClusterStateCopies` copies dynamic broker configs from the first partition, which decides them in one order, to all
 others, whose topics use them. A copy is a command with the complete configs; equal configs change nothing. The gateway
@@ -82,7 +82,7 @@ class ClusterStateCopies:
         self._arrived = asyncio.Event()
 
     def read_further(self) -> None:
-        """Called after partitions were read further: end the wait if none lags."""
+        """End the wait of `everywhere` if no partition lags. Must be called after partitions were read further."""
         if not self._lagging():
             self._arrived.set()
 
@@ -137,7 +137,7 @@ GRACE_S = 1.0
 """Time after its deadline until the gateway answers a request itself: a live worker answers earlier."""
 
 NOT_TAKEN = "Kafka did not acknowledge the command in time; it may still be decided."
-NO_KAFKA = "This gateway has lost Kafka and accepts no requests until it is back."
+NO_KAFKA = "This gateway has no connection to Kafka and accepts no requests until it has one again."
 NOT_DECIDED = "No worker decided this in time; it may be decided later."
 STOPS = "This gateway is stopping and accepts no more requests."
 FAILED = "This gateway failed; its log has the cause."
@@ -192,7 +192,7 @@ class GatewayNode:
         """A query over all partitions."""
         return Queries([each.query() for each in self.partitions], self.partition_of)
 
-    # --- the port of the handlers
+    # --- the port that the API handlers use
 
     @property
     def storage_error(self) -> str | None:

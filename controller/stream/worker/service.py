@@ -66,7 +66,7 @@ it exits without leaving, and its session expires."""
 
 POLL_INTERVAL_S = 2.0  # of the offsets for metrics
 POLL_TIMEOUT_S = 5.0
-"""Kafka counts as lost if it does not answer a poll in this time."""
+"""If Kafka does not answer a poll within this time, the worker is not ready."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +92,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerStatus:
     """The log lines, metrics and readiness of a worker. Implements `Watcher`.
 
-    `doing` says why nothing is decided, as far as the worker knows; None while its partitions are claimed. `poll` asks
-    Kafka regularly for the ends of the commands partitions, which also shows whether Kafka answers.
+    `doing` is the reason why the worker decides nothing; None while it owns its partitions. `poll` requests the end
+    offsets of the commands partitions regularly, and so detects that Kafka does not answer.
     """
 
     def __init__(self, reports: Reports) -> None:
@@ -233,7 +233,8 @@ class Worker:
         """The line to print when the worker decides commands; with a warning if HTTP is open to other hosts."""
         ready, at = f"ready http={self._address}", self._address
         is_public = is_open(self.options.http.host)
-        return f"{ready}\nwarning: HTTP needs no login: whoever reaches {at} sees metrics" if is_public else ready
+        warning = f"warning: HTTP has no authentication: anyone who can reach {at} sees metrics"
+        return f"{ready}\n{warning}" if is_public else ready
 
     async def start(self) -> None:
         """Wait for Kafka and the target cluster, then join the group and claim the assigned partitions. Raises
@@ -352,7 +353,11 @@ def _driver_of(name: str) -> Callable[[Engine, Group], Driver]:
 
 
 async def work(options: WorkerOptions) -> int:
-    """Run a worker until SIGTERM or SIGINT; returns the exit code. Raises what prevented the start."""
+    """Run a worker until SIGTERM or SIGINT; returns the exit code.
+
+    Raises SettingsError, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any other error
+    ends the process.
+    """
     worker = Worker(options)
     await worker.listen()
     try:

@@ -38,7 +38,7 @@ RUNS = pa.schema(
 )  # fmt: skip
 """The columns of the view `offset_runs`."""
 FOUND_MAX = 10_000
-"""The number of violations that a checkpoint can hold."""
+"""Maximum number of violations in a checkpoint."""
 _ABOUT = b"topicwright"
 
 
@@ -72,7 +72,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(file: Path, rules: str) -> Checkpoint | None:
-    """The checkpoint in a file; None if the file is missing, or is of other rules."""
+    """The checkpoint in a file; None if the file is missing or was written with other rules."""
     if not file.exists():
         return None
     partitions = pq.read_table(file)

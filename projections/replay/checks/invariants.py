@@ -1,7 +1,7 @@
-"""Checks every log against the invariants, without the machine.
+"""Checks the events of a log against the invariants (`topicwright replay invariants`).
 
-The checks are a second witness: `decide` and `apply` could share a mistake; the queries in invariants.sql share no
-code with the machine, and so cannot hide it.
+The checks are independent of the state machine. `decide` and `apply` could share a mistake. The queries in
+invariants.sql share no code with them, so they can find it.
 
 Method. DuckDB evaluates the queries, on the views in views.sql over the columns of the events (`checking`): with
 `--local` in this process, else in Spark tasks, each for one bucket of the shards.
@@ -30,7 +30,7 @@ from projections.text.wording import many
 CHECKS: Mapping[str, str] = {one.name: one.demand for one in invariants()}
 """The invariants by name, with the requirement of each."""
 CHECKPOINT = "_checked.parquet"
-"""The file in an export that says how far it was checked."""
+"""The file in an export that holds the checkpoint of its last check."""
 
 
 def check_invariants(ref: Ref, options: Options) -> None:
@@ -44,9 +44,9 @@ def run_invariants(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Run `topicwright replay invariants`: check the log up to a point in time. Each violation is a row; `found` is
     true if there is one. Raises ReplayError.
 
-    With `options.output` the checks run on the export in that folder, which is updated first. From the second time on
-    only topics with new events are checked. `options.more` may have `checks`, a file of more invariants: then all
-    topics are.
+    With `options.output` the export in that folder is updated first, and the checks run on it. From the second run on,
+    only topics with new events are checked. `options.more` may have `checks`, a file of more invariants. Then all
+    topics are checked.
     """
     wanted, limit = _rules(options), None if options.all_rows else options.limit
     for own in wanted[len(CHECKS) :] if not isinstance(runner, InProcess) else ():
@@ -117,10 +117,10 @@ def _lines(found: Sequence[Found], checked: Result, count: int) -> Iterator[str]
         )
         yield from (f"  {violation_line(row, checked.log_partitions > 1)}" for row in one.violations)
         yield ""
-    broken = f"{len(found)} of {count} invariants are broken" if found else f"all {count} invariants hold"
+    broken = f"{len(found)} of {count} invariants are violated" if found else f"all {count} invariants hold"
     again = f", of which {many(checked.read, 'event')} were read again or new" if checked.read is not None else ""
     yield f"{broken}, on {many(checked.events, 'event')}{again}"
-    yield "`topicwright verify` finds changed bytes that change no meaning"
+    yield "`topicwright verify` also finds altered bytes that do not change the decoded events"
 
 
 def violation_line(row: Mapping[str, Any], several: bool = False) -> str:

@@ -1,5 +1,5 @@
 -- The invariants. Each is a query of the views (views.sql) whose rows are its violations: with `seen`, `expected`,
--- and, if they apply, `log_partition`, `offset` and `topic`. The line before it has its name and what it demands;
+-- and, if they apply, `log_partition`, `offset` and `topic`. The line before it has its name and its requirement;
 -- further queries of the same name follow without that line. docs/invariants.md is generated from this file.
 --
 -- This is a second witness: it knows nothing of the code that decides, so it finds mistakes of that code.

@@ -83,12 +83,12 @@ def parsed(text: str) -> tuple[Invariant, ...]:
             found[-1] = found[-1]._replace(queries=(*found[-1].queries, query))
         else:
             raise ReplayError(
-                f"the query {query.splitlines()[0]!r} has no name: write `-- NAME: WHAT IT DEMANDS` before"
+                f"the query {query.splitlines()[0]!r} has no name: write the comment `-- NAME: REQUIREMENT` before it"
             )
     names = [one.name for one in found]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ReplayError(f"{', '.join(twice)}: there are two invariants of this name")
+        raise ReplayError(f"duplicate invariant names: {', '.join(twice)}")
     return tuple(found)
 
 
@@ -173,7 +173,7 @@ def page() -> str:
 
 
 def _invariants() -> Iterator[str]:
-    yield "| check | what it demands |"
+    yield "| check | requirement |"
     yield "|---|---|"
     for one in invariants():
         about = " ".join(one.about.split())

@@ -1,8 +1,9 @@
-"""Compares an events topic with the topics that a gateway shows over HTTP.
+"""Compares the topics that a running gateway returns over HTTP with the topics rebuilt from the events topic.
 
-A gateway shows only a part of a topic's state (not the waiting requests, nor the brokers that have applied a creation),
-so only that part is compared. Each answer names the newest event that it reflects. A topic that seems to differ is
-requested again and compared as of that event, so topics may change meanwhile.
+This is `topicwright replay compare --http`. A gateway's response has only a part of a topic's state. It lacks the
+pending create and the brokers that have applied the creation, so these are not compared. Topics may change during the
+comparison: each response has the offset of the newest event that it reflects. A topic that seems to differ is requested
+again, and compared with its state rebuilt up to that offset.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from projections.replay.runner import Runner
 from projections.text.names import topic_id_bytes
 
 ROUNDS = 3
-"""How often a topic that seems to differ is requested."""
+"""Maximum number of further requests for a topic that seems to differ."""
 _ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%]+\]|[^:/\[\]]+):(\d{1,5})/?")
 _WITHIN_S = 30.0
 _PAGE = 1000
@@ -47,7 +48,7 @@ _NOT_FOUND, _DONE = 404, 200
 
 
 Shown = tuple[Topic, int]
-"""A topic as a gateway shows it, and the offset, in its log partition, of the newest event that it reflects."""
+"""A topic in a gateway's response, and the offset, in its log partition, of the newest event that it reflects."""
 
 
 class GatewayTopics:
@@ -70,11 +71,11 @@ class GatewayTopics:
             query = {"limit": str(_PAGE)} | ({} if cursor is None else {"cursor": cursor})
             page = self._get(f"/v1/topics?{urlencode(query)}")
             if page is None:
-                raise self._unexpected("it has no list of topics")
+                raise self._unexpected("GET /v1/topics returns 404")
             for summary in page["topics"]:
-                shown = self.one(summary["name"])
-                if shown is not None:
-                    yield shown
+                found = self.one(summary["name"])
+                if found is not None:
+                    yield found
             cursor = page["next_cursor"]
             if cursor is None:
                 return
@@ -85,7 +86,7 @@ class GatewayTopics:
         try:
             return None if found is None else (_topic(found["name"], found), found["as_of"]["offset"])
         except (KeyError, TypeError, ValueError) as error:
-            raise self._unexpected(f"topic {name} is shown without {error}") from None
+            raise self._unexpected(f"a field of topic {name} is missing or invalid: {error}") from None
 
     def _get(self, path: str) -> Any:
         try:
@@ -100,9 +101,9 @@ class GatewayTopics:
         try:
             reply = msgspec.json.decode(body)
         except msgspec.DecodeError:
-            raise self._unexpected(f"it answers {path} with {answer.status}, and no JSON") from None
+            raise self._unexpected(f"the body of its {answer.status} response to {path} is not JSON") from None
         if answer.status != _DONE:
-            raise self._unexpected(f"it answers {path} with {answer.status}: {reply}")
+            raise self._unexpected(f"it responds to {path} with {answer.status}: {reply}")
         return reply
 
     def _unexpected(self, why: str) -> ReplayError:
@@ -110,7 +111,7 @@ class GatewayTopics:
 
 
 def _topic(name: str, shown: Mapping[str, Any]) -> Topic:
-    """The fields of a topic that a gateway shows, from its JSON or from a row of the rebuilt topics."""
+    """The fields of a topic that a response has, from its JSON or from a row of the rebuilt topics."""
     return Topic(
         TopicName(name),
         TopicId(topic_id_bytes(shown["topic_id"])),
@@ -171,7 +172,7 @@ def _hash(topic: Topic | None) -> str | None:
 
 
 def _shown(topic: Topic | None) -> Topic | None:
-    """A rebuilt topic, with only the fields that a gateway shows."""
+    """A rebuilt topic, with only the fields that a gateway's response has."""
     if topic is None:
         return None
     configs = tuple(sorted(topic.configs))

@@ -5,7 +5,7 @@ machine's `apply`. Brokers and settings come from a timeline that all shards sha
 time.
 
 The events of a decision are consecutive: the first has the request, the others have the same cause and time. In an
-altered log that may not hold; then the result is requests with too few events, or events without a request.
+altered log this may be false. Then some requests have too few events, or some events have no request.
 
 Observations (brokers, confirmations, deadlines) are not requests, and dry runs are not recorded.
 """
@@ -45,7 +45,7 @@ _OPENING = frozenset(
         catalog.ChangeRejected,
     )
 )
-"""The first event of a request that was decided here is one of these."""
+"""The first event of a request that Topicwright decided is one of these."""
 
 
 class Timeline:
@@ -85,7 +85,7 @@ def timelines_of(clusters: Clusters) -> dict[int, Timeline]:
             for partition, stored in clusters.items()
         }
     except CannotApply as error:
-        raise ReplayError(f"the broker events of the log do not fit each other: {error}") from error
+        raise ReplayError(f"the broker and settings events of the log are inconsistent: {error}") from error
 
 
 class RecordedRequest(msgspec.Struct, frozen=True, gc=False):

@@ -84,7 +84,7 @@ def test_envelope_responds_as_to_the_client_itself() -> None:
     ],
     ids=["no-principal", "other-principal", "version", "not-forwarded", "unknown", "cut", "empty"],
 )
-def test_envelope_errors(data: bytes, principal: bytes | None, code: int) -> None:
+def test_invalid_envelopes_are_rejected(data: bytes, principal: bytes | None, code: int) -> None:
     deleting = Deleting()
     reply = answer(deleting, data, principal)
     assert (reply.error_code, reply.response_data, deleting.requests) == (code, None, [])
@@ -125,11 +125,11 @@ def test_forwarded_request_has_the_element_limit_of_a_client(names: int) -> None
     ("data", "principal"),
     [(ANN, "User:ann"), (b"\0\0\x05User\x05\xc3\xa9\xc3\xa9\x01\0", "User:éé"), (b"\0\0\x06Token\x01\0\0", "Token:")],
 )
-def test_principals(data: bytes, principal: str) -> None:
+def test_envelope_principals_are_decoded(data: bytes, principal: str) -> None:
     assert read_principal(data) == principal
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\0", b"\0\0\x00\x04ann", ANN[:6], ANN[:9], b"\0\0" + b"\xff" * 9])
-def test_malformed_principals(data: bytes) -> None:
+def test_malformed_envelope_principals_are_rejected(data: bytes) -> None:
     with pytest.raises(UnreadablePrincipal):
         read_principal(data)

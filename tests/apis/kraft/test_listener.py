@@ -86,7 +86,7 @@ def test_client_listener_has_no_inter_broker_apis() -> None:
     assert listener().keys() >= not_for_clients
 
 
-def test_forwardable_apis() -> None:
+def test_forwardable_apis_are_served_by_the_kraft_listener() -> None:
     assert {int(key) for key in FORWARDABLE} == FORWARDED | {ApiKey.DESCRIBE_CLUSTER}
     assert listener().keys() >= FORWARDED
 
@@ -165,7 +165,7 @@ REQUIRED = {
     [(key, operation) for operation, keys in REQUIRED.items() for key in keys],
     ids=lambda value: value.name if isinstance(value, ApiKey) else "",
 )
-def test_required_operation_of_each_api(key: ApiKey, operation: str) -> None:
+def test_each_kraft_api_requires_its_cluster_operation(key: ApiKey, operation: str) -> None:
     api: Any = Denying()
     handler = kraft_broker_listener(Mock(), "PLAINTEXT", api, {})[key]
     answer = asyncio.run(_answer(handler.handle(RequestContext(int(key), handler.max_version), _request(key))))
@@ -173,7 +173,7 @@ def test_required_operation_of_each_api(key: ApiKey, operation: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["CONTROLLER", "CLIENTS"])
-def test_envelope_only_on_the_controller_listener(name: str) -> None:
+def test_envelope_is_served_only_on_the_controller_listener(name: str) -> None:
     api = Mock(advertised=Endpoint(name, "127.0.0.1", 9093))
     assert (ApiKey.ENVELOPE in kraft_broker_listener(Mock(), "CONTROLLER", api, {})) == (name == "CONTROLLER")
 

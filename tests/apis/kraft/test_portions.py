@@ -26,7 +26,7 @@ MANY = 2 * PARTITIONS_PER_PORTION + 300
 @pytest.mark.parametrize(
     "sizes", [(), (0,), (1, 2), (500, 500), (499, 2), (1, 1700, 3), (0, 1000, 0, 1), (0,) * 1200, (300, 300)]
 )
-def test_portions_are_complete_ordered_and_bounded(sizes: Sequence[int]) -> None:
+def test_request_portions_are_complete_ordered_and_bounded(sizes: Sequence[int]) -> None:
     wanted = [(f"t{number}", tuple(range(size))) for number, size in enumerate(sizes)]
     portions = list(in_portions(wanted))
     again: dict[str, list[int]] = {}
@@ -82,7 +82,7 @@ def check(api: ControllerApi) -> None:
     assert max(api.sizes) <= PARTITIONS_PER_PORTION
 
 
-def test_alter_partition_in_portions() -> None:
+def test_alter_partition_is_decided_in_portions() -> None:
     api, epochs = ControllerApi(), Mock(machine_epoch=lambda _, epoch: epoch)
     reports = tuple(
         cluster.AlterPartitionData(partition_index=index, new_isr=(one.leader,), partition_epoch=0)
@@ -104,7 +104,7 @@ def test_alter_partition_in_portions() -> None:
 
 
 @pytest.mark.parametrize("everything", [True, False])
-def test_elect_leaders_in_portions(everything: bool) -> None:
+def test_elect_leaders_is_decided_in_portions(everything: bool) -> None:
     api = ControllerApi()
     named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
     request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
@@ -114,7 +114,7 @@ def test_elect_leaders_in_portions(everything: bool) -> None:
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
 
 
-def test_reassignments_in_portions() -> None:
+def test_alter_partition_reassignments_is_decided_in_portions() -> None:
     api = ControllerApi()
     wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
     request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
@@ -126,7 +126,7 @@ def test_reassignments_in_portions() -> None:
     assert {one.replicas for one in api.rig.topic("t").partitions} == {(1, 2)}
 
 
-def test_assign_replicas_to_dirs_in_portions() -> None:
+def test_assign_replicas_to_dirs_is_decided_in_portions() -> None:
     api = ControllerApi()
     epochs = Mock(machine_epoch=lambda _, epoch: epoch, is_unknown_directory=lambda *_: False)
     parts = tuple(cluster.AssignReplicasPartition(partition_index=index) for index in range(MANY))

@@ -58,7 +58,7 @@ OF_WHOEVER = {
 """Answered by a controller that does not lead, too."""
 
 
-def test_not_controller_without_leadership() -> None:
+def test_kraft_apis_return_not_controller_without_leadership() -> None:
     table = listener(leads=False)
     said = set[int]()
     for key, handler in table.items():

@@ -90,7 +90,7 @@ def admin_of(server: Topicwright | ReferenceKafka) -> AdminClient:
 
 
 @through("serve")
-def test_connect_copies_a_file_through_a_topic_to_another(gateway: InFront) -> None:
+def test_kafka_connect_copies_a_file_through_a_topic(gateway: InFront) -> None:
     topic, source, sink = f"connect-{gateway.way}", gateway.folder / "source.txt", gateway.folder / "sink.txt"
     source.write_text("one\ntwo\n")
     internal = {f"{kind}__storage__topic": f"{topic}-{kind}" for kind in ("config", "offset", "status")}
@@ -136,7 +136,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka]:
 
 
 @through("gateway")
-def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other: ReferenceKafka) -> None:
+def test_mirrormaker_2_mirrors_topics_and_their_changes(gateway: InFront, other: ReferenceKafka) -> None:
     there, way = admin_of(other), gateway.way
     orders, payments, forbidden = (f"{way}-{each}" for each in ("orders", "payments", "forbidden"))
     for each in (orders, forbidden):
@@ -172,7 +172,7 @@ def test_mirrormaker_mirrors_topics_that_grow_and_change(gateway: InFront, other
 
 
 @through("serve", "gateway")
-def test_a_streams_application_goes_on_counting_after_restarts(gateway: InFront) -> None:
+def test_kafka_streams_continues_counting_after_restarts(gateway: InFront) -> None:
     name = f"streams-{gateway.way}"
     given, counts = f"{name}-input", f"{name}-output"
     for each in (given, counts):

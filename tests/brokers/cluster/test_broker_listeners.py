@@ -53,7 +53,7 @@ def list_groups(address: str) -> None:
         assert wire.call("ListGroups", 4, states_filter=[])["error_code"] == 0
 
 
-def test_half_a_frame_holds_up_nobody(server: Topicwright) -> None:
+def test_an_incomplete_frame_does_not_block_other_connections(server: Topicwright) -> None:
     address = listener(server, 1)
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), 60) as silent:
@@ -64,13 +64,13 @@ def test_half_a_frame_holds_up_nobody(server: Topicwright) -> None:
 
 
 @pytest.mark.parametrize("broker", ["1", "2", "7", "", "x"])
-def test_a_listener_answers_about_other_brokers_as_its_broker_does(
+def test_a_broker_listener_answers_configs_of_other_brokers_as_the_broker(
     kafka: ReferenceKafka, server: Topicwright, broker: str
 ) -> None:
     assert configs_of(listener(server, 2), broker) == configs_of(kafka.brokers[2], broker)
 
 
-def test_a_thousand_connections_at_one_listener(server: Topicwright) -> None:
+def test_a_broker_listener_serves_a_thousand_connections(server: Topicwright) -> None:
     with ExitStack() as held:
         wires = [held.enter_context(Wire(listener(server, 1), timeout_s=240)) for _ in range(CONNECTIONS)]
         for wire in wires:
@@ -80,7 +80,7 @@ def test_a_thousand_connections_at_one_listener(server: Topicwright) -> None:
             assert wire.receive("ListGroups", 4)["error_code"] == 0
 
 
-async def test_a_broker_that_hangs_delays_requests_to_no_other() -> None:
+async def test_a_hanging_broker_does_not_delay_requests_to_others() -> None:
     release = asyncio.Event()
 
     async def hang(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -106,7 +106,7 @@ def answer(context: RequestContext, request: MetadataRequest) -> MetadataRespons
     return MetadataResponse()
 
 
-def test_a_broker_that_is_down_and_returns(kafka: ReferenceKafka, server: Topicwright, tmp_path: Path) -> None:
+def test_a_broker_listener_recovers_with_its_broker(kafka: ReferenceKafka, server: Topicwright, tmp_path: Path) -> None:
     """At another port: tests/apis/test_forwarding.py."""
     address = listener(server, 3)
     config = tmp_path / "client.properties"

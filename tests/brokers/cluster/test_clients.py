@@ -23,7 +23,7 @@ from tests.support.topicwright import Topicwright
 from tests.support.wire import Wire
 
 
-def test_clients_bootstrap_here_and_use_the_cluster(server: Topicwright, name: str) -> None:
+def test_clients_bootstrap_at_topicwright_and_use_the_cluster(server: Topicwright, name: str) -> None:
     start: dict[str, str | int | float | bool] = {"bootstrap.servers": server.kafka}
     admin = AdminClient(start)
     assert create(admin, name)[0] == 0
@@ -62,7 +62,7 @@ def test_clients_bootstrap_here_and_use_the_cluster(server: Topicwright, name: s
 
 
 @pytest.mark.parametrize("ports", ["any", "none"])
-def test_no_consumer_of_many_hangs(
+def test_consumers_of_librdkafka_do_not_hang_on_metadata(
     kafka: ReferenceKafka, server: Topicwright, tmp_path: Path, name: str, ports: str
 ) -> None:
     """librdkafka waits five minutes for metadata that it requested of a node which it then dropped. Without ports for
@@ -84,7 +84,7 @@ def test_no_consumer_of_many_hangs(
             assert message.value() == b"one"
 
 
-def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
+def test_an_admin_client_with_a_consumer_client_id_is_decided_by_topicwright(
     kafka: ReferenceKafka, tmp_path: Path, name: str
 ) -> None:
     """librdkafka's clients share the id `rdkafka` unless they are given another."""
@@ -112,7 +112,7 @@ def test_admin_client_with_the_client_id_of_consumers_is_decided_here(
         consumer.close()
 
 
-def test_java_clients_bootstrap_here(here: AdminClient, server: Topicwright, name: str) -> None:
+def test_java_clients_bootstrap_at_topicwright(here: AdminClient, server: Topicwright, name: str) -> None:
     """An idempotent producer, a consumer group, and a copy from topic to topic in transactions. Each program ends its
     JVM, and prints the last when it does."""
 
@@ -132,7 +132,7 @@ def test_java_clients_bootstrap_here(here: AdminClient, server: Topicwright, nam
     assert '"remaining":0' in printed("TransactionalMessageCopier", *copy, "--max-messages", "20")
 
 
-def test_kafka_python_bootstraps_here(here: AdminClient, server: Topicwright, name: str) -> None:
+def test_kafka_python_bootstraps_at_topicwright(here: AdminClient, server: Topicwright, name: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
     assert create(here, name, 1)[0] == 0
@@ -148,7 +148,7 @@ def test_kafka_python_bootstraps_here(here: AdminClient, server: Topicwright, na
     assert values == [f"{number}".encode() for number in range(20)]
 
 
-def test_sarama_that_begins_here(server: Topicwright, name: str) -> None:
+def test_sarama_bootstraps_at_topicwright(server: Topicwright, name: str) -> None:
     """Topics, a producer, a consumer group, deleted records, and configs of broker 2."""
     scenario = tools.cached("sarama/scenario")
     done = tools.run_quietly([scenario, server.kafka, name])
@@ -255,7 +255,7 @@ NOT_HERE = re.compile(rf"{ELIGIBLE}|^{LOG}\.\w+\n", re.MULTILINE)
 
 
 @pytest.mark.parametrize("line", ALIKE.strip().splitlines())
-def test_tools_print_the_same_directly_and_through_topicwright(both: Both, line: str) -> None:
+def test_kafka_tools_print_the_same_directly_and_through_topicwright(both: Both, line: str) -> None:
     line = line.replace("TOPIC", both.topic).replace("FOLDER", str(both.folder)).replace("GROUPS", both.groups)
     tool, *words = line.split()
 

@@ -52,19 +52,19 @@ from tests.support.reference_kafka import ReferenceKafka
         ([3000] * 7, [3, 3, 1]),
     ],
 )
-def test_topics_are_split_into_requests_within_kafkas_limit(partitions: list[int], together: list[int]) -> None:
+def test_forwarded_creates_are_split_within_kafkas_request_limit(partitions: list[int], together: list[int]) -> None:
     topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
     requests = split_by_limit(topics)
     assert [len(each) for each in requests] == together
     assert [topic for each in requests for topic in each] == topics, "all of them, in their order"
 
 
-def test_configs_count_towards_the_limit() -> None:
+def test_configs_count_towards_the_forwarded_request_limit() -> None:
     topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
     assert [len(each) for each in split_by_limit(topics)] == [1, 1]
 
 
-async def test_the_broker_that_was_named_as_the_controller_dies(kafka: ReferenceKafka, name: str) -> None:
+async def test_forwarded_requests_survive_the_death_of_the_controller_broker(kafka: ReferenceKafka, name: str) -> None:
     """Kafka names any broker as the controller; here that broker dies before the first request."""
     for number in range(100):
         link = ClusterLink(kafka.bootstrap, Security())
@@ -98,18 +98,18 @@ class Source:
         return number
 
 
-async def _settled() -> None:
+async def _run_pending_callbacks() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-async def test_callers_during_a_call_share_the_next_answer() -> None:
+async def test_shared_call_callers_during_a_call_share_the_next_response() -> None:
     source = Source()
     shared = SharedCall(source)
     first = [asyncio.create_task(shared.answer()) for _ in range(3)]
-    await _settled()
+    await _run_pending_callbacks()
     later = [asyncio.create_task(shared.answer()) for _ in range(3)]
-    await _settled()
+    await _run_pending_callbacks()
     assert source.count == 1, "one at a time"
     source.gate.release()
     assert await asyncio.gather(*first) == [1, 1, 1]
@@ -119,12 +119,12 @@ async def test_callers_during_a_call_share_the_next_answer() -> None:
     assert await shared.answer() == 3
 
 
-async def test_a_failure_reaches_only_its_callers() -> None:
+async def test_shared_call_failure_is_raised_only_to_its_callers() -> None:
     source = Source()
     source.wrong = {1}
     shared = SharedCall(source)
     first = [asyncio.create_task(shared.answer()) for _ in range(2)]
-    await _settled()
+    await _run_pending_callbacks()
     later = asyncio.create_task(shared.answer())
     for _ in range(2):
         source.gate.release()
@@ -134,27 +134,27 @@ async def test_a_failure_reaches_only_its_callers() -> None:
     assert await later == 2
 
 
-async def test_a_cancelled_caller_does_not_cancel_the_others() -> None:
+async def test_shared_call_cancellation_does_not_affect_other_callers() -> None:
     source = Source()
     shared = SharedCall(source)
     gives_up, waits = (asyncio.create_task(shared.answer()) for _ in range(2))
-    await _settled()
+    await _run_pending_callbacks()
     gives_up.cancel()
-    await _settled()
+    await _run_pending_callbacks()
     source.gate.release()
     assert await waits == 1
     assert gives_up.cancelled()
 
 
-async def test_a_failure_without_callers_is_not_logged() -> None:
+async def test_shared_call_failure_without_callers_is_not_logged() -> None:
     source = Source()
     source.wrong = {1}
     shared = SharedCall(source)
     only = asyncio.create_task(shared.answer())
-    await _settled()
+    await _run_pending_callbacks()
     only.cancel()
     source.gate.release()
-    await _settled()
+    await _run_pending_callbacks()
     source.gate.release()
     assert await shared.answer() == 2
 
@@ -205,7 +205,7 @@ CHANGES = (
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
 @on_virtual_time
-async def test_an_action_that_raises_is_refused_alone(change: Any) -> None:
+async def test_an_action_that_raises_fails_alone(change: Any) -> None:
     seen: dict[str, int] = {}
 
     def finished(action: Action, refusal: Refusal | None) -> None:
@@ -265,7 +265,7 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     await brokers.stop()
 
 
-def test_a_start_without_the_cluster_says_why(
+def test_an_unreachable_target_cluster_ends_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reach_cluster, "REACH_WITHIN_S", 1.0)

@@ -63,7 +63,7 @@ def test_decided_changes_are_open_until_reported(steps: tuple[str, ...], open_: 
     assert bool(past.deleted) is deleted
 
 
-def test_unfinished_topics() -> None:
+def test_unfinished_topics_are_found_in_the_log() -> None:
     assert unfinished_topics(story(SEEN, "delete a id=d")) == ["a"]
     assert unfinished_topics(story(SEEN, "delete a id=d", "done a id=d")) == []
     assert unfinished_topics(story(SEEN, "partitions a to=2 clear=0 id=p", "delete a id=d", "done a id=d")) == ["a"]
@@ -75,7 +75,7 @@ def test_a_filled_placeholder_is_open_until_the_broker_is_in_sync() -> None:
     assert not open_work_of(story(*joins, "seen a 1.2.3:1.2.3:1:0")).has_unfilled
 
 
-def test_actions_of_events() -> None:
+def test_events_lead_to_target_cluster_actions() -> None:
     actions = [action_of(record.event) for record in history("cluster")]
     kinds = [action.name for action in actions if action is not None]
     assert kinds == ["TopicCreated", "TopicCreated", "PartitionsAdded", "TopicConfigsChanged", "TopicDeleted"]
@@ -94,7 +94,7 @@ async def test_configs_that_differ_are_set_and_deleted() -> None:
     link.alter_configs.assert_awaited_once()
 
 
-def test_differences() -> None:
+def test_differences_between_a_topic_and_the_cluster_are_found() -> None:
     rig = given("1 2 cluster fewer")
     for step in ("create a 1x3 clear=0", "seen a 1.2::1:0"):
         rig.put(command(rig, step))

@@ -57,7 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceKafka
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_both_clients_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
+async def test_librdkafka_and_own_connections_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
     link = ClusterLink(guarded.bootstrap, security_of({**PLAIN, "sasl.mechanism": mechanism}))
     try:
         name = f"by-{mechanism.lower()}"
@@ -84,7 +84,7 @@ def test_workers_and_gateways_authenticate(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKafka) -> None:
+async def test_a_wrong_password_at_the_target_cluster_is_reported(mechanism: str, guarded: ReferenceKafka) -> None:
     properties = {**PLAIN, "sasl.mechanism": mechanism, "sasl.password": "wrong"}
     link = ClusterLink(guarded.bootstrap, security_of(properties))
     try:
@@ -102,7 +102,7 @@ async def test_a_wrong_password_is_reported(mechanism: str, guarded: ReferenceKa
         ({"sasl.password": ""}, "sasl.password is missing; PLAIN needs it"),
     ],
 )
-def test_invalid_connection_properties(changed: dict[str, str], error: str) -> None:
+def test_invalid_connection_properties_are_rejected(changed: dict[str, str], error: str) -> None:
     with pytest.raises(BadCredentials) as bad:
         security_of({**PLAIN, **changed})
     assert error in str(bad.value)
@@ -127,7 +127,7 @@ CHALLENGES = [
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("challenge", "error"), CHALLENGES)
-async def test_scram_messages_of_a_false_broker_are_refused(challenge: str, error: str) -> None:
+async def test_scram_messages_of_a_fake_broker_are_rejected(challenge: str, error: str) -> None:
     sent: list[bytes] = []
 
     async def broker(token: bytes) -> bytes:
@@ -141,13 +141,13 @@ async def test_scram_messages_of_a_false_broker_are_refused(challenge: str, erro
     assert len(sent) == 1, "nothing that says anything of the password was sent"
 
 
-def test_a_missing_certificate() -> None:
+def test_a_missing_tls_certificate_is_reported() -> None:
     security = security_of({"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"})
     with pytest.raises(BadCredentials, match="invalid TLS files for the cluster"):
         security.context()
 
 
-def test_a_file_of_properties(tmp_path: Any) -> None:
+def test_cluster_properties_are_read_from_a_file(tmp_path: Any) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol = ssl\n# comment\nssl.ca.location=/ca.pem\n")
     assert client_properties(str(file)) == {"security.protocol": "ssl", "ssl.ca.location": "/ca.pem"}

@@ -82,7 +82,7 @@ def test_refusals_of_the_cluster_are_rejections(
     until(lambda: seen(server, f"/v1/topics/{name}"))
 
 
-def test_changes_made_in_the_cluster_are_discovered(there: AdminClient, server: Topicwright, name: str) -> None:
+def test_external_changes_of_the_cluster_are_discovered(there: AdminClient, server: Topicwright, name: str) -> None:
     there.create_topics([NewTopic(name, 1, 2, config={"retention.ms": "60000"})])[name].result(30)
     until(
         lambda: seen(server, f"/v1/topics/{name}"),
@@ -115,7 +115,9 @@ def test_a_broker_with_all_log_directories_cordoned_gets_no_new_replicas(
     assert create(here, f"{name}-later", 1, 3) == (0, "")
 
 
-def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, there: AdminClient, tmp_path: Path, name: str) -> None:
+def test_a_target_broker_fails_and_returns(
+    kafka: ReferenceKafka, there: AdminClient, tmp_path: Path, name: str
+) -> None:
     """Also KIP-409: with one of three brokers down, a topic of factor 3 is created on two and filled later."""
     allowed = {"enable_under_replicated_topic_creation": "true"}
     with in_front_of(kafka, tmp_path, **allowed) as server:
@@ -146,7 +148,7 @@ def test_a_broker_that_dies_and_returns(kafka: ReferenceKafka, there: AdminClien
         until(lambda: seen(server, f"/v1/topics/{name}-before")["status"], lambda status: status == "ready")
 
 
-def test_the_cluster_is_unreachable_and_returns(
+def test_requests_fail_while_the_cluster_is_unreachable(
     kafka: ReferenceKafka, here: AdminClient, server: Topicwright, name: str
 ) -> None:
     assert create(here, f"{name}-before")[0] == 0
@@ -208,7 +210,7 @@ def test_unfinished_changes_of_a_dead_process_are_resumed(
         ({"cluster.client.properties.file": "nowhere.properties"}, "nowhere.properties cannot be read"),
     ],
 )
-def test_settings_that_conflict_with_the_cluster(
+def test_settings_that_conflict_with_the_cluster_are_reported(
     kafka: ReferenceKafka,
     tmp_path: Path,
     settings: dict[str, str],

@@ -156,7 +156,7 @@ def with_checkpoint(folder: Path, log: LogRig, *values: bytes) -> Path:
     return source
 
 
-def test_from_a_checkpoint_and_back(tmp_path: Path, run: Run) -> None:
+def test_adopt_and_handback_with_a_checkpoint_preserve_the_files(tmp_path: Path, run: Run) -> None:
     """A log that does not begin at 0 is handed back with its checkpoint."""
     source, back = with_checkpoint(tmp_path / "kafka", kafkas_log(), encode_record(ACL)), tmp_path / "back"
     files = [*(source / PARTITION).glob("*.checkpoint"), *(source / PARTITION).glob("*.log")]
@@ -172,7 +172,7 @@ def test_from_a_checkpoint_and_back(tmp_path: Path, run: Run) -> None:
     assert (tmp_path / "kafka.before-handback" / PARTITION / files[0].name).is_file()
 
 
-def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, run: Run) -> None:
+def test_adopt_prints_configs_that_kafka_cannot_read(tmp_path: Path, run: Run) -> None:
     poison = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=" 2")
     source = with_checkpoint(tmp_path / "kafka", kafkas_log(), encode_record(poison))
     for words in (["adopt", "--from", source], ["handback", "--to", tmp_path / "back"]):
@@ -181,7 +181,7 @@ def test_configs_that_kafka_cannot_read_are_printed(tmp_path: Path, run: Run) ->
         assert "--entity-default --add-config min.insync.replicas=2\n" in printed
 
 
-def test_a_handback_clears_the_limits_of_departed_controllers(tmp_path: Path, run: Run) -> None:
+def test_handback_clears_the_feature_limits_of_departed_controllers(tmp_path: Path, run: Run) -> None:
     log, back = kafkas_log(), tmp_path / "back"
     voter = Voter(3000, b"d" * 16, (Listener(name="CONTROLLER", host="127.0.0.1", port=1),))
     own = controller_record(controller_registration(voter, b"i" * 16, 0))
@@ -264,7 +264,7 @@ REFUSED: dict[str, tuple[Plant, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_logs_that_cannot_be_adopted_are_refused(name: str, tmp_path: Path, source: Path, run: Run) -> None:
+def test_invalid_metadata_logs_are_not_adopted(name: str, tmp_path: Path, source: Path, run: Run) -> None:
     plant, error = REFUSED[name]
     plant(source)
     assert error in run("adopt", "--from", source, code=2)
@@ -284,7 +284,7 @@ def test_adopted_events_are_found_by_request_id(tmp_path: Path, source: Path, ru
     assert [line.split()[2] for line in run(*of_request, "--topic", "t").splitlines()] == ["TYPE", "TopicCreated"]
 
 
-def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, run: Run) -> None:
+def test_an_incomplete_last_batch_is_truncated_only_on_request(tmp_path: Path, run: Run) -> None:
     log = kafkas_log()
     source = write(tmp_path / "kafka", log.data() + batch_after(log, encode_record(ACL)))
     _log(lambda data: data[:-3])(source)
@@ -292,7 +292,7 @@ def test_an_incomplete_last_batch_is_cut_only_on_request(tmp_path: Path, run: Ru
     assert "bytes at the end of the log were dropped" in run("adopt", "--from", source, "--cut-torn-tail")
 
 
-def test_a_folder_in_use_is_refused(source: Path, run: Run) -> None:
+def test_adopting_a_folder_in_use_is_rejected(source: Path, run: Run) -> None:
     """Locks belong to processes: another process must hold it."""
     code = (
         "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()"
@@ -308,7 +308,7 @@ def test_a_folder_in_use_is_refused(source: Path, run: Run) -> None:
     run("adopt", "--from", source)
 
 
-def test_folders_that_are_not_empty(tmp_path: Path, source: Path, run: Run) -> None:
+def test_adopt_and_handback_reject_folders_that_are_not_empty(tmp_path: Path, source: Path, run: Run) -> None:
     other = write(tmp_path / "other", kafkas_log().data())
     (other / "meta.properties").write_text("version=1\ncluster.id=elsewhere\nnode.id=3000\n")
     refused = run("adopt", "--from", source, "--cluster-id", "other", code=2)
@@ -338,7 +338,7 @@ def test_a_handed_back_folder_cannot_be_served(tmp_path: Path, source: Path, run
     assert _handed_back_to(tmp_path / "new") == "", "that one may be served"
 
 
-def test_a_handback_does_not_set_the_logs_time_back(
+def test_handback_does_not_decrease_event_times(
     tmp_path: Path, source: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("adopt", "--from", source)

@@ -37,7 +37,7 @@ BATCHES = st.tuples(*NUMBERS, RECORDS, st.just(False)) | st.tuples(*NUMBERS, CON
 
 
 @given(st.lists(BATCHES, max_size=4))
-def test_batches_round_trip(batches: list[tuple[int, int, int, list[tuple[bytes | None, bytes]], bool]]) -> None:
+def test_record_batches_round_trip(batches: list[tuple[int, int, int, list[tuple[bytes | None, bytes]], bool]]) -> None:
     data = b"".join(
         encode_batch(base, epoch, at, records, is_control=control) for base, epoch, at, records, control in batches
     )
@@ -57,7 +57,7 @@ def test_batches_round_trip(batches: list[tuple[int, int, int, list[tuple[bytes 
     ],
     ids=["cut", "short", "changed", "format", "rest"],
 )
-def test_broken_batches_are_refused(damage: object, error: str) -> None:
+def test_broken_record_batches_are_rejected(damage: object, error: str) -> None:
     data = encode_batch(7, 1, 0, [(None, b"value")])
     with pytest.raises(BrokenBatch, match=error):
         list(decode_batches(damage(data)))  # type: ignore[operator]
@@ -76,7 +76,7 @@ def test_broken_batches_are_refused(damage: object, error: str) -> None:
     ],
     ids=["none", "too many", "gap", "record back", "record beyond", "record short", "value beyond"],
 )
-def test_invalid_batches_with_a_valid_checksum_are_refused(at: int, lie: bytes, error: str) -> None:
+def test_invalid_record_batches_with_a_valid_checksum_are_rejected(at: int, lie: bytes, error: str) -> None:
     data = bytearray(encode_batch(7, 1, 0, [(None, b"value")]))
     data[at : at + len(lie)] = lie
     data[17:21] = crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
@@ -84,14 +84,14 @@ def test_invalid_batches_with_a_valid_checksum_are_refused(at: int, lie: bytes, 
         list(decode_batches(bytes(data)))
 
 
-def test_whole_batches_of_a_fetch_that_ends_within_a_batch() -> None:
+def test_an_incomplete_last_batch_of_a_fetch_is_dropped() -> None:
     one, other = (encode_batch(base, 1, 0, [(None, b"value")]) for base in (0, 1))
     for size in range(len(one + other)):
         assert whole_batches((one + other)[:size]) == (b"" if size < len(one) else one)
     assert whole_batches(one + other) == one + other
 
 
-def test_control_records_of_leaders_and_voters() -> None:
+def test_control_records_have_kafkas_types() -> None:
     pairs = [*epoch_begun(QUORUM), snapshot_header(5), snapshot_footer()]
     assert [control_type(key) for key, _ in pairs] == [2, 5, 6, 3, 4]
     assert b"127.0.0.1" in pairs[2][1]
@@ -160,7 +160,7 @@ def test_truncated_records_have_no_embedded_events() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_random_bytes_never_raise(data: bytes) -> None:
+def test_embedded_events_of_random_bytes_never_raise(data: bytes) -> None:
     head = WHOLE[: WHOLE.index(encode_uvarint(TAG)) + len(encode_uvarint(TAG))]
     found = embedded_events(head + data)
     assert found is None or embed_events(found.first, found.values, found.root)

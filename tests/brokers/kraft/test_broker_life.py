@@ -88,7 +88,7 @@ def registration(**fields: Any) -> BrokerRegistrationRequest:
         (registration(group_version=0), False, 35, "the broker supports group.version 0 to 0; the cluster has level 1"),
     ],
 )  # fmt: skip
-def test_registrations_are_refused_as_by_kafka(
+def test_broker_registrations_are_rejected_as_by_kafka(
     request_: BrokerRegistrationRequest, has_session: bool, code: int, why: str
 ) -> None:
     features = (("group.version", 1), ("metadata.version", 25), ("transaction.version", 0))
@@ -104,7 +104,7 @@ def members_of(cluster: Cluster, clock: Callable[[], float] = lambda: 0.0, **sto
     return Membership(controller, Mock(broker_epoch=lambda _: 41), Mock(), 9.0, clock)
 
 
-def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
+def test_a_broker_session_expires_after_the_last_heartbeat() -> None:
     clock = Mock(return_value=100.0)
     members = members_of(TWO_BROKERS, clock)
     first, second = BrokerId(1), BrokerId(2)
@@ -120,7 +120,7 @@ def test_a_session_lasts_for_the_timeout_after_the_last_heartbeat() -> None:
     assert members.expired() == [first, second]
 
 
-def test_sessions_are_extended_by_the_controllers_own_pauses() -> None:
+def test_controller_pauses_extend_broker_sessions() -> None:
     clock = Mock(return_value=0.0)
     members = members_of(TWO_BROKERS, clock)
     ended = []
@@ -136,7 +136,7 @@ def test_sessions_are_extended_by_the_controllers_own_pauses() -> None:
     ("ranges", "shared"),
     [([(7, 30)], 30), ([(7, 30), (1, 19), (1, 21)], 19), ([(7, 99)], 33), ([(7, 18), (20, 30)], None), ([], 33)],
 )
-def test_brokers_share_the_highest_level_that_all_support(ranges: list[tuple[int, int]], shared: int | None) -> None:
+def test_metadata_version_is_limited_by_every_broker(ranges: list[tuple[int, int]], shared: int | None) -> None:
     place = (Endpoint("PLAINTEXT", "localhost", 9092),)
     brokers = [
         Broker(BrokerId(n), 1, "", None, place, False, features=(SupportedFeature("metadata.version", *levels),))
@@ -178,7 +178,7 @@ def test_a_second_process_with_a_brokers_id_reports_unknown_log_directories() ->
     assert not known.is_unknown_directory(1, ONE)
 
 
-def test_an_unknown_log_directory_is_refused_as_a_stale_broker_epoch() -> None:
+def test_an_unknown_log_directory_is_rejected_as_a_stale_broker_epoch() -> None:
     known = members_of(TWO_BROKERS)
     register(known, ONE)
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id_=TWO),))
@@ -200,7 +200,7 @@ def test_a_clean_shutdown_counts_only_for_the_newest_registration(
     assert members.shut_down_cleanly(BrokerId(1), epoch) is in_order
 
 
-def test_requests_of_an_old_broker_incarnation_are_refused() -> None:
+def test_requests_of_an_old_broker_incarnation_are_rejected() -> None:
     state = State(DictTopics(), Cluster().with_broker(replace(broker(1, fenced=True), broker_epoch=2)))
     of: dict[str, Any] = {"request_id": RequestId("r"), "at_ms": 7, "broker_id": BrokerId(1), "reason": ""}
     refused = unfence(state, UnfenceBroker(**of, broker_epoch=1))
@@ -208,7 +208,7 @@ def test_requests_of_an_old_broker_incarnation_are_refused() -> None:
     assert len(unfence(state, UnfenceBroker(**of, broker_epoch=2)).events) == 1
 
 
-def test_a_leading_broker_is_fenced_before_it_registers_again() -> None:
+def test_a_broker_that_leads_is_fenced_before_it_registers_again() -> None:
     members, api = membership(fenced=False), Submitting()
     members.has_session.return_value = False
     members.leads.return_value = True
@@ -252,7 +252,7 @@ def membership(*, wire_epoch: int | None = 41, fenced: bool = True) -> Any:
     ],
     ids=["registered", "another incarnation has registered since", "the log cannot be written", "stopping"],
 )
-def test_a_registration_is_answered_by_its_decision(
+def test_a_broker_registration_response_has_the_result_of_its_command(
     code: int, number: int, response: BrokerRegistrationResponse
 ) -> None:
     api = Submitting(code, number)
@@ -272,14 +272,14 @@ def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_cod
 
 
 @pytest.mark.parametrize(("broker_id", "epoch", "code"), [(9, 41, 102), (1, 40, 77)])
-def test_a_heartbeat_without_the_current_registration_is_refused(broker_id: int, epoch: int, code: int) -> None:
+def test_a_heartbeat_without_the_current_registration_is_rejected(broker_id: int, epoch: int, code: int) -> None:
     members = members_of(TWO_BROKERS)
     request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
     response = asyncio.run(heartbeat(Mock(), members, Mock(), RequestContext(63, 1), request))
     assert response.error_code == code
 
 
-def test_a_refused_registration_is_logged_with_the_reason() -> None:
+def test_a_rejected_registration_is_logged_with_the_reason() -> None:
     request = registration(cluster_id="another")
     with capture_logs() as logged:
         answer = register_broker(cast("ControllerApi", Submitting()), membership(), RequestContext(62, 4), request)

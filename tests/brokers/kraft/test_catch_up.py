@@ -69,7 +69,7 @@ def knows(monkeypatch: pytest.MonkeyPatch, desk: Desk, others: Sequence[Desk]) -
     ("given", "others_last"),
     [("all", False), ("all", True), ("nobody", False), ("another history", False), ("a lie", False)],
 )
-async def test_missed_events_are_copied_from_another_voter(
+async def test_catch_up_copies_events_from_another_voter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, others_last: bool
 ) -> None:
     monkeypatch.setattr(catch_up, "PAGE_EVENTS", 3)
@@ -119,7 +119,7 @@ async def test_missed_events_are_copied_from_another_voter(
         assert away.replication.applied >= log.start, "it is written down"
 
 
-async def test_invalid_page_requests_are_refused(tmp_path: Path) -> None:
+async def test_invalid_catch_up_requests_are_rejected(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, _):
         await leader.commit(COMMANDS)
         end = leader.replication.applied

@@ -100,9 +100,7 @@ async def test_a_failed_flush_leaves_no_partial_commit(tmp_path: Path, monkeypat
         assert desk.events() == desk.embedded_events() == HISTORY
 
 
-async def test_a_leader_with_a_full_disk_resigns_and_follows_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_leader_with_a_full_disk_resigns_and_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
         with monkeypatch.context() as patch:

@@ -53,7 +53,7 @@ def test_imported_events_project_to_the_same_records(batches: tuple[Batch, ...])
 
 @settings(max_examples=20, deadline=None)
 @given(walks())
-def test_slices_applied_one_by_one_give_the_same_state(batches: tuple[Batch, ...]) -> None:
+def test_an_import_in_slices_gives_the_same_state(batches: tuple[Batch, ...]) -> None:
     whole, sliced = Follower(), Follower()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(importing_cluster, "STEPS_PER_SLICE", 1)
@@ -63,7 +63,7 @@ def test_slices_applied_one_by_one_give_the_same_state(batches: tuple[Batch, ...
     assert sliced.ids == whole.ids
 
 
-def test_the_walks_reach_every_importable_event() -> None:
+def test_import_walks_reach_every_importable_event() -> None:
     met = set()
     for seed in range(40):
         follower = Follower()
@@ -88,7 +88,7 @@ def with_a_topic_that_waits() -> Follower:
     return follower
 
 
-def test_a_create_that_waits_for_a_topic_that_another_controller_deletes_is_answered() -> None:
+def test_an_external_deletion_answers_the_pending_create() -> None:
     follower = with_a_topic_that_waits()
     (topic,) = follower.topics()
     events = follower.take(kinds.RemoveTopicRecord(topic_id=topic.topic_id))
@@ -100,7 +100,7 @@ def test_a_create_that_waits_for_a_topic_that_another_controller_deletes_is_answ
     assert audit(follower.log) == []
 
 
-def test_a_topic_that_waits_here_goes_on_waiting_when_others_change_it() -> None:
+def test_an_external_change_does_not_answer_the_pending_create() -> None:
     follower = with_a_topic_that_waits()
     (topic,) = follower.topics()
     follower.take(kinds.PartitionChangeRecord(topic_id=topic.topic_id, partition_id=0, isr=(1,), leader=1))
@@ -113,7 +113,7 @@ def test_a_topic_that_waits_here_goes_on_waiting_when_others_change_it() -> None
     assert follower.state.waiting.keys() == {"t"}
 
 
-def test_the_first_record_that_differs_is_named() -> None:
+def test_first_difference_names_the_differing_record() -> None:
     records = log_of(access_history(), is_kafkas=True).records()
     place = next(n for n, each in enumerate(records) if isinstance(each, kinds.PartitionRecord))
     one = records[place]
@@ -133,7 +133,7 @@ BEGIN, END, ABORT = kinds.BeginTransactionRecord(), kinds.EndTransactionRecord()
 A, B, C = (kinds.TopicRecord(name=name, topic_id=name.encode() * 16) for name in "abc")
 
 
-def test_records_of_transactions_apply_when_they_end() -> None:
+def test_records_of_a_metadata_transaction_apply_at_its_end() -> None:
     # a batch, the records that count after it, and where a transaction is open
     table: list[tuple[list[MetadataRecord], list[tuple[int, MetadataRecord]], int | None]] = [
         ([A], [(0, A)], None),
@@ -154,7 +154,7 @@ def test_records_of_transactions_apply_when_they_end() -> None:
         offset += len(batch)
 
 
-def test_records_have_the_offsets_of_their_batch_and_malformed_ones_are_unknown() -> None:
+def test_batch_records_have_offsets_and_malformed_ones_are_unknown() -> None:
     broken = encode_record(A)[:-3]
     values = [(None, encode_record(A)), (None, broken), (None, b""), (None, b"\x01\xff\xff\x03\x00")]
     data = encode_batch(7, 1, 5, values) + encode_batch(11, 1, 5, [snapshot_footer()], is_control=True)
@@ -228,7 +228,7 @@ def test_a_single_partition_change_is_imported_as_one() -> None:
 
 
 @pytest.mark.parametrize("misfit", [b"\x01\x02\x00", encode_record(change(b"\x66" * 16, 0, isr=(2,)))])
-def test_a_mismatched_record_is_named_and_the_rest_imported(misfit: bytes) -> None:
+def test_a_mismatched_record_is_named_and_others_are_imported(misfit: bytes) -> None:
     values = (encode_record(each) for each in (config(4, "1", "log.retention.ms", "5"), *next(batches())))
     read = MetadataImage()
     read.fold(decode_batches(encode_batch(0, 8, 5, [(None, each) for each in (misfit, *values)])), keep_mismatched=True)
@@ -346,7 +346,7 @@ def follower() -> Follower:
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_an_unsupported_record_is_named_and_everything_else_is_imported(name: str) -> None:
+def test_an_unsupported_record_is_named_and_others_are_imported(name: str) -> None:
     records, why = UNSUPPORTED[name]
     one = follower()
     events = one.take(*records, config(2, "orders", "retention.ms", "5"))
@@ -356,7 +356,7 @@ def test_an_unsupported_record_is_named_and_everything_else_is_imported(name: st
     assert one.state.cluster.brokers
 
 
-def test_the_name_of_an_unsupported_record_is_bounded() -> None:
+def test_the_name_of_an_unsupported_record_is_truncated() -> None:
     one = follower()
     one.take(config(2, "x" * 32_000, "retention.ms", "1"))
     assert one.unsupported is not None

@@ -41,7 +41,7 @@ EMPTY = {"bool": False, "bytes": b"", "float64": 0.0, "string": "", "uuid": byte
 
 
 @EVERY
-def test_records_round_trip(kind: type[MetadataRecord], version: int) -> None:
+def test_metadata_records_round_trip(kind: type[MetadataRecord], version: int) -> None:
     for record in (kind(version=version), _filled(layout(kind, version), version=version)):
         assert isinstance(record, MetadataRecord)
         assert decode_record(encode_record(record)) == record
@@ -65,7 +65,7 @@ def _value(field: Field) -> object:
     return samples.get(field.kind or "", 7)
 
 
-def test_the_records_are_those_of_kafkas_schemas() -> None:
+def test_metadata_records_match_kafkas_schemas() -> None:
     if not JAR.exists():
         tools.absent(str(JAR))
     theirs, ours = {}, {}
@@ -73,7 +73,7 @@ def test_the_records_are_those_of_kafkas_schemas() -> None:
         assert schema["flexibleVersions"] == "0+"
         for version in range(_versions(schema["validVersions"])[1] + 1):
             name = schema["name"], schema["apiKey"], version
-            theirs[name] = [_row(field, version) for field in _ordered(schema["fields"], version)]
+            theirs[name] = [_row(field, version) for field in _fields_in_order(schema["fields"], version)]
     for kind, version in VERSIONS:
         name = kind.__name__, kind.__struct_config__.tag, version
         ours[name] = _rows(layout(kind, version))
@@ -88,7 +88,7 @@ def _schemas() -> Iterator[dict[str, Any]]:
                 yield json.loads(text)
 
 
-def _ordered(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
+def _fields_in_order(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
     """The fields of a version: untagged ones first, then by tag."""
     there = [each for each in fields if _has(each["versions"], version)]
     return sorted(there, key=lambda each: each.get("tag", -1))
@@ -97,7 +97,7 @@ def _ordered(fields: list[dict[str, Any]], version: int) -> list[dict[str, Any]]
 def _row(field: dict[str, Any], version: int) -> tuple[object, ...]:
     kind = field["type"].removeprefix("[]")
     is_array = kind != field["type"]
-    parts = [_row(each, version) for each in _ordered(field["fields"], version)] if "fields" in field else kind
+    parts = [_row(each, version) for each in _fields_in_order(field["fields"], version)] if "fields" in field else kind
     given = field.get("default")
     default = None if given == "null" else () if is_array else EMPTY.get(kind, 0)
     if given not in (None, "null"):
@@ -134,19 +134,19 @@ def _versions(text: str) -> tuple[int, int]:
     return int(low), int(high) if dash else 99 if text.endswith("+") else int(low)
 
 
-def test_an_unknown_record_is_stored_unchanged() -> None:
+def test_an_unknown_metadata_record_is_stored_unchanged() -> None:
     value = bytes((1, 120, 0)) + b"whatever"
     assert decode_record(value) == UnknownRecord(value=value)
     assert encode_record(UnknownRecord(value=value)) == value
 
 
-def test_a_truncated_record_is_refused_by_name() -> None:
+def test_a_truncated_metadata_record_is_rejected_by_name() -> None:
     value = encode_record(TopicRecord(name="topic", topic_id=b"0123456789abcdef"))
     with pytest.raises(MalformedRecord, match="TopicRecordV0: topic_id: the bytes end early"):
         decode_record(value[:-8])
 
 
-def test_a_log_of_kafkas_own_controller_is_encoded_again_byte_for_byte() -> None:
+def test_a_kafka_metadata_log_is_reencoded_byte_for_byte() -> None:
     image = MetadataImage()
     kinds: set[str] = set()
     at = 0

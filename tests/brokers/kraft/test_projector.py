@@ -31,7 +31,7 @@ REAL = len(real_history())
 EACH_COMMIT = pytest.mark.parametrize("commits", [1, 2, 7, 1000])
 
 
-def test_after_each_event_the_image_equals_the_state() -> None:
+def test_the_metadata_image_equals_the_state_after_each_event() -> None:
     log, image = LogRig(), MetadataImage()
     for record in HISTORY:
         known = len(log.decoded())
@@ -86,7 +86,7 @@ def _plainly(log: LogRig) -> list[Any]:
 
 
 @EACH_COMMIT
-def test_commits_of_any_size_give_the_same_records(commits: int) -> None:
+def test_metadata_records_are_independent_of_commit_sizes(commits: int) -> None:
     one, other = log_of(HISTORY, 1), log_of(HISTORY, commits)
     assert _plainly(one) == _plainly(other)
     assert one.image().quorum == other.image().quorum
@@ -95,7 +95,7 @@ def test_commits_of_any_size_give_the_same_records(commits: int) -> None:
         assert other.end < one.end, "a record that carries events a commit"
 
 
-def test_a_restart_at_any_event_changes_no_byte() -> None:
+def test_metadata_log_bytes_are_independent_of_restarts() -> None:
     whole = log_of(HISTORY, 1)
     for cut in (*range(1, REAL, 3), *range(REAL, len(HISTORY))):
         second = LogRig(log_of(HISTORY[:cut], 1))
@@ -106,7 +106,7 @@ def test_a_restart_at_any_event_changes_no_byte() -> None:
 
 
 @pytest.mark.parametrize("at", [8, 14, 20, REAL + 1, REAL + 4, len(HISTORY) - 1])
-def test_a_snapshot_equals_its_batches(at: int) -> None:
+def test_a_metadata_snapshot_equals_its_batches(at: int) -> None:
     log = log_of(HISTORY[:at], 1)
     image = MetadataImage()
     image.fold(decode_batches(snapshot_bytes(log.image(), 1)))
@@ -143,7 +143,7 @@ def test_a_failed_command_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 # --- large commits
 
 
-def _parted(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
+def _batch_per_command(log: LogRig, records: Sequence[Recorded]) -> list[list[Pair]]:
     """The batches of one commit in which each event is a command of its own."""
     commit, made = log.take(records, parted=True)
     for pairs in made:
@@ -158,7 +158,7 @@ def test_a_large_commit_is_split_between_commands(bound: str, monkeypatch: pytes
     most = 5 if bound == "records" else 300
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH" if bound == "records" else "BATCH_BYTES", most)
     log = LogRig()
-    made = _parted(log, HISTORY)
+    made = _batch_per_command(log, HISTORY)
     assert len(made) > 5
     assert _events([batch for batch in log.decoded() if not batch.is_control]) == HISTORY
     assert differences(log.image(), log.state) == []
@@ -178,7 +178,7 @@ def _records_of(value: bytes) -> int:
     return len(log_of(HISTORY[: at + 1], 1000).decoded()[-1].records) - before or len(HISTORY)
 
 
-def test_the_records_of_one_command_are_never_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_one_command_are_never_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 5)
     commit, made = LogRig().take(HISTORY)
     assert len(made) == 1
@@ -190,7 +190,7 @@ def entry(record: Recorded) -> bytes:
     return encode_event(record.at_ms, record.cause, record.event)
 
 
-def test_a_last_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_final_command_without_events_gets_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projector, "RECORDS_PER_BATCH", 1)
     log = log_of(HISTORY[:REAL], 1)
     log.projector.apply(log.state, [HISTORY[REAL]])

@@ -60,7 +60,7 @@ class Put:
 
 
 @on_virtual_time
-async def test_one_command_when_all_live_brokers_have_confirmed() -> None:
+async def test_confirmations_of_all_live_brokers_are_one_command() -> None:
     put = Put()
     for broker_id, offset in ((1, 5), (2, 9), (3, 7)):
         assert put.commands == []
@@ -80,7 +80,7 @@ async def test_confirmed_offsets_are_not_submitted_again() -> None:
 
 
 @on_virtual_time
-async def test_a_broker_that_returns_confirms_again() -> None:
+async def test_a_restarted_broker_confirms_again() -> None:
     put = Put(LIVE[:1])
     put.take(1, 5)
     put.gathered.forget(BrokerId(1))
@@ -89,7 +89,7 @@ async def test_a_broker_that_returns_confirms_again() -> None:
 
 
 @on_virtual_time
-async def test_a_slow_broker_delays_other_confirmations_only_shortly() -> None:
+async def test_a_slow_broker_delays_other_confirmations_by_a_bounded_time() -> None:
     put = Put()
     put.take(1, 5)
     put.take(2, 6)
@@ -102,7 +102,7 @@ async def test_a_slow_broker_delays_other_confirmations_only_shortly() -> None:
 
 
 @on_virtual_time
-async def test_cleared_confirmations_submit_nothing() -> None:
+async def test_cleared_confirmations_submit_no_command() -> None:
     put = Put()
     put.take(1, 5)
     put.gathered.clear()
@@ -136,7 +136,7 @@ def _offsets(_: RequestContext, request: ListOffsetsRequest) -> Answer:
     return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=request.topics[0].name, partitions=parts),))
 
 
-async def test_a_probe_asks_for_metadata_and_leadership() -> None:
+async def test_a_broker_probe_checks_metadata_and_leadership() -> None:
     async with serving({ApiKey.METADATA: _metadata, ApiKey.LIST_OFFSETS: _offsets}) as server:
         probe = BrokerProbe(Endpoint("PLAINTEXT", "127.0.0.1", server.port))
         assert await probe.knows("known")

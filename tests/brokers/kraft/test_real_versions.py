@@ -24,7 +24,7 @@ TWO_REPLICAS = {"offsets.topic.replication.factor": "2", "transaction.state.log.
     [(("3.7.2", "3.9.1"), 0, 19), (("4.1.1", "4.3.1"), 1, 27)],
     ids=["controller.quorum.voters", "controller.quorum.bootstrap.servers"],
 )
-def test_brokers_of_several_versions_work_together(
+def test_kafka_brokers_of_several_versions_work_together(
     tmp_path: Path, versions: tuple[str, ...], kraft_version: int, level: int
 ) -> None:
     own = {"controller.quorum.bootstrap.servers": "CONTROLLER"} if kraft_version else {}

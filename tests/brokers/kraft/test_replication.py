@@ -60,7 +60,7 @@ def unfitting() -> tuple[bytes, ...]:
     )
 
 
-async def begun_anew(desk: Desk) -> None:
+async def restart(desk: Desk) -> None:
     """The process dies, and another starts on its disk."""
     await desk.seat.stop()
     desk.seat.boot([desk.seat])
@@ -100,7 +100,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplicatedLo
         yield opened
 
 
-async def test_a_commit_is_in_both_logs_and_counts_as_durable(tmp_path: Path, log: ReplicatedLog) -> None:
+async def test_a_commit_is_durable_in_the_metadata_log_and_the_event_log(tmp_path: Path, log: ReplicatedLog) -> None:
     async with alone(tmp_path, log) as desk:
         for at in range(0, len(COMMANDS), 3):
             await desk.commit(COMMANDS[at : at + 3])
@@ -124,7 +124,7 @@ async def test_committed_events_not_yet_written_are_restored_from_batches(
                 await desk.commit(COMMANDS[5:])
         assert (log.next_offset, desk.projector.mark.applied) == (written, desk.replication.applied)
         assert desk.embedded_events() == HISTORY
-        await begun_anew(desk)
+        await restart(desk)
         with capture_logs() as lines:
             assert await desk.follow() == HISTORY[written:]
         assert [line for line in lines if line["log_level"] == "error"] == []
@@ -145,16 +145,16 @@ async def test_events_lost_in_a_power_failure_are_written_again(tmp_path: Path) 
             await desk.commit([command])
         before = desk.kept()
         assert log.drop_unflushed() == kept
-        await begun_anew(desk)
+        await restart(desk)
         assert await desk.follow() == HISTORY[kept:]
         assert (desk.events(), desk.kept()) == (HISTORY, before), "marks and ids of entries, too"
 
 
-async def test_after_a_restart_the_next_commit_goes_on(tmp_path: Path) -> None:
+async def test_commits_continue_after_restarts(tmp_path: Path) -> None:
     async with alone(tmp_path) as desk:
         for at, command in enumerate(COMMANDS):
             if at % 4 == 3:
-                await begun_anew(desk)
+                await restart(desk)
                 assert await desk.follow() == [], "nothing is taken twice"
             await desk.commit([command])
         check_history(desk)
@@ -165,7 +165,7 @@ async def test_batches_without_events_are_skipped(tmp_path: Path) -> None:
         await desk.commit(COMMANDS[:5])
         for value in (encode_record(NoOpRecord()), embed_events(desk.log.next_offset, [])):
             desk.node.append([(None, value)])
-        await begun_anew(desk)
+        await restart(desk)
         assert await desk.follow() == []
         assert desk.replication.leads
         assert desk.replication.applied == desk.batches()[-1].last_offset + 1
@@ -235,7 +235,7 @@ async def test_invalid_embedded_events_are_replaced_by_imported_records(
         assert not desk.node.quorum.can_lead
 
 
-async def test_following_ends_when_the_process_does(tmp_path: Path) -> None:
+async def test_follow_ends_when_the_process_stops(tmp_path: Path) -> None:
     async with quorum(tmp_path, 3) as seats:
         leader = await led(seats)
         desk = Desk(next(each for each in seats if each.node is not leader))
@@ -270,7 +270,7 @@ async def test_a_follower_has_the_same_events_and_state(tmp_path: Path) -> None:
             assert each.log.durable_offset == len(HISTORY)
 
 
-async def test_a_commit_in_flight_at_lost_leadership_is_on_all_voters_or_none(tmp_path: Path) -> None:
+async def test_a_commit_in_flight_at_lost_leadership_is_on_all_or_no_voters(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, followers):
         await leader.commit(COMMANDS[:5])
         known = leader.log.next_offset
@@ -298,7 +298,7 @@ async def test_a_commit_in_flight_at_lost_leadership_is_on_all_voters_or_none(tm
             assert (each.events(), each.kept()) == (chosen.events(), chosen.kept())
 
 
-async def test_a_leader_that_transfers_leadership_stops_deciding(tmp_path: Path) -> None:
+async def test_a_leader_stops_deciding_during_leadership_transfer(tmp_path: Path) -> None:
     async with three(tmp_path) as (leader, _):
         await leader.commit(COMMANDS[:5])
         leader.record(COMMANDS[5:])
@@ -327,7 +327,7 @@ async def test_a_leader_that_transfers_leadership_stops_deciding(tmp_path: Path)
         (None, None, False),
     ],
 )
-def test_leadership_is_requested_from_a_lower_priority(
+def test_a_voter_requests_leadership_from_a_lower_priority(
     known: tuple[int, int] | None, snapshot: SnapshotId | None, wants: bool
 ) -> None:
     """In epoch 4, by a voter of priority 1; `known` is an epoch and its leader's priority."""

@@ -22,7 +22,7 @@ from tests.support.topicwright import command
 
 
 @pytest.mark.parametrize(("version", "kraft_version", "brokers"), [("3.9.1", 0, 1), (KAFKA_SERVER, 1, 2)])
-def test_from_kafkas_controller_to_ours_and_back(
+def test_migration_from_kafkas_controller_and_back(
     tmp_path: Path, version: str, kraft_version: int, brokers: int
 ) -> None:
     with _kafka_cluster(tmp_path, version, kraft_version, brokers) as (cluster, theirs):

@@ -37,11 +37,11 @@ def discovered(name: str, *configs: tuple[str, str]) -> TopicDiscovered:
         (16, "interval.ms", " 1000", False),
     ],
 )
-def test_values_that_kafka_refuses_or_misreads_are_found(kind: int, config: str, text: str, is_found: bool) -> None:
+def test_unreadable_config_values_are_found(kind: int, config: str, text: str, is_found: bool) -> None:
     assert bool(unreadable(kind, ((config, text),))) is is_found
 
 
-def test_the_repair_sets_or_deletes_the_value() -> None:
+def test_the_repair_command_sets_or_deletes_the_config() -> None:
     start = "kafka-configs --bootstrap-server HOST:PORT --alter --entity-type"
     assert repair(TOPICS, "t", MIN_ISR, " 2") == f"{start} topics --entity-name 't' --add-config {MIN_ISR}=2"
     assert repair(TOPICS, "t", MIN_ISR, "abc") == f"{start} topics --entity-name 't' --delete-config {MIN_ISR}"

@@ -31,11 +31,11 @@ DECIDED = Decided(3, 7, (b"one", b"two"), b"answers", "")
 
 
 @pytest.mark.parametrize("record", [FENCE, DECIDED, Decided(1, 0, ()), Decided(1, 5, (), b"", "it is no command")])
-def test_records_round_trip(record: Record) -> None:
+def test_events_topic_records_round_trip(record: Record) -> None:
     assert decode_record(encode_record(record)) == record
 
 
-def test_record_bytes_of_this_version() -> None:
+def test_events_topic_record_bytes_are_stable() -> None:
     """Golden bytes: another encoding could not be read by the release before."""
     assert msgspec.msgpack.decode(encode_record(FENCE)) == ["fence", 3, "w-1", "1.0", EVENT_VERSION, [b"settings"], 0]
     assert msgspec.msgpack.decode(encode_record(DECIDED)) == ["decided", 3, 7, [b"one", b"two"], b"answers", ""]
@@ -53,7 +53,7 @@ def test_record_bytes_of_this_version() -> None:
         (encode_record(FENCE).replace(b"w-1", b"w\xff1"), "utf-8"),
     ],
 )
-def test_unknown_records_are_rejected(value: bytes, says: str) -> None:
+def test_unknown_events_topic_records_are_rejected(value: bytes, says: str) -> None:
     with pytest.raises(RecordError, match=says):
         decode_record(value)
 
@@ -76,7 +76,7 @@ def test_partition_matches_librdkafka(data: bytes) -> None:
 
 
 @given(st.text(max_size=50), st.integers(1, 100))
-def test_colliding_names_share_a_partition(name: str, partitions: int) -> None:
+def test_colliding_topic_names_share_a_partition(name: str, partitions: int) -> None:
     here = partition_of(shard_key(name), partitions)
     assert 0 <= here < partitions
     assert here == partition_of(shard_key(name.replace(".", "_")), partitions), name
@@ -151,7 +151,7 @@ def test_a_missing_decision_stops_the_reader(records: list[Record], why: str) ->
         read_all(fence(1), *records)
 
 
-def test_a_record_that_cannot_be_read_stops_the_reader_where_it_was() -> None:
+def test_a_malformed_record_stops_the_reader_at_its_position() -> None:
     reader = PartitionReader(3)
     with pytest.raises(RecordError, match=r"partition 3, record 0: not a record"):
         reader.read(0, b"?")
@@ -170,7 +170,7 @@ WORKERS: list[Record] = [
 
 
 @given(st.lists(st.integers(0, 3), min_size=len(WORKERS), max_size=len(WORKERS)))
-def test_offsets_without_a_record_are_no_loss(skipped: list[int]) -> None:
+def test_offset_gaps_of_control_records_are_no_loss(skipped: list[int]) -> None:
     """Control records and aborted ones; a reader may be replaced after any record."""
     whole, (reader, *_) = read_all(*WORKERS), read_all()
     offset, counted = 0, []
@@ -244,7 +244,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["claim", "write", "write", "write", 
 
 
 @given(STEPS)
-def test_however_writers_interleave_each_command_counts_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+def test_each_command_counts_once_for_any_interleaving_of_writers(steps: list[tuple[str, int]]) -> None:
     """Writers that were replaced go on writing; some claim on an old view. No reader ever stops, or counts twice."""
     topic: list[bytes] = []
     writers = [Writer(name) for name in "abc"]

@@ -48,7 +48,7 @@ def flushed_before_a_kill(folder: Path, after_s: float) -> int:
     return int(last)
 
 
-def test_killed_at_random_moments(tmp_path: Path) -> None:
+def test_flushed_commits_survive_kill_9_at_random_times(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     moments = random.Random(seed)
     folder = tmp_path / "log"

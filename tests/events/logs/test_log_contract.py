@@ -23,19 +23,19 @@ def commit(*values: bytes, shard: str = "orders", request: str = "r1", **state: 
 class LogContract:
     """The promises of `EventLog`; a subclass gives the log."""
 
-    def test_offsets_begin_at_0_and_have_no_gaps(self, log: EventLog) -> None:
+    def test_offsets_start_at_0_without_gaps(self, log: EventLog) -> None:
         assert log.write(commit(b"a", b"b")) == 0
         assert log.write(commit(b"c")) == 2
         assert log.write(Commit()) == log.next_offset == 3, "an empty commit writes nothing"
         assert list(log.read()) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
-    def test_state_without_an_event_is_refused_and_changes_nothing(self, log: EventLog) -> None:
+    def test_state_without_an_event_is_rejected(self, log: EventLog) -> None:
         with pytest.raises(ValueError, match="only together with the events"):
             log.write(Commit((), {b"k": b"v"}))
         assert log.get(b"k") is None
         assert log.write(commit(b"a")) == 0, "a refused commit does not stop the log"
 
-    def test_only_a_flush_makes_durable(self, log: EventLog) -> None:
+    def test_only_flush_advances_the_durable_offset(self, log: EventLog) -> None:
         log.write(commit(b"a", b"b"))
         assert log.durable_offset == 0
         assert log.flush() == 2
@@ -43,7 +43,7 @@ class LogContract:
         assert (log.durable_offset, log.next_offset) == (2, 3)
         assert (log.flush(), log.flush()) == (3, 3)
 
-    def test_a_flush_may_run_in_another_thread(self, log: EventLog) -> None:
+    def test_flush_runs_in_another_thread(self, log: EventLog) -> None:
         stop = threading.Event()
         seen: list[tuple[int, int]] = []
 
@@ -64,7 +64,7 @@ class LogContract:
         assert all(durable % 2 == 0 for _, durable in seen), "a flush never ends inside a commit"
         assert [value for _, value in log.read()][::2] == [b"%d" % number for number in range(300)]
 
-    def test_read_gives_any_range(self, log: EventLog) -> None:
+    def test_read_returns_any_offset_range(self, log: EventLog) -> None:
         log.write(commit(*(b"%d" % n for n in range(10))))
         assert [offset for offset, _ in log.read(3, 6)] == [3, 4, 5]
         assert [offset for offset, _ in log.read(8)] == [8, 9]
@@ -74,13 +74,13 @@ class LogContract:
         with pytest.raises(ValueError, match="offsets begin at 0"):
             log.read(-1)
 
-    def test_read_ends_where_the_log_ended_when_it_began(self, log: EventLog) -> None:
+    def test_read_ends_at_the_next_offset_of_its_start(self, log: EventLog) -> None:
         log.write(commit(b"a", b"b"))
         reading = log.read()
         log.write(commit(b"c"))
         assert [value for _, value in reading] == [b"a", b"b"]
 
-    def test_read_many(self, log: EventLog) -> None:
+    def test_read_many_returns_events_in_the_requested_order(self, log: EventLog) -> None:
         log.write(commit(b"a", b"", b"c"))
         assert log.read_many([2, 0, 1, 2]) == [b"c", b"a", b"", b"c"]
         assert log.read_many([]) == []
@@ -88,7 +88,7 @@ class LogContract:
             with pytest.raises(IndexError, match=f"no event at offset {absent}"):
                 log.read_many([1, absent])
 
-    def test_shard_runs_are_the_same_offsets(self, log: EventLog) -> None:
+    def test_shard_runs_equal_shard_offsets(self, log: EventLog) -> None:
         shards = ["a", "a", "b", "", "a", "a\0", "ab", "a", "b", "b", "a\0b"]
         for first in range(0, len(shards), 3):
             log.write(Commit([Entry(b"e", shard) for shard in shards[first : first + 3]]))
@@ -99,7 +99,7 @@ class LogContract:
                 found = [[offset for run in of_key or () for offset in run] for of_key in runs]
                 assert found == [list(shard_offsets(log, key, start, end)) for key in keys], f"{start} to {end}"
 
-    def test_shard_runs_are_no_more_than_can_be_read_at_once(self, log: EventLog) -> None:
+    def test_shard_runs_are_limited_per_call(self, log: EventLog) -> None:
         for _ in range(600):
             log.write(Commit([Entry(b"e", shard) for shard in ("a", "b", "c", "a")]))
         keys, places = ["a", "b", "c"], []
@@ -119,7 +119,7 @@ class LogContract:
         log.write(commit(*values))
         assert [value for _, value in log.read()] == values
 
-    def test_shard_offsets(self, log: EventLog) -> None:
+    def test_shard_offsets_are_those_of_the_shard(self, log: EventLog) -> None:
         def entries(*shards: str) -> Commit:
             return Commit([Entry(b"e", shard) for shard in shards])
 
@@ -137,7 +137,7 @@ class LogContract:
         assert list(log.shard_keys("a")) == list(log.shard_keys("aa")) == ["ab", "b"]
         assert list(log.shard_keys("b")) == []
 
-    def test_any_name_is_a_shard_key(self, log: EventLog) -> None:
+    def test_any_text_is_a_valid_shard_key(self, log: EventLog) -> None:
         names = ("a", "a\0", "a\0\0\0\0\0\0\0\0\0", "\0", "", "ÿ", "a\0\xff", "\ud800", "a" * 32_767)
         for name in names * 2:
             log.write(Commit([Entry(b"e", name, name)]))
@@ -151,7 +151,7 @@ class LogContract:
         for index, name in enumerate(sorted(names)):
             assert list(log.shard_keys(name)) == sorted(names)[index + 1 :], f"after {name[:20]!r}"
 
-    def test_request_offsets(self, log: EventLog) -> None:
+    def test_request_offsets_are_those_of_the_request(self, log: EventLog) -> None:
         log.write(
             Commit([Entry(b"e", "a", "r1"), Entry(b"e", "b", "r1"), Entry(b"e", "b", ""), Entry(b"e", "b", "r2")])
         )
@@ -160,13 +160,13 @@ class LogContract:
         assert list(request_offsets(log, "r2")) == [3]
         assert list(request_offsets(log, "")) == []
 
-    def test_state_is_put_and_deleted_with_the_events(self, log: EventLog) -> None:
+    def test_state_changes_are_written_with_their_events(self, log: EventLog) -> None:
         log.write(commit(b"a", one=b"1", two=b"2"))
         log.write(commit(b"b", one=None, two=b"3", four=None, empty=b""))
         assert [log.get(key) for key in (b"two", b"one", b"four", b"empty")] == [b"3", None, None, b""]
         assert list(log.scan()) == [(b"empty", b""), (b"two", b"3")]
 
-    def test_write_of_state_without_events(self, log: EventLog) -> None:
+    def test_own_state_is_written_without_events(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"1", old=b"0"))
         log.write(Commit(own={b"k": b"2", b"new": b"3", b"old": None, b"never": None}))
         assert list(log.scan()) == [(b"k", b"2"), (b"new", b"3")]
@@ -182,7 +182,7 @@ class LogContract:
                 expected = [(key, b"v" + key) for key in within if key > after]
                 assert list(log.scan(prefix, after)) == expected, f"prefix {prefix!r} after {after!r}"
 
-    def test_a_scan_may_be_held_across_writes(self, log: EventLog) -> None:
+    def test_a_scan_continues_across_writes(self, log: EventLog) -> None:
         log.write(Commit([Entry(b"e")], {b"%05d" % n: bytes(1000) for n in range(0, 2000, 2)}))
         scanning = log.scan()
         got = [next(scanning)[0] for _ in range(3)]
@@ -192,13 +192,13 @@ class LogContract:
         untouched = {b"%05d" % n for n in range(0, 2000, 2) if not 1001 <= n <= 1100}
         assert untouched <= set(got), "what was there throughout comes"
 
-    def test_recover_of_a_sound_log_loses_nothing(self, log: EventLog) -> None:
+    def test_recover_of_a_valid_log_loses_nothing(self, log: EventLog) -> None:
         log.write(commit(b"a", k=b"v"))
         assert log.recover() == 1
         assert (log.durable_offset, log.get(b"k"), list(log.read())) == (1, b"v", [(0, b"a")])
         assert log.write(commit(b"b")) == 1
 
-    def test_a_closed_log_does_nothing_more(self, log: EventLog) -> None:
+    def test_a_closed_log_raises_log_closed(self, log: EventLog) -> None:
         log.write(commit(*[bytes(9_000)] * 100, k=b"v", q=b"v"))
         held = (log.read(), log.scan(b"q"), shard_offsets(log, "orders"))
         log.close()
@@ -226,7 +226,7 @@ class TestInMemoryLog(LogContract):
     def log(self) -> InMemoryLog:
         return InMemoryLog("a-cluster")
 
-    def test_drop_unflushed_is_a_power_cut(self, log: InMemoryLog) -> None:
+    def test_drop_unflushed_behaves_like_a_power_failure(self, log: InMemoryLog) -> None:
         log.write(commit(b"a", k=b"0", gone=b"1"))
         log.write(Commit(own={b"k": b"1"}))
         log.flush()
@@ -239,7 +239,7 @@ class TestInMemoryLog(LogContract):
         assert (list(shard_offsets(log, "orders")), list(shard_offsets(log, "other"))) == ([0], [])
         assert list(request_offsets(log, "r1")) == [0]
 
-    def test_drop_unflushed_may_keep_the_oldest_commits(self, log: InMemoryLog) -> None:
+    def test_drop_unflushed_retains_the_oldest_commits_on_request(self, log: InMemoryLog) -> None:
         for value in (b"a", b"b", b"c"):
             log.write(commit(value, k=value))
         assert log.drop_unflushed(kept_commits=2) == 2
@@ -266,7 +266,7 @@ _steps = st.lists(_commits | st.sampled_from(["flush", "recover", "reopen"]), ma
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_steps, start=st.integers(0, 40), end=st.none() | st.integers(0, 60))
-def test_both_logs_answer_the_same(
+def test_rocksdb_and_in_memory_logs_behave_the_same(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Commit | str], start: int, end: int | None
 ) -> None:
     path = tmp_path_factory.mktemp("same") / "log"

@@ -72,7 +72,7 @@ def assert_whole(log: RocksDbLog, at_least: int) -> None:
         )
 
 
-def test_a_killed_process_loses_nothing(killed: tuple[Path, int], tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_synced_events(killed: tuple[Path, int], tmp_path: Path) -> None:
     log = open_log(copied(killed[0], tmp_path / "log"))
     assert (log.next_offset, log.durable_offset, log.cut) == (10 * SYNCED, 10 * SYNCED, None)
     assert_whole(log, SYNCED)
@@ -91,7 +91,7 @@ TEARS: dict[str, Callable[[Path, int], None]] = {
 
 
 @pytest.mark.parametrize("tear", TEARS)
-def test_a_torn_unsynced_tail_is_cut_off(killed: tuple[Path, int], tmp_path: Path, tear: str) -> None:
+def test_a_torn_unsynced_tail_is_truncated(killed: tuple[Path, int], tmp_path: Path, tear: str) -> None:
     folder = copied(killed[0], tmp_path / "log")
     TEARS[tear](largest(folder, ".log"), killed[1])
     log = open_log(folder)
@@ -120,7 +120,7 @@ DAMAGES: dict[str, Callable[[Path, int], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_to_what_was_synced_is_an_error(killed: tuple[Path, int], tmp_path: Path, damage: str) -> None:
+def test_damage_of_synced_events_is_an_error(killed: tuple[Path, int], tmp_path: Path, damage: str) -> None:
     folder = copied(killed[0], tmp_path / "log")
     wal = largest(folder, ".log")
     DAMAGES[damage](wal, killed[1])
@@ -134,7 +134,7 @@ def test_damage_to_what_was_synced_is_an_error(killed: tuple[Path, int], tmp_pat
         assert wal.read_bytes() == before, "a refused opening changes nothing: what can be saved still can"
 
 
-def test_the_loss_can_be_accepted(killed: tuple[Path, int], tmp_path: Path) -> None:
+def test_a_loss_of_synced_events_is_accepted_on_request(killed: tuple[Path, int], tmp_path: Path) -> None:
     folder = copied(killed[0], tmp_path / "log")
     flip(largest(folder, ".log"), killed[1] // 2)
     with pytest.raises(LogCorrupted, match=r"to accept the loss of offsets .* to 999, delete .*DURABLE"):
@@ -148,7 +148,7 @@ def test_the_loss_can_be_accepted(killed: tuple[Path, int], tmp_path: Path) -> N
 
 @_slow
 @given(data=st.data())
-def test_any_garbled_byte_of_the_write_ahead_log(
+def test_any_flipped_byte_of_the_wal_is_detected_or_in_the_unsynced_tail(
     killed: tuple[Path, int], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = copied(killed[0], tmp_path_factory.mktemp("wal") / "log")
@@ -168,7 +168,7 @@ def test_any_garbled_byte_of_the_write_ahead_log(
 
 @_slow
 @given(data=st.data())
-def test_any_garbled_byte_of_a_table_file(
+def test_any_flipped_byte_of_an_sst_file_is_detected_or_harmless(
     closed: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = copied(closed, tmp_path_factory.mktemp("table") / "log")
@@ -247,7 +247,7 @@ EDITS: dict[str, tuple[Callable[[Rdict, Rdict], None], str]] = {
 
 
 @pytest.mark.parametrize("edited", EDITS)
-def test_a_log_that_contradicts_itself_is_an_error(closed: Path, tmp_path: Path, edited: str) -> None:
+def test_a_contradictory_log_is_an_error(closed: Path, tmp_path: Path, edited: str) -> None:
     folder = copied(closed, tmp_path / "log")
     change, message = EDITS[edited]
     edit(folder, change)
@@ -270,7 +270,7 @@ WRONG_FILES = """
 
 
 @pytest.mark.parametrize("line", WRONG_FILES.strip().splitlines()[1:])
-def test_the_cause_of_wrong_table_files(line: str) -> None:
+def test_invalid_sst_files_are_diagnosed(line: str) -> None:
     given, finding = line.split("|")
     first, last, entries, deletions, reached = map(int, given.split())
     found = _why_wrong(EventFile(first, last, entries, deletions, "a.sst"), reached)
@@ -278,7 +278,7 @@ def test_the_cause_of_wrong_table_files(line: str) -> None:
     assert bool(finding.strip()) == bool(found)
 
 
-def test_a_damaged_durable_mark_promises_nothing(killed: tuple[Path, int], tmp_path: Path) -> None:
+def test_a_damaged_durable_mark_is_ignored(killed: tuple[Path, int], tmp_path: Path) -> None:
     folder = copied(killed[0], tmp_path / "log")
     (folder / "DURABLE").write_bytes(b"\xff" * 8)
     log = open_log(folder)

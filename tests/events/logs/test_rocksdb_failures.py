@@ -33,7 +33,7 @@ def fails(log: RocksDbLog, method: str, words: str) -> None:
     setattr(log._readable(), method, Mock(side_effect=Exception(words)))
 
 
-def test_a_failed_write_leaves_nothing_and_stops_writing(log: RocksDbLog) -> None:
+def test_a_failed_write_blocks_writes_until_recovery(log: RocksDbLog) -> None:
     fails(log, "write", FULL)
     with pytest.raises(LogDiskFull, match="make room, nothing that was answered is lost"):
         log.write(counted(3))
@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_nothing_and_stops_writing(log: RocksDbLog) -> Non
     assert log.flush() == 20
 
 
-def test_after_a_failed_sync_the_disk_has_the_truth(log: RocksDbLog) -> None:
+def test_after_a_failed_sync_recovery_reads_the_disk(log: RocksDbLog) -> None:
     log.write(counted(3))
     fails(log, "sync", BROKEN)
     with pytest.raises(LogWriteError, match="Input/output error") as failed:
@@ -65,7 +65,7 @@ def test_after_a_failed_sync_the_disk_has_the_truth(log: RocksDbLog) -> None:
     assert log.write(counted(end // 5)) == end
 
 
-def test_a_log_that_could_not_recover_is_closed_and_may_try_again(log: RocksDbLog) -> None:
+def test_a_failed_recovery_is_repeatable(log: RocksDbLog) -> None:
     fails(log, "write", BROKEN)
     with pytest.raises(LogWriteError):
         log.write(counted(3))
@@ -82,7 +82,7 @@ def test_a_log_that_could_not_recover_is_closed_and_may_try_again(log: RocksDbLo
     assert log.get(b"count") == b"2"
 
 
-def test_closing_a_failed_log_lets_go_of_the_folder(log: RocksDbLog) -> None:
+def test_closing_a_failed_log_releases_the_folder_lock(log: RocksDbLog) -> None:
     log.write(counted(3))
     fails(log, "sync", BROKEN)
     with pytest.raises(LogWriteError):
@@ -92,7 +92,7 @@ def test_closing_a_failed_log_lets_go_of_the_folder(log: RocksDbLog) -> None:
     again.close()
 
 
-def test_closing_and_recovering_wait_for_readers_in_other_threads(log: RocksDbLog) -> None:
+def test_close_and_recover_wait_for_concurrent_readers(log: RocksDbLog) -> None:
     ended: list[LogError] = []
     started = threading.Barrier(5)
 
@@ -154,5 +154,5 @@ log.close()
 """
 
 
-def test_file_size_limit(tmp_path: Path) -> None:
+def test_a_write_beyond_the_file_size_limit_is_recovered(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", WRITE_UNTIL_FULL, str(tmp_path / "log")], check=True, timeout=60)

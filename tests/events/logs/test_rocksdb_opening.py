@@ -56,7 +56,7 @@ def test_a_new_folder_is_made_with_its_parents_and_the_cluster_id_it_is_given(tm
     log.close()
 
 
-def test_another_clusters_log_is_refused(folder: Path) -> None:
+def test_a_log_of_another_cluster_is_rejected(folder: Path) -> None:
     open_log(folder, cluster_id="theirs").close()
     with pytest.raises(
         LogOfAnotherCluster, match=r"log holds the log of cluster theirs, not of mine: set cluster\.id=t"
@@ -68,7 +68,7 @@ def test_another_clusters_log_is_refused(folder: Path) -> None:
     log.close()
 
 
-def test_a_newer_event_version_is_refused(folder: Path) -> None:
+def test_a_newer_event_version_is_rejected(folder: Path) -> None:
     open_log(folder, event_version=1).close()
     open_log(folder, event_version=3).close()
     with pytest.raises(LogFromNewerVersion, match=r"event version 3; this one reads up to format 1, event version 2"):
@@ -76,7 +76,7 @@ def test_a_newer_event_version_is_refused(folder: Path) -> None:
     open_log(folder, event_version=3).close()
 
 
-def test_a_newer_format_is_refused(folder: Path) -> None:
+def test_a_newer_log_format_is_rejected(folder: Path) -> None:
     open_log(folder).close()
     database = Rdict(str(folder), Options(raw_mode=True))
     views = database.get_column_family("views")
@@ -93,7 +93,7 @@ def test_a_log_open_in_this_process_is_locked(folder: Path, log: RocksDbLog) -> 
     assert log.write(counted(0)) == 0
 
 
-def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+def test_opening_a_file_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("not a log")
     for path in (file, file / "log"):
@@ -110,7 +110,7 @@ def open_to_all() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_a_folder_of_another_user_is_refused(open_to_all: Path) -> None:
+def test_a_folder_of_another_user_is_rejected(open_to_all: Path) -> None:
     closed = open_to_all / "closed"
     closed.mkdir(mode=0o500)
     as_nobody = (
@@ -127,7 +127,7 @@ def test_a_folder_of_another_user_is_refused(open_to_all: Path) -> None:
     assert all("this user may not read or write there" in line and str(closed) in line for line in lines)
 
 
-def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:
+def test_other_files_in_the_folder_are_ignored(folder: Path) -> None:
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     (folder / "lost+found").mkdir()
@@ -136,7 +136,7 @@ def test_other_files_in_the_folder_do_not_matter(folder: Path) -> None:
     assert (folder / "notes.txt").read_text() == "mine"
 
 
-def test_events_and_state_are_there_after_closing(folder: Path) -> None:
+def test_events_and_state_survive_close_and_open(folder: Path) -> None:
     log = open_log(folder)
     write_counted(log, range(50))
     before = (list(log.read()), list(log.scan()), list(shard_offsets(log, "topic-3")))
@@ -148,7 +148,7 @@ def test_events_and_state_are_there_after_closing(folder: Path) -> None:
     log.close()
 
 
-def test_a_checkpoint_is_a_log_of_its_own(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
+def test_a_checkpoint_is_an_independent_log(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
     write_counted(log, range(10))
     log.checkpoint(tmp_path / "copy")
     write_counted(log, range(10, 20))
@@ -163,7 +163,7 @@ def test_a_checkpoint_is_a_log_of_its_own(folder: Path, log: RocksDbLog, tmp_pat
     assert log.write(counted(20)) == 100, "a checkpoint that failed does not stop the log"
 
 
-def test_others_may_read_while_it_is_written(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
+def test_a_secondary_reads_during_writes(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
     write_counted(log, range(10))
     secondary = Rdict(
         str(folder), Options(raw_mode=True), access_type=AccessType.secondary(str(tmp_path / "secondary"))
@@ -176,7 +176,7 @@ def test_others_may_read_while_it_is_written(folder: Path, log: RocksDbLog, tmp_
     assert read == expected, "the events are the default column family, keyed by offset alone"
 
 
-def test_an_error_that_is_kept_keeps_no_lock(folder: Path) -> None:
+def test_a_stored_log_closed_error_does_not_hold_the_lock(folder: Path) -> None:
     log = open_log(folder)
     log.close()
     with pytest.raises(LogClosed) as kept:
@@ -185,7 +185,7 @@ def test_an_error_that_is_kept_keeps_no_lock(folder: Path) -> None:
     assert kept.value
 
 
-def test_a_folder_left_half_made_is_made_again(folder: Path, tmp_path: Path) -> None:
+def test_an_incompletely_created_folder_is_created_again(folder: Path, tmp_path: Path) -> None:
     Rdict(str(folder), Options(raw_mode=True)).close()
     log = open_log(folder)
     assert log.cluster_id == "made-here"
@@ -257,7 +257,7 @@ def some_runs(rng: random.Random, names: list[str]) -> dict[str, list[range]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_runs_next_to_thousands_of_deleted_ones(database: Database, seed: int) -> None:
+def test_runs_are_found_next_to_thousands_of_deleted_keys(database: Database, seed: int) -> None:
     rng = random.Random(seed)
     names = ["a", "a\0", "ab", "b", "z"]
     runs = some_runs(rng, names)
@@ -282,7 +282,7 @@ def test_runs_next_to_thousands_of_deleted_ones(database: Database, seed: int) -
         assert found == wanted
 
 
-def test_first_page_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_block_of_a_scan_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[int] = []
     read = Database._page
 

@@ -69,7 +69,7 @@ def written(path: Path, pairs: Iterable[tuple[bytes, bytes]]) -> int:
 
 @given(st.dictionaries(keys, st.binary(max_size=20_000), max_size=12), keys, st.none() | keys)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_snapshot_reads_as_the_log_in_memory(
+def test_snapshot_reads_equal_the_in_memory_log(
     tmp_path: Path, state: dict[bytes, bytes], prefix: bytes, after: bytes | None
 ) -> None:
     memory = InMemoryLog("x")
@@ -140,7 +140,7 @@ def test_block_with_too_large_decompressed_size_is_rejected(tmp_path: Path, monk
         Snapshot(tmp_path / "one").get(b"a")
 
 
-def test_nearest_usable_snapshot(log: RocksDbLog) -> None:
+def test_newest_usable_snapshot_before_an_offset_is_found(log: RocksDbLog) -> None:
     assert (nearest(log, 50), newest_snapshot(log)) == (None, None)
     for offset in (10, 30, 20):
         put(log, offset)
@@ -171,7 +171,7 @@ def test_no_snapshot_beyond_the_durable_offset(log: RocksDbLog) -> None:
     assert newest_snapshot(log) is None
 
 
-def test_a_failure_leaves_nothing(log: RocksDbLog) -> None:
+def test_a_failed_snapshot_leaves_no_files(log: RocksDbLog) -> None:
     def pairs() -> Iterator[tuple[bytes, bytes]]:
         yield from PAIRS
         raise OSError("no room left")
@@ -189,7 +189,7 @@ def test_unfinished_snapshots_are_removed(log: RocksDbLog) -> None:
     assert list((log.path / FOLDER).iterdir()) == [kept]
 
 
-def test_frozen_state_stays_as_it_was(log: RocksDbLog) -> None:
+def test_frozen_state_excludes_later_writes(log: RocksDbLog) -> None:
     before = list(log.scan(b"commit:"))
     frozen = log.frozen_scan([b"commit:", b"count"])
     write_counted(log, range(10, 20))

@@ -47,7 +47,7 @@ def key_files(folder: Path) -> tuple[Path, Path]:
     return pem, public
 
 
-def test_signature_of_a_tree_head(tmp_path: Path) -> None:
+def test_signed_tree_heads_verify_with_the_public_key(tmp_path: Path) -> None:
     pem, public = key_files(tmp_path)
     head = HeadSigner.read(pem).signed(HEAD)
     key = read_public_key(public)
@@ -106,12 +106,12 @@ def test_missing_key_file_is_rejected(tmp_path: Path) -> None:
         HeadSigner.read(tmp_path / "none.pem")
 
 
-def test_a_private_key_is_no_public_one(tmp_path: Path) -> None:
+def test_a_private_key_is_rejected_as_a_public_key(tmp_path: Path) -> None:
     with pytest.raises(BadKey, match="it must be an Ed25519 public key in PEM: openssl pkey"):
         read_public_key(key_files(tmp_path)[0])
 
 
-def test_voters_with_a_differing_root() -> None:
+def test_voters_with_a_different_root_are_found() -> None:
     assert differing({1: b"a", 2: b"a", 3: b"a"}) == (b"a", frozenset())
     assert differing({1: b"a", 2: b"b", 3: b"a"}) == (b"a", frozenset({2}))
     assert differing({1: b"a", 2: b"b"}) == (None, frozenset({1, 2}))
@@ -142,7 +142,7 @@ def subtree_of(leaves: list[bytes]) -> Subtree:
     return lambda level, index: by_definition(leaves[index << level : (index + 1) << level])
 
 
-def test_known_root() -> None:
+def test_merkle_root_equals_the_certificate_transparency_vector() -> None:
     """Of the test vectors of Certificate Transparency (google/certificate-transparency, merkle_tree_test)."""
     hexes = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
     leaves = [bytes.fromhex(one) for one in hexes]
@@ -168,7 +168,7 @@ def test_roots_match_rfc_9162(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_inclusion_proofs(size: int) -> None:
+def test_inclusion_proofs_verify_for_every_tree_size(size: int) -> None:
     leaves = values(size)
     root = by_definition(leaves)
     for offset, value in enumerate(leaves):
@@ -184,7 +184,7 @@ def test_inclusion_proofs(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_consistency_proofs(size: int) -> None:
+def test_consistency_proofs_verify_for_every_tree_size(size: int) -> None:
     leaves = values(size)
     root = by_definition(leaves)
     for old in range(size + 1):

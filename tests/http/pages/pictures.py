@@ -30,10 +30,10 @@ async def take(folder: Path) -> list[Path]:
             "difference": "/diff?from=40",
             "quorum": "/quorum",
         }
-        return await asyncio.to_thread(_taken, one.port, pages, folder)
+        return await asyncio.to_thread(_take_pictures, one.port, pages, folder)
 
 
-def _taken(port: int, pages: dict[str, str], folder: Path) -> list[Path]:
+def _take_pictures(port: int, pages: dict[str, str], folder: Path) -> list[Path]:
     taken = []
     with tempfile.TemporaryDirectory() as profile, chromium(Path(profile)) as browser:
         look = Look(browser, port)

@@ -168,7 +168,7 @@ async def test_live_updates_and_lost_connection(eventful: Service, browser: Chro
         await asyncio.to_thread(look.browser.get, "about:blank")
 
 
-async def test_who_logs_in_is_shown_pages_and_what_happens(browser: Chrome, users: Users) -> None:
+async def test_an_authenticated_user_gets_pages_and_live_updates(browser: Chrome, users: Users) -> None:
     async with service(logins=logins(users)) as one:
         look = Look(browser, one.port)
         one.client.headers["authorization"] = basic("carol", "carol-PLANTED")

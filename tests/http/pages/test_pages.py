@@ -53,7 +53,7 @@ def test_page_addresses_have_no_empty_parameters(query: str, clean: str | None) 
     assert cleaned(query) == clean
 
 
-async def test_json_is_under_v1_and_pages_are_everywhere_else(one: Service) -> None:
+async def test_json_is_served_only_under_v1(one: Service) -> None:
     await one.create("t")
     for path in ("/topics", "/topics/t", "/brokers", "/requests", "/policies", "/topics/t/configs"):
         answer = await one.client.get(path)
@@ -164,7 +164,7 @@ async def test_errors_of_pages(eventful: Service) -> None:
         assert words in shown, f"{path}: {shown}"
 
 
-def test_pages_of_a_log_in_partitions_lead_to_times_where_offsets_say_nothing() -> None:
+def test_links_across_log_partitions_use_times_instead_of_offsets() -> None:
     as_of = AsOfView(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
     frame = Frame(
         path="/topics/t",
@@ -218,7 +218,7 @@ WRONG: tuple[tuple[dict[str, str], str], ...] = (
 )
 
 
-async def test_a_form_says_what_is_wrong_and_keeps_what_was_filled_in(one: Service) -> None:
+async def test_a_rejected_form_renders_the_error_and_retains_its_input(one: Service) -> None:
     for fields, words in WRONG:
         given = {"name": "t", "num_partitions": "", "configs": "", **fields}
         found = Read((await send(one, "/topics", 200, **given, do="dry-run")).text)
@@ -228,7 +228,7 @@ async def test_a_form_says_what_is_wrong_and_keeps_what_was_filled_in(one: Servi
     assert "Dry run of t" in (await send(one, "/topics", 200, name="t")).text, "what is not filled in is empty"
 
 
-async def test_a_topic_is_grown_changed_and_deleted(one: Service) -> None:
+async def test_forms_add_partitions_alter_configs_and_delete_a_topic(one: Service) -> None:
     await one.create("t", configs={"retention.ms": "5"})
     assert (await send(one, "/topics/t", do="grow", num_partitions="5")).headers["location"] == "/topics/t"
     await send(one, "/topics/t", do="configs", configs="retention.ms=\nmin.insync.replicas=2")
@@ -252,7 +252,7 @@ async def test_a_topic_is_grown_changed_and_deleted(one: Service) -> None:
     await one.get("/v1/topics/t", 404)
 
 
-async def test_a_form_needs_a_token_of_the_page_and_comes_from_it(one: Service) -> None:
+async def test_a_form_requires_a_csrf_token_and_the_same_origin(one: Service) -> None:
     for token in ("", "x" * 40, "ü"):
         refused = await send(one, "/topics", 403, token=token, name="t", do="create")
         assert "reload the page" in refused.text
@@ -271,7 +271,7 @@ async def test_a_form_needs_a_token_of_the_page_and_comes_from_it(one: Service) 
     assert (await one.get("/v1/requests"))["requests"] == []
 
 
-def test_a_token_is_one_principals_and_ends() -> None:
+def test_a_csrf_token_belongs_to_one_principal_and_expires() -> None:
     tokens, now = FormTokens(), 10 * HALF_DAY_MS + 5
     token = tokens.of("User:a", now)
     tokens.check(token, "User:a", now + HALF_DAY_MS)
@@ -282,7 +282,7 @@ def test_a_token_is_one_principals_and_ends() -> None:
         FormTokens().check(token, "User:a", now)
 
 
-async def test_who_may_see_little_is_shown_that_and_it_is_said(users: Users) -> None:
+async def test_pages_omit_data_without_permission_and_name_the_missing_acl(users: Users) -> None:
     async with service(authorizer=Half(), logins=logins(users)) as one:
         assert (await one.client.get("/", headers=HTML)).status_code == 401
         one.client.headers["authorization"] = basic("carol", "carol-PLANTED")
@@ -295,7 +295,7 @@ async def test_who_may_see_little_is_shown_that_and_it_is_said(users: Users) -> 
         listed = text_of(await page(one, "/topics"))
         assert "open.one" in listed
         assert "secret" not in listed
-        assert "Topics that you may not describe are left out" in listed
+        assert "Topics that you may not describe are omitted" in listed
         topic = await page(one, "/topics/open.one")
         assert "To see configs, this user needs DescribeConfigs" in topic
         assert "Partitions, now" not in topic, "no form for what is not allowed"
@@ -305,11 +305,11 @@ async def test_who_may_see_little_is_shown_that_and_it_is_said(users: Users) -> 
         assert len((await one.get("/v1/requests"))["requests"]) == refusals, "looking at pages records no refusal"
         for path in ("/topics/secret", "/brokers", "/events", "/brokers/1"):
             assert "is needed" in text_of(await page(one, path, 403)), path
-        assert "Topics that you may not describe are left out" in text_of(await page(one, "/diff?from=0"))
+        assert "Topics that you may not describe are omitted" in text_of(await page(one, "/diff?from=0"))
         await send(one, "/topics/open.one", 403, do="grow", num_partitions="9")
 
 
-async def test_answers_are_kept_and_short_as_those_of_the_json(one: Service) -> None:
+async def test_pages_have_etags_gzip_and_cache_headers(one: Service) -> None:
     first = await one.client.get("/brokers", headers=HTML)
     again = await one.client.get("/brokers", headers={**HTML, "if-none-match": first.headers["etag"]})
     assert again.status_code == 304

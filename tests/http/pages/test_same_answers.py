@@ -58,7 +58,7 @@ def columns(rows: Sequence[Sequence[str]], names: str) -> list[list[str]]:
     return found
 
 
-async def test_page_json_and_the_command_of_the_page_say_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_page_json_and_cli_have_the_same_answer(capsys: pytest.CaptureFixture[str]) -> None:
     async with story(hostile=False) as one:
         run = Command(one, capsys)
         events = (await one.get("/v1/events", limit=1000))["events"]

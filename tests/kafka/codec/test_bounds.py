@@ -56,7 +56,7 @@ def test_tagged_field_is_read_within_its_size() -> None:
     ],
     ids=["overrun", "rest", "nothing", "past the end", "repeated", "out of order", "unfilled"],
 )
-def test_malformed_tags(tags: bytes, complaint: str) -> None:
+def test_malformed_tagged_fields_are_rejected(tags: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         read_fetch(tags)
     assert complaint in str(refusal.value)

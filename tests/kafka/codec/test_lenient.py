@@ -39,7 +39,7 @@ def read(version: int, body: bytes) -> Any:
     return codec.read_request(19, version, body)[0]
 
 
-def test_encoded_bytes_of_examples() -> None:
+def test_known_create_topics_bytes_decode_to_the_message() -> None:
     assert read(7, CREATE_V7) == CREATE
     assert read(2, CREATE_V2) == CREATE
 
@@ -128,13 +128,13 @@ def test_malformed_request_names_the_field(version: int, body: bytes, complaint:
         (struct.pack(">hhih", 19, 7, 1, 1) + b"x\x01\x01\x09a", "request header: 9 bytes announced, 1 left"),
     ],
 )
-def test_malformed_header(frame: bytes, complaint: str) -> None:
+def test_a_malformed_request_header_is_rejected(frame: bytes, complaint: str) -> None:
     with pytest.raises(MalformedRequest) as refusal:
         codec.parse_header(frame)
     assert complaint in str(refusal.value)
 
 
-def test_truncated_response_header() -> None:
+def test_a_truncated_response_header_is_rejected() -> None:
     with pytest.raises(MalformedRequest, match="response header"):
         codec.decode_response(19, 7, b"\0\0\0\1")
 
@@ -154,7 +154,7 @@ def decode(api_key: int, version: int, direction: Direction, frame: bytes) -> An
 
 
 @pytest.mark.parametrize(("api_key", "version", "direction"), OLDEST_AND_NEWEST)
-def test_truncated_messages_and_random_bytes_are_malformed_or_a_message(
+def test_truncated_or_random_bytes_give_malformed_request_or_a_message(
     api_key: int, version: int, direction: Direction
 ) -> None:
     for message in samples(api_key, version, direction, 3):

@@ -35,7 +35,7 @@ def test_generated_modules_are_current() -> None:
         assert path.read_text() == source, "run python -m controller.kafka.generate"
 
 
-def test_secrets_are_not_in_the_text_of_a_message() -> None:
+def test_secrets_are_not_in_the_repr_of_a_message() -> None:
     assert repr(SaslAuthenticateRequest(auth_bytes=b"secret")) == "SaslAuthenticateRequest(hidden)"
     assert "secret" not in repr(ScramCredentialUpsertion(salted_password=b"secret"))
 

@@ -53,7 +53,7 @@ def failures(logs: list[Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 @on_each_loop
-async def test_scram_login(mechanism: str) -> None:
+async def test_scram_login_succeeds(mechanism: str) -> None:
     seen = Seen()
     async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
         scram = ScramClient(mechanism, "alice", "alice-secret")
@@ -130,7 +130,7 @@ WRONG = [
     (b"\0\xff\xfe\0PLANTED", "a PLAIN message that is not UTF-8", "", INVALID.replace("SCRAM-SHA-256", "PLAIN")),
     (
         b"bob\0alice\0alice-secret",
-        "another authorization id than the user name",
+        "the authorization id differs from the user name",
         "alice",
         "Authentication failed: Client requested an authorization id that is different from username",
     ),
@@ -139,7 +139,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("said", "reason", "user", "message"), WRONG, ids=[str(row[0]) for row in WRONG])
 @on_each_loop
-async def test_failed_plain_login(said: bytes, reason: str, user: str, message: str) -> None:
+async def test_failed_plain_login_is_logged_and_disconnects(said: bytes, reason: str, user: str, message: str) -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         with capture_logs() as logs:
             answer = await log_in(client, said)
@@ -152,7 +152,7 @@ async def test_failed_plain_login(said: bytes, reason: str, user: str, message: 
 
 @pytest.mark.parametrize("user", ["alice", "nobody"])
 @on_each_loop
-async def test_failed_scram_login(user: str) -> None:
+async def test_failed_scram_login_disconnects(user: str) -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         await handshake(client, "SCRAM-SHA-256")
         scram = ScramClient("SCRAM-SHA-256", user, "wrong")
@@ -173,7 +173,7 @@ async def test_failed_login_response_is_delayed() -> None:
 
 
 @on_each_loop
-async def test_mechanism_not_enabled() -> None:
+async def test_an_unsupported_sasl_mechanism_disconnects() -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         answer = await handshake(client, "GSSAPI")
         assert (answer.error_code, answer.mechanisms) == (33, ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
@@ -181,7 +181,7 @@ async def test_mechanism_not_enabled() -> None:
 
 
 @on_each_loop
-async def test_sasl_handshake_v0_raw_tokens() -> None:
+async def test_sasl_handshake_v0_accepts_raw_tokens() -> None:
     seen = Seen()
     async with serving({ApiKey.METADATA: seen}, sasl=rules()) as server, connected(server) as client:
         await handshake(client, "SCRAM-SHA-512", version=0)
@@ -257,7 +257,7 @@ async def test_expired_session_must_reauthenticate() -> None:
 
 
 @on_each_loop
-async def test_reauthentication_needs_the_same_principal() -> None:
+async def test_reauthentication_requires_the_same_principal() -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         await log_in(client)
         answer = await log_in(client, b"\0bob\0bob-secret")
@@ -267,7 +267,7 @@ async def test_reauthentication_needs_the_same_principal() -> None:
 
 
 @on_each_loop
-async def test_reauthentication_needs_the_same_mechanism() -> None:
+async def test_reauthentication_requires_the_same_mechanism() -> None:
     async with serving({}, sasl=rules()) as server, connected(server) as client:
         await log_in(client)
         assert (await handshake(client, "SCRAM-SHA-256")).error_code == 0, "as Kafka, which refuses the token"
@@ -277,7 +277,7 @@ async def test_reauthentication_needs_the_same_mechanism() -> None:
 
 
 @on_each_loop
-async def test_reauthentication_rate_limit() -> None:
+async def test_reauthentication_is_rate_limited() -> None:
     clock = Clock()
     async with serving({}, sasl=rules(), clock=clock) as server, connected(server) as client:
         await log_in(client)

@@ -26,7 +26,7 @@ class OneUser(MemoryUsers):
         return self._credential
 
 
-async def test_rfc_7677_example() -> None:
+async def test_scram_matches_the_rfc_7677_example() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     users = OneUser(credential_of("SCRAM-SHA-256", "pencil", salt, 4096))
     server = ScramConversation(users, "SCRAM-SHA-256", nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
@@ -41,7 +41,7 @@ async def test_rfc_7677_example() -> None:
     assert final.user == "user"
 
 
-def test_rfc_7914_key_derivation() -> None:
+def test_key_derivation_matches_rfc_7914() -> None:
     derived = salted_password("SCRAM-SHA-256", "passwd", b"salt", 1)
     assert derived.hex() == "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"
     assert [len(key) for key in keys_of("SCRAM-SHA-512", derived)] == [64, 64]
@@ -52,7 +52,7 @@ USERS = ["alice", "a,b=c", "=2C", "ünïcødé", "with space", "n=x,r=y"]
 
 @mechanisms
 @pytest.mark.parametrize("user", USERS)
-async def test_scram_with_any_name_and_password(mechanism: str, user: str) -> None:
+async def test_scram_accepts_any_user_name_and_password(mechanism: str, user: str) -> None:
     password = f"p,=ü {user}"
     server, client = ScramConversation(MemoryUsers({user: password}), mechanism), ScramClient(mechanism, user, password)
     step = await server.step(client.first())
@@ -74,7 +74,7 @@ n,,n=alice,r=x,tokenauth=true   | delegation tokens    | not spoken
 
 
 @pytest.mark.parametrize("line", FIRSTS.strip("\n").splitlines())
-async def test_invalid_client_first_message(line: str) -> None:
+async def test_invalid_scram_client_first_message_is_rejected(line: str) -> None:
     said, why, _ = (cell.strip() for cell in line.split("|"))
     server = ScramConversation(MemoryUsers({"alice": "secret"}), "SCRAM-SHA-256")
     with pytest.raises(AuthenticationFailed, match=why):
@@ -96,7 +96,7 @@ FINALS = [
 
 
 @pytest.mark.parametrize(("change", "why"), FINALS, ids=[why for _, why in FINALS])
-async def test_invalid_client_final_message(change: object, why: str) -> None:
+async def test_invalid_scram_client_final_message_is_rejected(change: object, why: str) -> None:
     users = MemoryUsers({"alice": "secret"})
     server, client = ScramConversation(users, "SCRAM-SHA-256"), ScramClient("SCRAM-SHA-256", "alice", "secret")
     said = client.final((await server.step(client.first())).challenge)

@@ -64,7 +64,7 @@ async def test_handlers_may_return_messages_or_futures() -> None:
 
 
 @on_each_loop
-async def test_request_context() -> None:
+async def test_handlers_receive_the_request_context() -> None:
     seen: list[RequestContext] = []
 
     def handle(context: RequestContext, request: MetadataRequest) -> Answer:
@@ -179,7 +179,7 @@ async def test_disconnect_cancels_handlers() -> None:
 
 
 @on_each_loop
-async def test_on_request_outcomes() -> None:
+async def test_on_request_reports_every_outcome() -> None:
     reports: list[tuple[Any, ...]] = []
     ticks = iter(range(1000))
     async with serving(

@@ -35,7 +35,7 @@ from tests.security.certificates import Authority
 
 
 @on_each_loop
-async def test_requests_in_flight_limit() -> None:
+async def test_requests_in_flight_are_limited() -> None:
     gates = Gates()
     limits = Limits(requests_in_flight_max=2)
     async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
@@ -53,7 +53,7 @@ async def test_requests_in_flight_limit() -> None:
 
 
 @on_each_loop
-async def test_bytes_in_flight_limit() -> None:
+async def test_bytes_in_flight_are_limited() -> None:
     gates = Gates()
     limits = Limits(request_bytes_max=1200)
     async with serving({ApiKey.METADATA: gates}, limits=limits) as server, connected(server) as client:
@@ -68,7 +68,7 @@ async def test_bytes_in_flight_limit() -> None:
 
 
 @on_each_loop
-async def test_many_small_requests_in_one_read() -> None:
+async def test_many_small_requests_in_one_read_are_all_answered() -> None:
     count = 3000
     limits = Limits(requests_in_flight_max=10)
     async with serving({ApiKey.METADATA: at_once}, limits=limits) as server, connected(server) as client:
@@ -77,7 +77,7 @@ async def test_many_small_requests_in_one_read() -> None:
 
 
 @on_each_loop
-async def test_large_request_in_many_reads() -> None:
+async def test_a_large_request_in_many_reads_is_answered() -> None:
     sizes: list[int] = []
 
     def handle(context: RequestContext, request: MetadataRequest) -> Answer:
@@ -96,7 +96,7 @@ async def test_large_request_in_many_reads() -> None:
 
 
 @on_each_loop
-async def test_slow_reader_backpressure() -> None:
+async def test_a_client_that_does_not_read_stops_request_processing() -> None:
     begun = 0
 
     def handle(context: RequestContext, request: MetadataRequest) -> Answer:
@@ -126,7 +126,7 @@ async def test_slow_reader_backpressure() -> None:
     ids=["one listener", "all listeners"],
 )
 @on_each_loop
-async def test_max_connections(limits: Limits | None, per_ip: int, reason: str) -> None:
+async def test_max_connections_is_enforced(limits: Limits | None, per_ip: int, reason: str) -> None:
     counts, handlers = ConnectionCounts(per_ip), {ApiKey.METADATA: at_once}
     with capture_logs() as logs:
         async with (
@@ -163,7 +163,7 @@ async def test_tls_handshake_counts_as_connection(tmp_path: Path, limits: Limits
 
 
 @on_each_loop
-async def test_connections_max_idle() -> None:
+async def test_connections_max_idle_ms_closes_idle_connections() -> None:
     now = 0.0
     gates = Gates()
     service = serving({ApiKey.METADATA: gates}, limits=Limits(idle_ms_max=10_000), clock=lambda: now)
@@ -232,7 +232,7 @@ async def test_unsent_responses_count_for_queued_max_request_bytes() -> None:
         assert server.connections >= 2
 
 
-def test_max_connections_per_ip_overrides() -> None:
+def test_max_connections_per_ip_overrides_are_applied() -> None:
     counts = ConnectionCounts(2, {"192.0.2.9": 1, "192.0.2.8": 0})
     with capture_logs() as logs:
         assert [counts.admit("192.0.2.1") for _ in range(3)] == [True, True, False]
@@ -243,7 +243,7 @@ def test_max_connections_per_ip_overrides() -> None:
     assert counts.admit("192.0.2.1")
 
 
-def test_total_connection_limit() -> None:
+def test_total_connection_limit_is_enforced() -> None:
     counts = ConnectionCounts(descriptors_max=3)
     assert [counts.admit(f"192.0.2.{number}") for number in range(5)] == [True, True, True, False, False]
     counts.left("192.0.2.0")

@@ -18,7 +18,7 @@ async def at_once(value: int) -> int:
 
 
 @on_each_loop
-async def test_eager_continues_as_task() -> None:
+async def test_eager_start_continues_as_a_task() -> None:
     loop = asyncio.get_running_loop()
     gate: asyncio.Future[int] = loop.create_future()
     steps = []
@@ -52,7 +52,7 @@ async def catches(gate: asyncio.Future[None]) -> str:
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 @pytest.mark.parametrize("error", [LookupError, asyncio.CancelledError])
 @on_each_loop
-async def test_eager_receives_exceptions(error: type[BaseException], rounds: int) -> None:
+async def test_eager_task_receives_exceptions(error: type[BaseException], rounds: int) -> None:
     loop = asyncio.get_running_loop()
     gate: asyncio.Future[None] = loop.create_future()
     started = eager.start(catches(gate), loop)
@@ -67,7 +67,7 @@ async def test_eager_receives_exceptions(error: type[BaseException], rounds: int
 
 
 @on_each_loop
-async def test_eager_has_its_own_context() -> None:
+async def test_eager_task_has_its_own_context() -> None:
     async def sets() -> tuple[int, int]:
         before = NUMBER.get()
         NUMBER.set(7)

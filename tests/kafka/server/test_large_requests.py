@@ -70,7 +70,7 @@ async def test_malformed_large_request_disconnects_after_earlier_responses() -> 
     assert "topics" in line["reason"]
 
 
-async def test_disconnect_while_decoding_leaves_nothing_behind() -> None:
+async def test_a_disconnect_while_decoding_frees_the_connection() -> None:
     bench = Bench()
     go_on = threading.Event()
     bench.server.reader.submit(go_on.wait, 30)
@@ -84,7 +84,7 @@ async def test_disconnect_while_decoding_leaves_nothing_behind() -> None:
 
 
 @on_each_loop
-async def test_unsent_responses_count() -> None:
+async def test_unsent_responses_count_towards_bytes_in_flight() -> None:
     """What is answered behind a request that waits is kept: as bytes, and not beyond the limit."""
     begun: list[str] = []
     gates = Gates()

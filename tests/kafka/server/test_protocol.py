@@ -47,7 +47,7 @@ def answered(conversation: ServerProtocol) -> list[int]:
 
 
 @given(cuts=st.lists(st.integers(0, 400), max_size=30), names=st.lists(st.text("ab", max_size=60), max_size=6))
-def test_frames_in_any_pieces(cuts: list[int], names: list[str]) -> None:
+def test_frames_in_any_chunks_are_decoded_in_order(cuts: list[int], names: list[str]) -> None:
     conversation = protocol()
     stream = b"".join(metadata_request(number, name) for number, name in enumerate(names))
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
@@ -97,7 +97,7 @@ def test_responses_are_in_order_of_requests(order: list[int]) -> None:
     assert conversation.in_flight == conversation.bytes_in_flight == 0
 
 
-def test_in_flight_requests_and_bytes() -> None:
+def test_in_flight_requests_and_bytes_are_counted() -> None:
     conversation = protocol()
     conversation.receive(metadata_request(1, "x") + metadata_request(2, "xy"))
     exchanges(conversation)
@@ -144,7 +144,7 @@ def test_unsupported_api_or_version_ends_the_connection(sent: bytes, outcome: st
     assert conversation.next_exchange() is None, "nothing is read after the end"
 
 
-def test_frame_of_maximum_size() -> None:
+def test_a_frame_of_maximum_size_is_accepted() -> None:
     conversation = protocol()
     name = "x" * (BYTES_MAX - len(metadata_request(1)) + 4)
     conversation.receive(metadata_request(1, name))

@@ -34,7 +34,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("subject", "expected"), NAMES, ids=[expected for _, expected in NAMES])
-def test_distinguished_name_as_java(subject: x509.Name, expected: str) -> None:
+def test_distinguished_names_are_formatted_as_by_java(subject: x509.Name, expected: str) -> None:
     assert distinguished_name(subject) == expected
 
 
@@ -51,18 +51,18 @@ RULE:^CN=([^,]*),.*$/$12/                            | CN=a,O=b       | a2
 
 
 @pytest.mark.parametrize("line", RULES.strip().splitlines())
-def test_principal_mapping_rules(line: str) -> None:
+def test_principal_mapping_rules_map_distinguished_names(line: str) -> None:
     rules, distinguished, expected = (cell.strip() for cell in line.split("|"))
     assert PrincipalRules(rules).name_of(distinguished) == expected
 
 
-def test_no_principal_mapping_rule_applies() -> None:
+def test_no_matching_principal_mapping_rule_is_an_error() -> None:
     with pytest.raises(NoRuleApplies, match=r"no rule of ssl\.principal\.mapping\.rules applies to CN=a"):
         PrincipalRules("RULE:^OU=(.*)$/$1/").name_of("CN=a")
 
 
 @pytest.mark.parametrize("text", ["RULE:a", "nonsense", "RULE:(/x/", "DEFAULT DEFAULT"])
-def test_invalid_principal_mapping_rules(text: str) -> None:
+def test_invalid_principal_mapping_rules_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"no rule at|not a regular expression"):
         PrincipalRules(text)
 
@@ -79,7 +79,7 @@ def settings(files: Files, **more: object) -> TlsSettings:
     return TlsSettings(keystore=files.keystore, **more)  # type: ignore[arg-type]
 
 
-def test_unusable_tls_files(authority: Authority, tmp_path: Path) -> None:
+def test_unusable_tls_files_are_rejected(authority: Authority, tmp_path: Path) -> None:
     server, locked = authority.issue("server"), authority.issue("locked", password="right-PLANTED")
     mixed = tmp_path / "mixed.pem"
     mixed.write_bytes(locked.certificate.read_bytes() + server.key.read_bytes())
@@ -132,7 +132,7 @@ async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
 
 
 @on_each_loop
-async def test_principal_of_client_certificate(authority: Authority) -> None:
+async def test_the_principal_is_that_of_the_client_certificate(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
     client = authority.issue("client")
     seen = Seen()
@@ -143,7 +143,7 @@ async def test_principal_of_client_certificate(authority: Authority) -> None:
 
 
 @on_each_loop
-async def test_many_and_large_requests_over_tls(authority: Authority) -> None:
+async def test_many_large_requests_are_answered_over_tls(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
     async with serving(HANDLERS, tls=tls) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context_of(authority))
@@ -176,7 +176,7 @@ async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path
 
 
 @on_each_loop
-async def test_handshake_timeout(authority: Authority) -> None:
+async def test_tls_handshake_timeout_disconnects(authority: Authority) -> None:
     tls = Tls(settings(authority.issue("server")))
     async with serving(HANDLERS, tls=tls, limits=Limits(authentication_ms_max=100)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -213,7 +213,7 @@ async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
         await refused(server, both)
 
 
-def test_failed_tls_reload_keeps_the_context(authority: Authority) -> None:
+def test_a_failed_tls_reload_retains_the_context(authority: Authority) -> None:
     files = authority.issue("server")
     tls = Tls(settings(files))
     before = tls.context

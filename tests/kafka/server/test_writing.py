@@ -176,7 +176,7 @@ async def test_longest_throttle_time_wins() -> None:
 
 
 @on_virtual_time
-async def test_disconnect_while_muted_leaves_nothing_behind() -> None:
+async def test_a_disconnect_while_muted_leaves_no_timers() -> None:
     bench = Bench()
     bench.connection.data_received(metadata_request(1))
     bench.contexts[0].connection.mute(MUTED_S)

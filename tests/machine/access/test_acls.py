@@ -22,7 +22,7 @@ def entry(name: str, pattern_type: int) -> Acl:
     return Acl(2, pattern_type, name, "User:bob", "*", 3, 3)
 
 
-def test_deleted_acls_leave_no_trace() -> None:
+def test_acls_are_equal_after_any_order_of_additions_and_deletions() -> None:
     """A rebuilt state must equal the live one, so different ways to the same ACLs give equal values."""
     acls = [entry("pay.", PREFIXED), entry("pay", PREFIXED), entry("pay.orders", LITERAL)]
     for first, second, third in permutations(acls):
@@ -34,7 +34,7 @@ def test_deleted_acls_leave_no_trace() -> None:
 @pytest.mark.parametrize("resource_type", [1, 2, 3])
 @pytest.mark.parametrize("pattern_type", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", [None, "t", "t.a", "*", "u"])
-def test_a_filter_that_names_a_pattern_finds_what_a_walk_finds(
+def test_acl_filters_with_a_resource_name_equal_a_full_scan(
     resource_type: int, pattern_type: int, name: str | None
 ) -> None:
     entries = [
@@ -109,7 +109,7 @@ nowhere 10.0.0.0/8 false
 
 
 @pytest.mark.parametrize("row", RANGES.strip().splitlines())
-def test_acl_host_ranges(row: str) -> None:
+def test_acl_host_ranges_are_parsed_as_by_kafka(row: str) -> None:
     text, expected = row.split(" | ")
     try:
         address_range(text)
@@ -126,7 +126,7 @@ def test_addresses_in_an_acl_host_range(row: str) -> None:
 
 
 @pytest.mark.parametrize(("level", "code"), [(30, 35), (31, 35), (32, 0), (33, 0), (0, 0)])
-def test_an_acl_host_may_be_a_range_from_metadata_version_32_on(level: int, code: int) -> None:
+def test_acl_host_ranges_require_metadata_version_32(level: int, code: int) -> None:
     state = State(DictTopics(), cluster=Cluster(features=(("metadata.version", level),) if level else ()))
     asked = (acl("bob/deny/read/topic/t/10.0.0.0/8"), acl("bob/deny/read/topic/t/10.0.0.1"))
     command = CreateAcls(request_id=RequestId("r"), at_ms=1, principal="User:admin", client_id="c", acls=asked)

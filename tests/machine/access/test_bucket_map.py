@@ -56,7 +56,7 @@ def folded(cluster: Cluster, events: list[Event]) -> tuple[Cluster, int]:
     return cluster, copied
 
 
-def test_many_changes_of_users_and_quotas_do_not_copy_all_there_is_each_time() -> None:
+def test_a_user_or_quota_change_copies_only_its_bucket() -> None:
     count = 4 * BUCKETS
     users = [f"u{number}" for number in range(count)]
     set_all: list[Event] = [

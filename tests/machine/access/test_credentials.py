@@ -53,7 +53,7 @@ def decided(text: str) -> Decision:
 
 
 @pytest.mark.parametrize("line", TABLE.strip().splitlines())
-def test_one_user(line: str) -> None:
+def test_scram_alterations_of_one_user_follow_kafkas_rules(line: str) -> None:
     changes, expected = (cell.strip() for cell in line.split("|"))
     code, _, message = expected.partition(" ")
     decision = decided(changes)
@@ -65,7 +65,7 @@ def test_one_user(line: str) -> None:
     assert len(decision.events) == (1 if code == "0" else 0)
 
 
-def test_users_do_not_hinder_each_other() -> None:
+def test_an_invalid_scram_alteration_does_not_affect_other_users() -> None:
     decision = decided("remove alice 1 ; set bob 1 4096 ; set bob 2 4096 ; set carol 2 5000")
     assert [detail.code for detail in decision.answers[0].details] == [0, 92, 92, 0]
     assert [(type(event).__name__, event.user) for event in decision.events] == [  # type: ignore[union-attr]
@@ -74,7 +74,7 @@ def test_users_do_not_hinder_each_other() -> None:
     ]
 
 
-def test_events_make_the_state() -> None:
+def test_scram_events_change_the_state() -> None:
     state = State(DictTopics(), Cluster(scram=KNOWN))
     cause = Cause("AlterUserScramCredentials", RequestId("r1"))
     for offset, event in enumerate(decided("remove alice 1 ; set carol 2 5000").events):
@@ -85,13 +85,13 @@ def test_events_make_the_state() -> None:
     assert KNOWN, "what was before is not changed"
 
 
-def test_the_removal_of_what_is_not_there_is_a_bug() -> None:
+def test_removing_a_missing_scram_credential_cannot_be_applied() -> None:
     event = ScramCredentialRemoved(RequestId("r1"), "nobody", "SCRAM-SHA-256", "User:admin", None)
     with pytest.raises(CannotApply, match="user 'nobody' has no credential for SCRAM-SHA-256"):
         apply(State(DictTopics()), Recorded(Offset(0), 5, Cause("x", RequestId("r1")), event))
 
 
-def test_secrets_are_not_in_a_representation() -> None:
+def test_scram_secrets_are_not_in_repr() -> None:
     (event,) = decided("set bob 1 4096").events
     upsert = ScramUpsert("bob", 1, 4096, b"PLANTED", b"PLANTED", b"PLANTED")
     credential = ScramCredential(4096, b"PLANTED", b"PLANTED", b"PLANTED")
@@ -99,17 +99,17 @@ def test_secrets_are_not_in_a_representation() -> None:
     assert "stored" not in repr(event)
 
 
-def _derived(state: State, secret: bytes) -> tuple[Event, ...]:
+def _draw_login_secret(state: State, secret: bytes) -> tuple[Event, ...]:
     return decide(state, DrawLoginSecret(request_id=RequestId("r1"), at_ms=5, secret=secret)).events
 
 
-def test_of_several_login_secrets_the_first_counts() -> None:
+def test_the_first_login_secret_is_used() -> None:
     state = State(DictTopics(), Cluster())
-    (event,) = _derived(state, b"PLANTED")
+    (event,) = _draw_login_secret(state, b"PLANTED")
     record = Recorded(Offset(0), 5, Cause("DrawLoginSecret", RequestId("r1")), event)
     apply(state, record)
     assert state.cluster.login_secret == b"PLANTED"
-    assert _derived(state, b"another") == ()
+    assert _draw_login_secret(state, b"another") == ()
     with pytest.raises(CannotApply, match="a login secret exists already"):
         apply(state, record)
     shown = without_secrets(event)

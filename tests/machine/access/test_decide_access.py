@@ -110,7 +110,7 @@ def in_short(decision: Decision) -> str:
 
 
 @pytest.mark.parametrize(("line", "expected"), rows(ACLS + QUOTAS))
-def test_decisions(line: str, expected: str) -> None:
+def test_acl_and_quota_decisions(line: str, expected: str) -> None:
     rig = rig_with_access()
     decision = decide(rig.state, command(rig, line))
     assert in_short(decision) == expected.replace("=> 0", "=> ok")
@@ -118,7 +118,7 @@ def test_decisions(line: str, expected: str) -> None:
     assert audit(rig.log) == []
 
 
-def test_a_detail_says_what_is_wrong_and_what_is_allowed() -> None:
+def test_error_messages_name_the_invalid_and_the_allowed_values() -> None:
     rig = rig_with_access()
     (answer,) = decide(rig.state, command(rig, "acls nobody:/allow/read/topic/a")).answers
     assert "must be TYPE:NAME" in answer.details[0].message
@@ -126,14 +126,14 @@ def test_a_detail_says_what_is_wrong_and_what_is_allowed() -> None:
     assert "allowed: consumer_byte_rate, controller_mutation_rate" in answer.details[0].message
 
 
-def test_too_many_acls_in_a_request_are_refused() -> None:
+def test_create_acls_beyond_the_limit_is_rejected() -> None:
     rig = given("1")
     words = [f"u{number}/allow/read/topic/t" for number in range(10_001)]
     decision = decide(rig.state, command(rig, "acls " + " ".join(words)))
     assert (decision.events, decision.answers[0].code) == ((), ErrorCode.POLICY_VIOLATION)
 
 
-def test_every_split_of_the_log_comes_to_the_same_state() -> None:
+def test_acl_and_quota_state_is_independent_of_snapshot_offsets() -> None:
     rig = rig_with_access()
     for line in (
         "acls bob/allow/read/topic/a… bob/deny/read/topic/a eve/allow/all/topic/*",
@@ -149,7 +149,7 @@ def test_every_split_of_the_log_comes_to_the_same_state() -> None:
 
 
 @pytest.mark.parametrize("kind", [AclsCreated, AclsDeleted])
-def test_an_event_that_does_not_fit_is_never_skipped(kind: type[AclsCreated | AclsDeleted]) -> None:
+def test_inapplicable_acl_events_are_an_error(kind: type[AclsCreated | AclsDeleted]) -> None:
     rig = rig_with_access()
     name = "t" if kind is AclsCreated else "other"
     event = kind(RequestId("q"), (Acl(2, 3, name, "User:held", "*", 3, 3),), "User:a", None)
@@ -157,7 +157,7 @@ def test_an_event_that_does_not_fit_is_never_skipped(kind: type[AclsCreated | Ac
         fold([Recorded(Offset(99), 1, Cause("X", RequestId("q")), event)], rig.state)
 
 
-def test_mutations_are_partitions_created_or_deleted() -> None:
+def test_mutation_quota_counts_created_and_deleted_partitions() -> None:
     rig = given("1 has:t:3x1")
     for line, expected in (
         ("create u 5x1", 5),
@@ -173,7 +173,7 @@ def test_mutations_are_partitions_created_or_deleted() -> None:
         assert mutations(rig.state, request, decide(rig.state, request)) == expected, line  # type: ignore[arg-type]
 
 
-def test_a_quota_refusal_is_reconstructed() -> None:
+def test_a_quota_refusal_is_decided_the_same_again() -> None:
     rig = given("1 has:t")
     throttled = DeleteTopic(
         request_id=RequestId("q"), at_ms=rig.tick(), topic=TopicName("t"), api="DeleteTopics", throttle_ms=17

@@ -73,7 +73,7 @@ def a_new_partition_led_by_a_fenced_broker(log: Log) -> Log:
     return with_partition(never_ready, at(log, catalog.TopicCreated, topic="onfenced"), leader=BrokerId(2), isr=ids(2))
 
 
-def nobody_leads_though_some_are_in_sync(log: Log) -> Log:
+def no_leader_although_the_isr_is_not_empty(log: Log) -> Log:
     created: Any = log[at(log, catalog.TopicCreated, topic="waits")].event
     partition = created.partitions[0]
     after = replace(partition, leader=BrokerId(-1), leader_epoch=1, partition_epoch=1)
@@ -136,7 +136,7 @@ def moved_to_the_same_broker_twice(log: Log) -> Log:
     return changed_to(log, index, replicas=(*event.after.replicas, event.after.replicas[0]))
 
 
-def led_anew_in_the_old_epoch(log: Log) -> Log:
+def led_again_in_the_old_epoch(log: Log) -> Log:
     index = changes(log, lambda _: True)[-1]
     event: Any = log[index].event
     return changed_to(log, index, partition_epoch=event.before.partition_epoch)
@@ -193,7 +193,7 @@ FAULTS: Faults = {
         "a_broker_died_and_nobody_was_elected": lambda log: then(
             log, "FenceBroker", "b1", catalog.BrokerFenced(BrokerId(1), 9, "died")
         ),
-        "nobody_leads_though_some_are_in_sync": nobody_leads_though_some_are_in_sync,
+        "no_leader_although_the_isr_is_not_empty": no_leader_although_the_isr_is_not_empty,
     },
     "ready-is-true": {"ready_under_a_leader_that_is_fenced": ready_under_a_leader_that_is_fenced},
     "placeholders-allowed": {
@@ -222,6 +222,6 @@ REAL_FAULTS: Faults = {
     "leader-in-isr": {"in_sync_is_no_replica": in_sync_is_no_replica},
     "leaders-unfenced": {"elected_while_fenced": elected_while_fenced},
     "replicas-distinct": {"moved_to_the_same_broker_twice": moved_to_the_same_broker_twice},
-    "epochs-never-go-back": {"led_anew_in_the_old_epoch": led_anew_in_the_old_epoch},
+    "epochs-never-go-back": {"led_again_in_the_old_epoch": led_again_in_the_old_epoch},
     "placeholders-filled": {"filled_by_a_cordoned_broker": filled_by_a_cordoned_broker},
 }

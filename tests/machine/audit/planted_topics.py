@@ -87,7 +87,7 @@ def added_elsewhere_than_assigned(log: Log) -> Log:
     return changed(log, index, request=replace(added.request, change=wanted))
 
 
-def _added(log: Log, wanted: int, **fields: Any) -> Log:
+def _with_partitions_added(log: Log, wanted: int, **fields: Any) -> Log:
     """The log with another count that was requested, and other fields, where partitions are added."""
     index = at(log, catalog.PartitionsAdded, topic="under")
     added: Any = log[index].event
@@ -99,7 +99,7 @@ def _added(log: Log, wanted: int, **fields: Any) -> Log:
 # Topics.
 
 
-def created_beside_a_name_that_collides(log: Log) -> Log:
+def created_next_to_a_colliding_name(log: Log) -> Log:
     index = at(log, catalog.CreateRequested, topic="waits")
     with_dot = [replace(record, event=replace(record.event, topic="a.b")) for record in log[index : index + 2]]
     return [*log[:index], *with_dot]
@@ -186,7 +186,7 @@ FAULTS: Faults = {
             log, at(log, catalog.TopicCreated, topic="waits"), replication_factor=2
         ),
         "not_where_it_was_assigned": not_where_it_was_assigned,
-        "fewer_partitions_added_than_requested": lambda log: _added(log, 3),
+        "fewer_partitions_added_than_requested": lambda log: _with_partitions_added(log, 3),
         "a_partition_added_with_another_factor": a_partition_added_with_another_factor,
         "added_elsewhere_than_assigned": added_elsewhere_than_assigned,
     },
@@ -198,7 +198,7 @@ FAULTS: Faults = {
     },
     "one-creation-per-life": {
         "created_again_without_being_deleted": lambda log: without(log, at(log, catalog.TopicDeleted, topic="hand")),
-        "created_beside_a_name_that_collides": created_beside_a_name_that_collides,
+        "created_next_to_a_colliding_name": created_next_to_a_colliding_name,
     },
     "topic-exists": {
         "known_though_never_created": lambda log: then(
@@ -208,7 +208,7 @@ FAULTS: Faults = {
         "a_partition_that_is_not_there": a_partition_that_is_not_there,
     },
     "partitions-never-fall": {
-        "partitions_that_leave_a_gap": lambda log: _added(log, 6, first=5),
+        "partitions_that_leave_a_gap": lambda log: _with_partitions_added(log, 6, first=5),
         "no_partitions_added": no_partitions_added,
     },
 }

@@ -41,7 +41,7 @@ def _shown(configs: Configs) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("case", KAFKA.alter, ids=lambda case: f"{case.before} {case.ops}")
-def test_a_change_ends_as_in_kafka(case: Alter) -> None:
+def test_config_alterations_equal_kafkas(case: Alter) -> None:
     result = _alter(case)
     if isinstance(result, Rejection):
         assert result.code.name == case.error
@@ -59,7 +59,7 @@ a=1 b=2                 | DELETE a         | b=2
 
 
 @pytest.mark.parametrize("line", ALTERED.strip().splitlines())
-def test_the_result_is_sorted_and_complete(line: str) -> None:
+def test_altered_configs_are_sorted_and_complete(line: str) -> None:
     names = {"a": "retention.ms", "b": "segment.ms"}
     before, op, expected = (cell.strip() for cell in line.split("|"))
     current = tuple((names[key], value) for key, _, value in (each.partition("=") for each in before.split()))
@@ -69,7 +69,7 @@ def test_the_result_is_sorted_and_complete(line: str) -> None:
     assert " ".join(f"{'ab'[name == 'segment.ms']}={value}" for name, value in result) == expected
 
 
-def test_a_change_stores_canonical_texts() -> None:
+def test_altered_configs_are_stored_as_canonical_texts() -> None:
     name = "cleanup.policy"
     assert altered_topic_configs((), [ConfigOp(name, OpType.SET, " compact , delete ")]) == ((name, "compact,delete"),)
     appended = altered_topic_configs(((name, "delete"),), [ConfigOp(name, OpType.APPEND, " compact")])
@@ -81,7 +81,7 @@ def test_a_change_stores_canonical_texts() -> None:
     assert replaced == (("min.insync.replicas", "2"),)
 
 
-def test_deletes_alone_do_not_check_the_configs_that_remain() -> None:
+def test_config_deletions_alone_do_not_validate_the_remaining_configs() -> None:
     leftovers = (("message.downconversion.enable", "true"), ("message.format.version", "3.0"), ("segment.bytes", "14"))
     for name, _ in leftovers:
         left = tuple(pair for pair in leftovers if pair[0] != name)
@@ -101,7 +101,7 @@ def test_an_unknown_operation_is_an_invalid_request() -> None:
     )
 
 
-def test_a_list_may_not_grow_beyond_the_longest_value() -> None:
+def test_append_beyond_the_maximum_value_length_is_rejected() -> None:
     name = "leader.replication.throttled.replicas"
     items = ",".join(f"{each}:1" for each in range(4000))
     more = ",".join(f"{each}:2" for each in range(4000))
@@ -111,7 +111,7 @@ def test_a_list_may_not_grow_beyond_the_longest_value() -> None:
     assert rejection.message.startswith("The configuration value cannot be added because it exceeds the maximum")
 
 
-def test_removing_the_last_config_cannot_end_remote_storage() -> None:
+def test_deleting_remote_storage_enable_cannot_disable_remote_storage() -> None:
     rejection = altered_topic_configs(
         (("remote.storage.enable", "true"),), [ConfigOp("remote.storage.enable", OpType.DELETE, None)]
     )
@@ -119,7 +119,7 @@ def test_removing_the_last_config_cannot_end_remote_storage() -> None:
     assert rejection.message.startswith("It is invalid to disable remote storage without deleting remote data.")
 
 
-def test_broker_level_settings_count_when_values_must_fit_together() -> None:
+def test_altered_configs_are_validated_with_broker_defaults() -> None:
     ops = [ConfigOp("max.compaction.lag.ms", OpType.SET, "9")]
     assert altered_topic_configs((), ops) == (("max.compaction.lag.ms", "9"),)
     for incremental in (True, False):
@@ -127,7 +127,7 @@ def test_broker_level_settings_count_when_values_must_fit_together() -> None:
         assert isinstance(found, Rejection)
 
 
-def test_resources_of_a_request() -> None:
+def test_config_resources_of_a_request_are_validated() -> None:
     resources = [(TOPICS, "a"), (TOPICS, "b"), (TOPICS, "a"), (4, "1"), (TOPICS, "")]
     verdicts = [None if each is None else (each.code, each.message) for each in check_resources(resources)]
     twice = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -140,7 +140,7 @@ _ITEMS = st.lists(st.sampled_from(["0:1", "1:1", "2:1", "3:1"]), max_size=4, uni
 
 
 @given(_ITEMS, _ITEMS)
-def test_appending_then_subtracting_is_set_arithmetic_in_order(old: list[str], new: list[str]) -> None:
+def test_append_and_subtract_are_ordered_set_operations(old: list[str], new: list[str]) -> None:
     name = "follower.replication.throttled.replicas"
     current = ((name, ",".join(old)),)
     appended = altered_topic_configs(current, [ConfigOp(name, OpType.APPEND, ",".join(new))])
@@ -163,7 +163,7 @@ _OPS = st.builds(
 
 
 @given(st.lists(_OPS, max_size=4))
-def test_any_operations_end_in_configs_or_in_a_rejection(ops: list[ConfigOp]) -> None:
+def test_any_config_operations_give_configs_or_a_rejection(ops: list[ConfigOp]) -> None:
     result = altered_topic_configs((("cleanup.policy", "compact"),), ops)
     if not isinstance(result, Rejection):
         names = [name for name, _ in result]
@@ -219,7 +219,7 @@ STORED = """
 
 
 @pytest.mark.parametrize("line", STORED.strip().splitlines())
-def test_texts_are_stored_as_kafka_can_read_them(line: str) -> None:
+def test_broker_and_group_config_texts_are_stored_as_kafka_reads_them(line: str) -> None:
     kind, name, text, stored = (cell.strip() for cell in line.split("|"))
     for incremental in (True, False):
         found = altered(int(kind), put(name, text.strip("'")), incremental=incremental)
@@ -262,7 +262,7 @@ errors.deadletterqueue.topic.name=__dlq                                  | error
 
 
 @pytest.mark.parametrize("line", GROUP.strip().splitlines())
-def test_the_configs_of_a_group_get_kafkas_verdict(line: str) -> None:
+def test_group_configs_are_validated_as_by_kafka(line: str) -> None:
     pair, expected = (cell.strip() for cell in line.split(" | "))
     name, _, text = pair.partition("=")
     found = altered(GROUPS, put(name, text))
@@ -273,7 +273,7 @@ def test_the_configs_of_a_group_get_kafkas_verdict(line: str) -> None:
         assert str(found[1]).startswith(expected)
 
 
-def test_a_group_is_cleaned_up_config_by_config() -> None:
+def test_invalid_group_configs_are_deleted_one_by_one() -> None:
     leftovers = (("consumer.session.timeout.ms", "7"), ("gone", "1"))
     delete = ConfigOp("gone", OpType.DELETE, None)
     assert altered(GROUPS, delete, before=leftovers) == leftovers[:1]
@@ -288,7 +288,7 @@ def outcomes(rig: Rig, *lines: str) -> list[str]:
     return [in_short(rig.put(command(rig, line))) for line in lines]
 
 
-def test_a_floor_of_all_brokers_holds_for_creates_and_growth_until_it_is_taken_away() -> None:
+def test_cluster_min_insync_replicas_applies_until_it_is_deleted() -> None:
     rig = rig_with("1 fewer")
     assert outcomes(rig, "create a 1x3 timeout=0")[0].startswith("requested created")
     assert outcomes(
@@ -309,7 +309,7 @@ def test_a_floor_of_all_brokers_holds_for_creates_and_growth_until_it_is_taken_a
     ]
 
 
-def test_a_dynamic_default_overrides_settings_and_survives_their_change() -> None:
+def test_a_dynamic_broker_default_overrides_static_settings() -> None:
     rig = rig_with("1 fewer minisr=1")
     assert outcomes(rig, "configure 4: set:min.insync.replicas=2", "create b 1x3")[1] == FLOOR
     rig.settings((("enable.under.replicated.topic.creation", "true"), ("min.insync.replicas", "1")))
@@ -317,19 +317,19 @@ def test_a_dynamic_default_overrides_settings_and_survives_their_change() -> Non
     assert fold(rig.log).cluster == rig.state.cluster
 
 
-def test_one_brokers_own_decides_nothing() -> None:
+def test_min_insync_replicas_of_one_broker_does_not_affect_creates() -> None:
     rig = rig_with("1 fewer")
     assert outcomes(rig, "configure 4:1 set:min.insync.replicas=2", "create b 1x3")[1] == "requested created(1/1.-1.-2)"
 
 
-def test_topics_that_cannot_be_are_refused_by_the_defaults_in_force() -> None:
+def test_creates_are_validated_with_the_effective_defaults() -> None:
     rig = rig_with("1")
     lines = ("configure 4: set:log.cleaner.max.compaction.lag.ms=5", "create b 1x1 conf=min.compaction.lag.ms=9")
     assert outcomes(rig, *lines)[1] == "refused => INVALID_CONFIG validation:configs"
 
 
 @pytest.mark.parametrize("static", [(), (("log.retention.hours", "24"),), (("log.retention.ms", "9"),)])
-def test_topics_show_where_it_comes_from(static: tuple[tuple[str, str], ...]) -> None:
+def test_topic_configs_have_source_and_synonyms(static: tuple[tuple[str, str], ...]) -> None:
     dynamic = (("log.retention.ms", "+7"), ("nonsense", "1"))
     (created,) = (each for each in effective_configs((), static, dynamic) if each.name == "retention.ms")
     assert (created.value, created.source) == ("+7", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
@@ -343,7 +343,7 @@ def test_topics_show_where_it_comes_from(static: tuple[tuple[str, str], ...]) ->
     ]
 
 
-def test_with_eligible_leader_replicas_every_topic_shows_the_floor_of_all_brokers() -> None:
+def test_with_elr_topics_have_the_cluster_min_insync_replicas() -> None:
     rig = rig_with("minisr=2")
     outcomes(rig, "quorum elr")
     settings = rig.state.cluster.settings

@@ -31,18 +31,18 @@ def _kafkas_row(row: table.TopicConfig) -> TableRow:
     return TableRow(row.name, row.kind.name, row.default, limits, row.internal, False, synonyms)
 
 
-def test_the_table_has_kafkas_settings_in_kafkas_order() -> None:
+def test_topic_config_table_has_kafkas_configs_in_order() -> None:
     assert [row.name for row in TOPIC_CONFIGS] == [row.name for row in KAFKA.table]
     assert KAFKA.kafka.startswith(table.KAFKA_VERSION)
 
 
 @pytest.mark.parametrize("kafkas", KAFKA.table, ids=lambda row: row.name)
-def test_each_setting_is_kafkas(kafkas: TableRow) -> None:
+def test_each_topic_config_equals_kafkas(kafkas: TableRow) -> None:
     assert _kafkas_row(BY_NAME[kafkas.name]) == kafkas
 
 
 @pytest.mark.parametrize("row", TOPIC_CONFIGS, ids=lambda row: row.name)
-def test_each_default_is_valid_and_documented(row: table.TopicConfig) -> None:
+def test_each_topic_config_default_is_valid_and_documented(row: table.TopicConfig) -> None:
     assert row.documentation.endswith(".")
     if not row.internal:
         assert row.default is not None
@@ -57,7 +57,7 @@ _ALONE = [(name, text, None) for name, alone in KAFKA.alone.items() for text in 
 
 
 @pytest.mark.parametrize(("name", "text", "refused"), _ALONE)
-def test_one_config_gets_kafkas_verdict(name: str, text: str, refused: str | None) -> None:
+def test_one_topic_config_is_validated_as_by_kafka(name: str, text: str, refused: str | None) -> None:
     rejection = topic_configs.validate_topic_configs(((name, text),), ((topic_configs.TIERED_STORAGE_KEY, "true"),))
     if refused is None:
         assert rejection is None
@@ -68,7 +68,7 @@ def test_one_config_gets_kafkas_verdict(name: str, text: str, refused: str | Non
 
 
 @pytest.mark.parametrize("case", KAFKA.together, ids=lambda case: ",".join(f"{k}={v}" for k, v in case.configs.items()))
-def test_several_configs_get_kafkas_verdict(case: Together) -> None:
+def test_several_topic_configs_are_validated_as_by_kafka(case: Together) -> None:
     server = {**case.server, **({topic_configs.TIERED_STORAGE_KEY: "true"} if case.tiered else {})}
     rejection = topic_configs.validate_topic_configs(
         tuple(case.configs.items()), tuple(sorted(server.items())), tuple(case.existing.items())
@@ -120,13 +120,13 @@ def test_several_configs_get_kafkas_verdict(case: Together) -> None:
         ((), None),
     ],
 )
-def test_refusal_messages(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
+def test_topic_config_rejection_messages(configs: tuple[tuple[str, str | None], ...], message: str | None) -> None:
     rejection = topic_configs.validate_topic_configs(configs)
     assert (None if rejection is None else rejection.message) == message
 
 
 @pytest.mark.parametrize("row", [row for row in TOPIC_CONFIGS if row.kind is not ConfigType.STRING or row.allowed])
-def test_every_refusal_names_key_value_and_what_is_allowed(row: table.TopicConfig) -> None:
+def test_config_rejections_name_key_value_and_allowed_values(row: table.TopicConfig) -> None:
     rejection = topic_configs.validate_topic_configs(((row.name, "no-such-value"),))
     assert rejection is not None
     assert row.name in rejection.message
@@ -143,7 +143,7 @@ def test_every_refusal_names_key_value_and_what_is_allowed(row: table.TopicConfi
         ("\U0001f600" * (topic_configs.VALUE_LENGTH_MAX // 2 + 1), False),
     ],
 )
-def test_a_value_has_a_longest_length(text: str, accepted: bool) -> None:
+def test_config_values_beyond_the_maximum_length_are_rejected(text: str, accepted: bool) -> None:
     rejection = topic_configs.validate_topic_configs((("leader.replication.throttled.replicas", text),))
     if accepted:
         assert rejection is None
@@ -180,7 +180,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 
 @pytest.mark.parametrize("line", IN_FORCE.strip().splitlines())
-def test_effective_value(line: str) -> None:
+def test_effective_topic_config_value_follows_precedence(line: str) -> None:
     name, explicit, server, expected = (cell.strip() for cell in line.split("|"))
     value = topic_configs.topic_config(name, _pairs(explicit), _pairs(server))
     assert (str(value) if value is None else value_text(value)) == expected
@@ -202,7 +202,7 @@ compression.type                | lzo  | String must be one of: uncompressed, zs
 
 
 @pytest.mark.parametrize("line", BROKER_LEVEL.strip().splitlines())
-def test_broker_level_values_are_checked(line: str) -> None:
+def test_broker_level_config_values_are_validated(line: str) -> None:
     name, text, expected = (cell.strip() for cell in line.split("|"))
     synonym = BROKER_SYNONYMS[name]
     value = read_value(name, synonym.kind, synonym.allowed, text)
@@ -213,7 +213,7 @@ def test_broker_level_values_are_checked(line: str) -> None:
         assert value_text(value) == expected
 
 
-def test_broker_level_values_must_fit_together() -> None:
+def test_contradictory_broker_level_configs_are_found() -> None:
     lags = (("log.cleaner.max.compaction.lag.ms", "9"), ("log.cleaner.min.compaction.lag.ms", "10"))
     assert topic_configs.contradicting_defaults(lags) == (
         "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"
@@ -221,7 +221,7 @@ def test_broker_level_values_must_fit_together() -> None:
     assert topic_configs.contradicting_defaults(lags[:1]) is None
 
 
-def test_each_broker_level_name_serves_one_topic_config() -> None:
+def test_each_broker_synonym_belongs_to_one_topic_config() -> None:
     assert len(BROKER_SYNONYMS) == sum(len(row.synonyms) for row in TOPIC_CONFIGS)
 
 
@@ -239,7 +239,7 @@ _SERVER = st.dictionaries(
 
 
 @given(st.dictionaries(_NAMES, st.none() | _TEXTS, max_size=6), _SERVER, st.dictionaries(_NAMES, _TEXTS, max_size=3))
-def test_any_configs_get_a_verdict(
+def test_validation_of_any_configs_returns_or_rejects(
     configs: dict[str, str | None], server: dict[str, str], existing: dict[str, str]
 ) -> None:
     rejection = topic_configs.validate_topic_configs(
@@ -277,7 +277,7 @@ min.cleanable.dirty.ratio      | '.25f'              | 0.25
 
 
 @pytest.mark.parametrize("line", CANONICAL.strip().splitlines())
-def test_a_topic_stores_the_text_that_all_of_kafka_reads_alike(line: str) -> None:
+def test_topics_store_canonical_config_texts(line: str) -> None:
     name, text, expected = (cell.strip() for cell in line.split("|"))
     given_text = ast.literal_eval(text)
     assert topic_configs.validate_topic_configs([(name, given_text)]) is None
@@ -297,19 +297,17 @@ def test_a_topic_stores_the_text_that_all_of_kafka_reads_alike(line: str) -> Non
         ("nan", None),
     ],
 )
-def test_a_double_is_read_as_java_reads_it(text: str, value: float | None) -> None:
+def test_doubles_are_parsed_as_by_java(text: str, value: float | None) -> None:
     read = read_value("any", ConfigType.DOUBLE, None, text)
     assert isinstance(read, Bad) if value is None else read == value
 
 
-def test_digits_beyond_a_java_char_are_none() -> None:
+def test_digits_outside_the_bmp_are_invalid() -> None:
     assert isinstance(read_value("any", ConfigType.INT, None, "\U0001d7d0"), Bad)
 
 
 @given(st.sampled_from(TOPIC_CONFIGS), _TEXTS, st.text(alphabet="\t\n\r ", max_size=3))
-def test_a_canonical_text_means_the_same_and_needs_no_lenient_parser(
-    row: table.TopicConfig, text: str, blanks: str
-) -> None:
+def test_canonical_config_texts_preserve_the_value(row: table.TopicConfig, text: str, blanks: str) -> None:
     value = read_value(row.name, row.kind, row.allowed, blanks + text + blanks)
     canonical = canonical_text(row.name, row.kind, row.allowed, blanks + text + blanks)
     if isinstance(value, Bad):
@@ -324,7 +322,7 @@ def test_a_canonical_text_means_the_same_and_needs_no_lenient_parser(
 
 
 @given(_SERVER)
-def test_every_config_has_a_value_for_any_log(server: dict[str, str]) -> None:
+def test_every_config_has_an_effective_value_for_any_settings(server: dict[str, str]) -> None:
     values = topic_configs.values_in_force(tuple(sorted(server.items())))
     missing = {row.name for row in TOPIC_CONFIGS if not row.internal} - set(values)
     assert not missing, f"no value in force for {missing}"

@@ -38,7 +38,7 @@ def _without_elr(view: View) -> tuple[list[CreatedEntry], list[DescribedEntry]]:
 
 
 @pytest.mark.parametrize("view", KAFKA.views, ids=lambda view: ",".join(view.configs) or "no configs")
-def test_create_topics_answers_what_kafka_answers(view: View) -> None:
+def test_create_topics_configs_equal_kafkas(view: View) -> None:
     kafkas, _ = _without_elr(view)
     names = {each.name for each in kafkas}
     ours = effective_configs(_sorted(view.configs), _sorted(view.server))
@@ -47,7 +47,7 @@ def test_create_topics_answers_what_kafka_answers(view: View) -> None:
 
 
 @pytest.mark.parametrize("view", KAFKA.views, ids=lambda view: ",".join(view.configs) or "no configs")
-def test_describe_configs_answers_what_kafka_answers(view: View) -> None:
+def test_describe_configs_equals_kafkas(view: View) -> None:
     _, kafkas = _without_elr(view)
     names = {each.name for each in kafkas}
     ours = described_configs(_sorted(view.configs), _sorted(view.server))
@@ -55,19 +55,19 @@ def test_describe_configs_answers_what_kafka_answers(view: View) -> None:
     assert {each.name for each in ours} - names <= {ELR_CONFIG, *KAFKA_44.alone}
 
 
-def test_a_topic_without_configs_shares_one_tuple() -> None:
+def test_topics_without_configs_share_one_tuple() -> None:
     server = (("log.retention.hours", "1"),)
     assert effective_configs((), server) is effective_configs((), tuple(server))
     assert described_configs((), server) is described_configs((), tuple(server))
 
 
-def test_all_that_is_not_internal_is_shown_by_name() -> None:
+def test_described_configs_are_all_public_ones_sorted_by_name() -> None:
     shown = [entry.name for entry in effective_configs((), ())]
     assert shown == sorted(row.name for row in TOPIC_CONFIGS if not row.internal)
     assert [entry.name for entry in described_configs((), ())] == shown
 
 
-def test_an_entry_has_the_tables_documentation_and_says_whether_it_is_a_default() -> None:
+def test_described_configs_have_documentation_and_is_default() -> None:
     explicit = (("retention.ms", "5"),)
     for entry in (*effective_configs(explicit, ()), *described_configs(explicit, ())):
         assert entry.documentation == BY_NAME[entry.name].documentation
@@ -85,7 +85,7 @@ remote.storage.enable |                              |
 
 
 @pytest.mark.parametrize("line", SYNONYMS.strip().splitlines())
-def test_the_chain_of_synonyms(line: str) -> None:
+def test_described_config_has_kafkas_synonyms(line: str) -> None:
     name, server, expected = (cell.strip() for cell in line.split("|"))
     defaults = tuple((key, value) for key, _, value in (each.partition("=") for each in server.split(",") if each))
     entry = next(each for each in described_configs((), defaults) if each.name == name)
@@ -93,7 +93,7 @@ def test_the_chain_of_synonyms(line: str) -> None:
 
 
 @pytest.mark.parametrize("view", [effective_configs, described_configs])
-def test_a_config_that_the_table_does_not_know_is_shown_as_it_is(view: object) -> None:
+def test_an_unknown_stored_config_is_described_unchanged(view: object) -> None:
     assert callable(view)
     entries = {entry.name: entry for entry in view((("from.the.future", " x "),), ())}
     entry = entries["from.the.future"]
@@ -102,6 +102,6 @@ def test_a_config_that_the_table_does_not_know_is_shown_as_it_is(view: object) -
     assert entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
-def test_a_value_that_is_no_longer_allowed_is_shown_as_it_is() -> None:
+def test_an_invalid_stored_config_value_is_described_unchanged() -> None:
     entry = next(each for each in described_configs((("segment.bytes", "1000"),), ()) if each.name == "segment.bytes")
     assert (entry.value, entry.source) == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG)

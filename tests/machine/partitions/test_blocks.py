@@ -38,7 +38,7 @@ def topic(partitions: int) -> Topic:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_blocks_are_the_sequence_that_the_tuple_is(size: int) -> None:
+def test_partition_blocks_behave_like_a_tuple(size: int) -> None:
     plain = some(size)
     kept = in_blocks(plain)
     assert (kept == plain, plain == kept, kept == in_blocks(list(plain))) == (True, True, True)
@@ -60,7 +60,7 @@ def test_blocks_are_the_sequence_that_the_tuple_is(size: int) -> None:
     assert list(numbered(kept, (2, BLOCK + 3))) == list(enumerate(plain))[2 : BLOCK + 3]
 
 
-def test_a_topic_keeps_its_partitions_in_blocks_however_they_are_given() -> None:
+def test_topics_store_any_partition_sequence_in_blocks() -> None:
     for size in SIZES:
         given_in_list = Topic(TopicName("t"), TopicId(bytes(16)), list(some(size)), (), 0, Offset(0))
         assert given_in_list == topic(size)
@@ -73,7 +73,7 @@ def test_a_topic_keeps_its_partitions_in_blocks_however_they_are_given() -> None
     st.integers(0, 3 * BLOCK),
     st.lists(st.tuples(st.integers(0, 6 * BLOCK - 1), st.integers(5000, 5003)), max_size=20),
 )
-def test_any_changes_are_those_of_a_list(first: int, more: int, steps: list[tuple[int, int]]) -> None:
+def test_partition_block_changes_equal_list_changes(first: int, more: int, steps: list[tuple[int, int]]) -> None:
     model = [*some(first), *some(more, 1000)]
     before = in_blocks(some(first))
     grown = extended(before, some(more, 1000))
@@ -95,7 +95,7 @@ CHANGES: dict[str, Callable[[Topic], Topic]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_of_one_partition_of_a_hundred_thousand_copies_one_block(change: Callable[[Topic], Topic]) -> None:
+def test_a_partition_change_copies_one_block(change: Callable[[Topic], Topic]) -> None:
     before = topic(100_000)
     after = change(before)
     old, new = blocks_of(before.partitions), blocks_of(after.partitions)

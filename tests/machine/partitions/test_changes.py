@@ -148,7 +148,7 @@ def _text(ids: Sequence[int] | None) -> str:
     return ",".join(map(str, ids)) or "."
 
 
-def test_kafka_changes_partitions_the_same_way() -> None:
+def test_partition_changes_equal_kafkas_partition_change_builder() -> None:
     classpath = tools.compile_java(ORACLE, tools.server_classpath())
     draw = random.Random(SEED)
     cases = [Case(draw) for _ in range(CASES)]
@@ -165,7 +165,7 @@ def test_kafka_changes_partitions_the_same_way() -> None:
     assert sum(answer != "none" for answer in answers) > CASES // 2, "most cases change something"
 
 
-def test_a_change_applied_leaves_nothing_to_change() -> None:
+def test_partition_changes_are_idempotent() -> None:
     draw = random.Random(SEED)
     for _ in range(500):
         case = Case(draw)

@@ -30,7 +30,7 @@ def _placed(name: str, racks: Racks, first: int, count: int, factor: int) -> tup
 
 
 @given(_names, _racks, st.integers(0, 30), st.integers(1, 30), st.integers(1, 12))
-def test_replicas_are_distinct_live_brokers_then_placeholders(
+def test_replicas_are_distinct_live_brokers_followed_by_placeholders(
     name: str, racks: Racks, first: int, count: int, factor: int
 ) -> None:
     partitions = _placed(name, racks, first, count, factor)
@@ -54,14 +54,14 @@ def test_replicas_spread_over_racks(name: str, racks: Racks, count: int, factor:
 
 
 @given(_names, _racks, st.integers(1, 60), st.integers(1, 3))
-def test_leaders_are_even_within_a_topic(name: str, racks: Racks, count: int, factor: int) -> None:
+def test_leaders_are_balanced_within_a_topic(name: str, racks: Racks, count: int, factor: int) -> None:
     leaders = Counter(replicas[0] for replicas in _placed(name, racks, 0, count, factor))
     loads = [leaders[broker] for broker in racks]
     assert max(loads) - min(loads) <= 1, f"leaders are not even: {leaders}"
 
 
 @given(_names, st.integers(2, 8))
-def test_followers_of_a_leader_are_even_over_the_others(name: str, brokers: int) -> None:
+def test_followers_of_a_leader_are_balanced_over_brokers(name: str, brokers: int) -> None:
     racks: Racks = dict.fromkeys(map(BrokerId, range(brokers)))
     pairs = Counter(_placed(name, racks, 0, brokers * (brokers - 1), 2))
     assert len(pairs) == brokers * (brokers - 1), f"each pair of leader and follower once: {pairs}"
@@ -69,14 +69,14 @@ def test_followers_of_a_leader_are_even_over_the_others(name: str, brokers: int)
 
 @settings(max_examples=10)
 @given(_racks)
-def test_leaders_are_even_over_topics(racks: Racks) -> None:
+def test_leaders_are_balanced_over_topics(racks: Racks) -> None:
     topics = 200 * len(racks)
     leaders = Counter(_placed(f"topic-{n}", racks, 0, 1, 1)[0][0] for n in range(topics))
     assert all(100 < leaders[broker] < 300 for broker in racks), f"one in {len(racks)} each, about: {leaders}"
 
 
 @given(_names, _racks, st.integers(1, 10), st.integers(1, 20), st.integers(1, 5))
-def test_partitions_added_later_lie_where_they_would_have_lain(
+def test_added_partitions_get_the_same_replicas_as_at_creation(
     name: str, racks: Racks, have: int, more: int, factor: int
 ) -> None:
     at_once = _placed(name, racks, 0, have + more, factor)
@@ -85,7 +85,7 @@ def test_partitions_added_later_lie_where_they_would_have_lain(
 
 
 @given(_names, _racks, st.integers(1, 20), st.integers(1, 5))
-def test_the_same_request_gets_the_same_replicas(name: str, racks: Racks, count: int, factor: int) -> None:
+def test_placement_is_deterministic(name: str, racks: Racks, count: int, factor: int) -> None:
     first = _placed(name, racks, 0, count, factor)
     rack_ring.cache_clear()
     backwards = dict(reversed(racks.items()))
@@ -93,7 +93,7 @@ def test_the_same_request_gets_the_same_replicas(name: str, racks: Racks, count:
 
 
 @given(st.permutations(["1@a", "2@b", "3@a", "4", "5@b"]), st.integers(1, 6), st.integers(1, 5))
-def test_the_order_in_which_brokers_came_does_not_matter(words: list[str], count: int, factor: int) -> None:
+def test_placement_does_not_depend_on_the_order_of_brokers(words: list[str], count: int, factor: int) -> None:
     rig, ordered = rig_given(" ".join(words)), rig_given(" ".join(sorted(words)))
     request = f"create t {count}x{factor}"
     assert _replicas(rig, request) == _replicas(ordered, request), "replicas depend on who came first"
@@ -112,7 +112,7 @@ def _replicas(rig: Rig, request: str) -> list[tuple[BrokerId, ...]]:
 
 
 @given(st.integers(1, 8), st.integers(1, 4))
-def test_a_dry_run_shows_what_a_create_commits(count: int, factor: int) -> None:
+def test_a_dry_run_returns_the_replicas_of_the_create(count: int, factor: int) -> None:
     rig = rig_given("1@a 2@b 3@a 4")
     (answer,) = decide(rig.state, command(rig, f"create t {count}x{factor} dry")).answers
     assert answer.topic is not None, "a dry run shows the topic"
@@ -120,7 +120,7 @@ def test_a_dry_run_shows_what_a_create_commits(count: int, factor: int) -> None:
 
 
 @given(_names, st.integers(0, 50), _racks, st.sets(st.sampled_from((None, "a", "b", "c", "d"))))
-def test_a_placeholder_goes_to_an_unused_rack_if_there_is_one(
+def test_a_placeholder_is_filled_from_an_unused_rack(
     name: str, partition: int, racks: Racks, used: set[str | None]
 ) -> None:
     candidates = sorted(racks.items(), key=lambda member: member[0])
@@ -130,12 +130,12 @@ def test_a_placeholder_goes_to_an_unused_rack_if_there_is_one(
         assert racks[chosen] not in used, f"{chosen} lies in rack {racks[chosen]}, which is used"
 
 
-def test_a_placeholder_stays_without_a_candidate() -> None:
+def test_a_placeholder_without_a_candidate_is_retained() -> None:
     assert pick_for_placeholder("t", 0, (), set()) is None
 
 
 @given(_names, st.integers(1, 8))
-def test_brokers_that_join_at_once_share_the_placeholders(name: str, brokers: int) -> None:
+def test_joining_brokers_get_an_even_number_of_placeholders(name: str, brokers: int) -> None:
     candidates = [(BrokerId(n), None) for n in range(brokers)]
     chosen = Counter(pick_for_placeholder(name, index, candidates, set()) for index in range(4 * brokers))
     assert set(chosen.values()) == {4}, f"not even: {chosen}"

@@ -311,12 +311,12 @@ def _play(elr: str, story: str) -> Rig:
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-def test_with_eligible_leader_replicas(story: str) -> None:
+def test_partition_changes_with_eligible_leader_replicas(story: str) -> None:
     _play("elr", story)
 
 
 @pytest.mark.parametrize("story", WITHOUT_ELIGIBLE.values(), ids=WITHOUT_ELIGIBLE)
-def test_without_eligible_leader_replicas(story: str) -> None:
+def test_partition_changes_without_eligible_leader_replicas(story: str) -> None:
     _play("", story)
 
 
@@ -336,7 +336,7 @@ def test_elr_is_cleared_when_min_insync_replicas_is_lowered() -> None:
     assert Reconciliation(rig.state.cluster).is_reconciled(rig.topic("t"))
 
 
-def test_placeholders_get_brokers_with_their_directories() -> None:
+def test_filled_placeholders_have_the_brokers_log_directories() -> None:
     rig = given("fewer")
     for line in ("quorum elr", "join 1", "join 2", "unfence 1", "create t 1x3 timeout=0", "unfence 2"):
         rig.put(command(rig, line))
@@ -346,7 +346,7 @@ def test_placeholders_get_brokers_with_their_directories() -> None:
     assert [int.from_bytes(one, "big") for one in replica_metadata.directories] == [10, 20, 0]
 
 
-def test_with_eligible_leader_replicas_all_brokers_go_by_one_min_insync_replicas() -> None:
+def test_elr_requires_one_min_insync_replicas_for_all_brokers() -> None:
     rig = given("minisr=2")
     first = in_short(rig.put(command(rig, "quorum")))
     assert first == "quorum(e1) features(metadata.version=30)"

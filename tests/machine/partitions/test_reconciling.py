@@ -47,7 +47,7 @@ LED = Partition(ids(3, 1, 2), ids(3, 1), BrokerId(3), leader_epoch=1, partition_
 
 
 @pytest.mark.parametrize("row", [row for row in REPORTS.strip().splitlines() if row[0] != "#"])
-def test_isr_reports(row: str) -> None:
+def test_alter_partition_decisions(row: str) -> None:
     report, _, result = (part.strip() for part in row.partition("|"))
     rig = given("1 2! 3 4 has:t")
     rig.state.topics.put(shard_key("t"), replace(rig.topic("t"), partitions=(LED,)))
@@ -80,12 +80,12 @@ def test_progress_text_counts_live_brokers_only() -> None:
     assert text == "1 of 2 partitions have a leader and 1 of 2 live brokers have applied it"
 
 
-def test_settings_that_cannot_be_read_are_not_even_decided() -> None:
+def test_malformed_settings_are_an_error_in_decide() -> None:
     rig = given("1")
     with pytest.raises(ValueError, match="Expected `int`"):
         decide(rig.state, command(rig, "settings num.partitions=many"))
 
 
-def test_the_first_settings_are_logged_whatever_they_are() -> None:
+def test_first_settings_are_logged_even_if_empty() -> None:
     first = ChangeSettings(request_id=RequestId("s"), at_ms=1, settings=(), release="")
     assert len(decide(State(DictTopics()), first).events) == 1

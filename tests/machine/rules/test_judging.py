@@ -95,7 +95,7 @@ def refusal(decision: Decision) -> str:
     return answer.message
 
 
-def test_whichever_way_a_config_is_set_the_rule_refuses() -> None:
+def test_a_config_rule_applies_to_every_api_that_sets_the_config() -> None:
     rig, endless = ready(RETENTION), {"retention.ms": "-1"}
     text = "rule 'retention': retention.ms is '-1', allowed is at most 604800000"
     assert refusal(create(rig, "a", configs=endless)) == text
@@ -111,7 +111,7 @@ def test_whichever_way_a_config_is_set_the_rule_refuses() -> None:
     assert not alter(rig, "pay.orders", configs={"retention.ms": "5"}).refusal
 
 
-def test_what_a_topic_violated_before_is_not_held_against_another_change() -> None:
+def test_existing_rule_violations_do_not_block_other_changes() -> None:
     rig = ready()
     alter(rig, "pay.orders", configs={"retention.ms": "-1"})
     apply(rig, RETENTION + "[[rule]]\nname = 'isr'\ncheck = 'min_insync_replicas == 2'\n")
@@ -148,14 +148,14 @@ def test_long_messages_are_truncated() -> None:
     assert len(observed.warning) == 4096
 
 
-def test_growth_is_bounded_by_what_there_was() -> None:
+def test_a_grow_rule_compares_partitions_before_and_after() -> None:
     rig = ready("[[rule]]\nname = 'double'\non = 'grow'\ncheck = 'after.partitions <= before.partitions * 2'")
     assert refusal(grow(rig, "pay.orders", 7)) == "rule 'double': `after.partitions <= before.partitions * 2` is false"
     assert refusal(grow(rig, "pay.orders", 7, validate_only=True))
     assert not grow(rig, "pay.orders", 6).refusal
 
 
-def test_a_deletion_is_judged_where_a_rule_says_so() -> None:
+def test_a_delete_rule_applies_only_to_deletions() -> None:
     rig = ready("[[rule]]\nname = 'keep'\non = ['delete']\ntopics = 'pay.*'\nrefuse = 'ask the platform team'")
     decision = delete(rig, "pay.orders")
     assert refusal(decision) == "rule 'keep': ask the platform team"
@@ -166,7 +166,7 @@ def test_a_deletion_is_judged_where_a_rule_says_so() -> None:
     assert not delete(rig, "a").refusal
 
 
-def test_elections_and_reassignments_of_kafka_brokers() -> None:
+def test_rules_judge_elections_and_reassignments_of_kafka_brokers() -> None:
     rules = "[[rule]]\nname = 'unclean'\non = ['elect', 'reassign']\ncheck = 'principal == \"User:ops\"'"
     rig = ready(rules)
     move = commands.Reassignment(0, (BrokerId(3), BrokerId(1), BrokerId(2)))
@@ -180,7 +180,7 @@ def test_elections_and_reassignments_of_kafka_brokers() -> None:
     assert rig.put(by_ops).refusal is None
 
 
-def test_a_warning_reaches_the_requester_and_the_log() -> None:
+def test_a_rule_warning_is_in_the_response_and_the_log() -> None:
     text = "[[rule]]\nname = 'isr'\nmode = 'warn'\ncheck = 'min_insync_replicas == replication_factor - 1'\n"
     rig = ready(f"{text}message = 'min.insync.replicas is {{min_insync_replicas}} of {{replication_factor}}'")
     decision = create(rig, "a", timeout_ms=0)
@@ -204,7 +204,7 @@ def test_an_observed_rule_only_leaves_an_event() -> None:
     assert (decision.answers[0].code, decision.answers[0].message) == (0, "")
 
 
-def test_a_change_behind_our_back_is_observed() -> None:
+def test_external_changes_are_observed_by_rules() -> None:
     rig = ready(RETENTION, **{"has.target.cluster": "true"})
     observed = discover(rig, "b").events[-1]
     assert isinstance(observed, RulesObserved)
@@ -225,7 +225,7 @@ replication_factor = 2
 """
 
 
-def test_defaults_fill_what_a_request_leaves_out() -> None:
+def test_rule_defaults_fill_unset_values_of_a_create() -> None:
     rig = ready(DEFAULTS)
     given = {"partitions": -1, "replication_factor": -1, "configs": {"cleanup.policy": "delete"}}
     requested, created, observed = create(rig, "team.a", **given).events  # type: ignore[arg-type]
@@ -258,7 +258,7 @@ until = 2023-11-20
 """
 
 
-def test_an_exception_holds_until_its_day_is_over() -> None:
+def test_a_rule_exception_expires_at_the_end_of_its_day() -> None:
     rig = ready(EXCEPTED)
     assert not create(rig, "big.a", 9).refusal
     assert create(rig, "small.a", 9).refusal
@@ -267,7 +267,7 @@ def test_an_exception_holds_until_its_day_is_over() -> None:
     assert create(rig, "big.c", 9).refusal
 
 
-def test_an_expression_that_fails_refuses_unless_the_rule_is_open() -> None:
+def test_a_failing_rule_expression_refuses_unless_fail_open() -> None:
     rule = "[[rule]]\nname = 'r'\ncheck = 'before.partitions > 0'\n"
     rig = ready(rule)
     assert refusal(create(rig, "a")).startswith("rule 'r': `before.partitions > 0` failed: No such overload")
@@ -275,7 +275,7 @@ def test_an_expression_that_fails_refuses_unless_the_rule_is_open() -> None:
     assert not create(ready(rule + "fail = 'open'"), "a").refusal
 
 
-def test_versions_count_and_a_file_is_applied_once() -> None:
+def test_applying_changed_rules_increments_their_version() -> None:
     rig = ready()
     assert apply(rig, RETENTION, is_file=True).answers[0].number == 1
     assert apply(rig, RETENTION, is_file=True).events == ()
@@ -292,7 +292,7 @@ def test_versions_count_and_a_file_is_applied_once() -> None:
     assert not create(rig, "a", configs={"retention.ms": "-1"}).refusal
 
 
-def test_a_copy_gets_the_rules_of_another_partition() -> None:
+def test_rules_are_copied_from_another_partition() -> None:
     rules, other = ready(RETENTION).state.cluster.rules, ready()
     copy = commands.CopyClusterState(request_id=RequestId("c"), at_ms=other.tick(), configs=(), rules=rules)
     assert [type(event).__name__ for event in other.put(copy).events] == ["RulesApplied"]
@@ -309,7 +309,7 @@ def test_rules_of_a_newer_release_refuse_every_change() -> None:
     assert [type(event).__name__ for event in discover(rig, "b").events] == ["TopicDiscovered"]
 
 
-def test_a_dry_run_records_nothing() -> None:
+def test_a_dry_run_with_rules_records_no_events() -> None:
     rig = ready("mode = 'observe'\n" + RETENTION + DEFAULTS)
     dry = create(rig, "team.a", -1, {"retention.ms": "-1"}, validate_only=True)
     assert dry.events == ()
@@ -319,7 +319,7 @@ def test_a_dry_run_records_nothing() -> None:
 
 
 @pytest.mark.parametrize(("violates", "wrong"), [("['small']", 0), ("[]", 1)])
-def test_examples_say_what_a_rule_does(violates: str, wrong: int) -> None:
+def test_rule_examples_are_checked(violates: str, wrong: int) -> None:
     example = f"\n[[example]]\ntopic = 'a'\nafter = {{ partitions = 9 }}\nviolates = {violates}\n"
     found = list(wrong_examples(read_rules(EXCEPTED + example), 0))
     assert len(found) == wrong

@@ -136,7 +136,7 @@ def _error(file: Path, text: str) -> str:
     ("text", "expected"),
     [*((f"[[rule]]; name = 'r'; {keys}", expected) for keys, expected in rows(MISTAKES)), *rows(FILES)],
 )
-def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None:
+def test_rules_file_errors_name_line_and_problem(tmp_path: Path, text: str, expected: str) -> None:
     error = _error(tmp_path / "rules.toml", text.replace("; ", "\n"))
     assert error.startswith(expected[:-1]) if expected.endswith("…") else error == expected, error
 
@@ -162,11 +162,11 @@ def test_a_file_with_a_mistake(tmp_path: Path, text: str, expected: str) -> None
         "hexadecimal digits",
     ],
 )
-def test_a_value_without_end(tmp_path: Path, value: str, problem: str) -> None:
+def test_deeply_nested_values_are_rejected(tmp_path: Path, value: str, problem: str) -> None:
     assert _error(tmp_path / "rules.toml", f"[[rule]]\nname = 'r'\npartitions = {value}\n").startswith(problem)
 
 
-def test_an_empty_file(tmp_path: Path) -> None:
+def test_an_empty_rules_file_is_an_error(tmp_path: Path) -> None:
     assert _error(tmp_path / "rules.toml", "# nothing yet\n").startswith("there are no rules; ")
 
 
@@ -179,7 +179,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
         ("latin-1.toml", "is not UTF-8 at byte 3; allowed: TOML in UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read(tmp_path: Path, place: str, problem: str) -> None:
+def test_an_unreadable_rules_file_is_an_error(tmp_path: Path, place: str, problem: str) -> None:
     (tmp_path / "latin-1.toml").write_bytes("# für alle".encode("latin-1"))
     with pytest.raises(RulesError) as raised:
         checked_file(tmp_path / place)
@@ -191,17 +191,17 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     assert rules_text(tmp_path / "rules.toml") == "# from Windows"
 
 
-def test_rules_keep_the_order_of_the_file() -> None:
+def test_rules_are_in_file_order() -> None:
     text = "\n".join(f"[[rule]]\nname = '{name}'\nrefuse = 'no'" for name in "cab")
     assert [rule.name for rule in read_rules(text).rules] == ["c", "a", "b"]
 
 
-def test_a_config_named_twice_counts_once() -> None:
+def test_a_duplicate_config_name_in_a_rule_counts_once() -> None:
     (rule,) = read_rules("[[rule]]\nname = 'r'\nrequired_configs = ['flush.ms', 'flush.ms']").rules
     assert rule.required_configs == ("flush.ms",)
 
 
-def test_an_error_names_the_line_of_the_key_or_of_its_table() -> None:
+def test_rules_errors_name_the_line_of_the_key_or_table() -> None:
     text = "# rules\n[[rule]]\nname = 'a'\nrefuse = 'no'\n\n[[rule]]\nname = 'b'\n\npartitions = 0\n"
     with pytest.raises(RulesError, match=r"^line 9: rule 'b': partitions = 0: "):
         read_rules(text)
@@ -209,7 +209,7 @@ def test_an_error_names_the_line_of_the_key_or_of_its_table() -> None:
         read_rules(text.replace("partitions = 0", ""))
 
 
-def test_too_many_rules_and_too_long_a_text() -> None:
+def test_rules_beyond_the_size_limits_are_rejected() -> None:
     with pytest.raises(RulesError, match="there are too many rules; allowed: at most 1000 tables"):
         read_rules("".join(f"[[rule]]\nname = 'r{n}'\nrefuse = 'no'\n" for n in range(1001)))
     with pytest.raises(RulesError, match="the rules are too long; allowed: at most 262144 bytes"):
@@ -248,6 +248,6 @@ def test_a_line_ends_where_toml_says() -> None:
 
 
 @pytest.mark.parametrize("nested", ["(" * 499 + "1" + ")" * 499, "[" * 999, "-" * 999 + "1", "!" * 996 + "true"])
-def test_a_deeply_nested_expression_is_an_error_or_works(nested: str) -> None:
+def test_a_deeply_nested_rule_expression_raises_no_recursion_error(nested: str) -> None:
     with suppress(RulesError):
         assert read_rules(f"[[rule]]\nname = 'r'\ncheck = '{nested}'").rules

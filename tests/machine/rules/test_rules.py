@@ -121,7 +121,7 @@ refuse = 'A'; topics = 'a*' / refuse = 'B'; topics = '*b'    |         | b      
 """  # noqa: E501 - a row is a line
 
 
-def _judged(bodies: dict[str, str], requested: str, mode: str = "") -> Judgement:
+def _judge_create(bodies: dict[str, str], requested: str, mode: str = "") -> Judgement:
     tables = [f"[[rule]]\nname = '{name}'\n" + body.replace("; ", "\n") for name, body in bodies.items()]
     head = f"mode = '{mode}'\n" if mode else ""
     return judge(read_rules(head + "\n".join(tables)).rules, created(requested))
@@ -140,8 +140,8 @@ def created(requested: str) -> Change:
 
 
 @pytest.mark.parametrize(("rule", "requested", "result"), rows(ONE_RULE))
-def test_one_rule(rule: str, requested: str, result: str) -> None:
-    judgement = _judged({"r": rule}, requested)
+def test_one_rule_judges_a_create(rule: str, requested: str, result: str) -> None:
+    judgement = _judge_create({"r": rule}, requested)
     if result == "allowed":
         assert judgement == ALLOWED
     else:
@@ -150,8 +150,8 @@ def test_one_rule(rule: str, requested: str, result: str) -> None:
 
 
 @pytest.mark.parametrize(("rules", "mode", "requested", "result"), rows(SEVERAL_RULES))
-def test_several_rules(rules: str, mode: str, requested: str, result: str) -> None:
-    judgement = _judged(dict(zip("abc", rules.split(" / "), strict=False)), requested, mode)
+def test_several_rules_judge_a_create(rules: str, mode: str, requested: str, result: str) -> None:
+    judgement = _judge_create(dict(zip("abc", rules.split(" / "), strict=False)), requested, mode)
     rejection = judgement.rejection
     decided = "allowed" if rejection is None else f"refused {rejection.rule[-1]}: {rejection.message}"
     seen = [f"{one.rule.removeprefix('policy:rules/')}: {one.message}" for one in judgement.observed]

@@ -126,30 +126,30 @@ def found() -> Violations:
     return by_log
 
 
-def _audited(log: list[Recorded], settled: bool) -> set[str]:
+def _audit_checks(log: list[Recorded], settled: bool) -> set[str]:
     return {violation.check for violation in audit(log, settled)}
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_log_passes_both(found: Violations, name: str) -> None:
+def test_a_valid_log_passes_the_sql_checks_and_the_auditor(found: Violations, name: str) -> None:
     assert found["sound", name] == []
-    assert _audited(SOUND[name], settled=name not in ("real", "cluster", golden.ADOPTED, golden.FOLLOWED)) == set()
+    assert _audit_checks(SOUND[name], settled=name not in ("real", "cluster", golden.ADOPTED, golden.FOLLOWED)) == set()
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_a_planted_fault_is_caught_by_its_check_alone_and_by_the_auditor(found: Violations, name: str) -> None:
+def test_a_planted_fault_violates_only_its_check_and_the_auditor_finds_it(found: Violations, name: str) -> None:
     check, log = FAULTY[name]
-    rows, audited = found["faulty", name], _audited(log, settled=True)
+    rows, audited = found["faulty", name], _audit_checks(log, settled=True)
     checks, more = {row["check"] for row in rows}, {"epochs-never-go-back", "placeholders-filled"} & audited
     assert check in checks & audited
     assert checks - more == {check, ALSO_FOUND.get(name, check)} - more, rows  # more: of the next change
 
 
-def test_every_invariant_has_a_fault_that_both_find() -> None:
+def test_every_invariant_has_a_planted_fault() -> None:
     assert {check for check, _ in FAULTY.values()} == set(CHECKS)
 
 
-def test_in_randomly_damaged_logs_the_sql_finds_what_the_auditor_finds() -> None:
+def test_sql_checks_and_auditor_agree_on_randomly_damaged_logs() -> None:
     made = [damaged(seed) for seed in range(60)]
     for one, (audited, found) in zip(made, both(one.log for one in made), strict=True):
         assert missed(audited, found) == set(), one.done
@@ -157,7 +157,7 @@ def test_in_randomly_damaged_logs_the_sql_finds_what_the_auditor_finds() -> None
         assert bool(audited) >= bool(found), one.done
 
 
-def test_spark_finds_the_same_in_any_buckets(spark: SparkSession, found: Violations) -> None:
+def test_spark_finds_the_same_violations_for_any_number_of_buckets(spark: SparkSession, found: Violations) -> None:
     batches = batches_of(LOGS.values())
     parts = [batches[:9], batches[9:]]
 
@@ -168,7 +168,7 @@ def test_spark_finds_the_same_in_any_buckets(spark: SparkSession, found: Violati
     assert sorted(map(str, rows)) == sorted(str(row) for some in found.values() for row in some)
 
 
-def test_the_first_violations_are_shown_and_all_are_counted() -> None:
+def test_violations_are_limited_and_all_are_counted() -> None:
     log = [*clean(), *clean()[1:]]
     with database(threads=1) as history:
         load(history, batches_of([log]), arrow_schema(COLUMNS))
@@ -177,7 +177,7 @@ def test_the_first_violations_are_shown_and_all_are_counted() -> None:
     assert first.times == len(clean()) - 1
 
 
-def test_a_gap_and_a_repetition_after_it_are_both_found() -> None:
+def test_offsets_contiguous_finds_a_gap_and_a_later_repetition() -> None:
     log = clean()
     with_both = [*log[:10], *log[11:13], log[12], *log[13:]]
     (found,) = found_in(checked([with_both], settle_ms=None))[:1]
@@ -185,18 +185,18 @@ def test_a_gap_and_a_repetition_after_it_are_both_found() -> None:
     assert [row["offset"] for row in found.violations] == [11, 12]
 
 
-def test_a_key_twice_in_a_map_is_damage() -> None:
+def test_a_duplicate_map_key_is_damage() -> None:
     log = [
         replace(one, event=replace(one.event, configs=(("a", "1"), ("a", "2"))))
         if isinstance(one.event, TopicCreated)
         else one
         for one in clean()
     ]
-    with pytest.raises(ReplayError, match=r"an event is damaged: .* duplicate key"):
+    with pytest.raises(ReplayError, match=r"an event is damaged and cannot be loaded: .* duplicate key"):
         checked([log])
 
 
-def test_users_write_invariants_of_their_own(tmp_path: Path) -> None:
+def test_invariants_of_users_are_checked(tmp_path: Path) -> None:
     file = tmp_path / "own.sql"
     file.write_text(
         "-- names-are-long: a topic's name has two letters\nselect topic from topic_lives where len(topic) = 1;"
@@ -212,16 +212,16 @@ def test_users_write_invariants_of_their_own(tmp_path: Path) -> None:
     [
         ("select 1", "has no name"),
         ("-- Some words\nselect 1", "has no name"),
-        ("-- twice: one\nselect 1;\n-- twice: another\nselect 2", "two invariants of this name"),
+        ("-- twice: one\nselect 1;\n-- twice: another\nselect 2", "duplicate invariant names: twice"),
         ("-- wrong: sql\nselect from where", "syntax error"),
     ],
 )
-def test_invalid_invariants_are_refused(text: str, said: str) -> None:
+def test_invalid_invariants_are_rejected(text: str, said: str) -> None:
     with pytest.raises(ReplayError, match=said):
         parsed(text)
 
 
-def test_a_query_that_fails_names_its_invariant() -> None:
+def test_a_failing_sql_query_names_its_invariant() -> None:
     with database(threads=1) as history:
         load(history, [], arrow_schema(COLUMNS))
         with pytest.raises(ReplayError, match=r"mine: Catalog Error.*no_such_views"):
@@ -243,12 +243,12 @@ def test_a_query_that_fails_names_its_invariant() -> None:
         ("select a.topic from topic_lives a, topic_lives b where a.since = b.until", "a join that is not on topic"),
     ],
 )
-def test_a_check_across_topics_is_known(query: str, why: str) -> None:
+def test_across_topics_detects_queries_that_join_topics(query: str, why: str) -> None:
     assert across_topics(query).startswith(why)
     assert bool(across_topics(query)) == bool(why)
 
 
-def test_spark_refuses_a_check_across_topics(history: LogRef, tmp_path: Path) -> None:
+def test_spark_rejects_a_check_across_topics(history: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "own.sql"
     file.write_text("-- few-topics: there are few topics\nselect count(*) as seen from topic_lives having count(*) > 3")
     options = Options(more={"checks": str(file)})
@@ -269,7 +269,7 @@ def exported_log(folder: Path, log: Sequence[Recorded], events: int) -> Outcome:
 
 
 @pytest.mark.parametrize("seed", [22, 64, 161])
-def test_a_grown_log_is_judged_as_if_it_were_checked_whole(tmp_path: Path, seed: int) -> None:
+def test_incremental_check_of_a_grown_log_equals_a_full_check(tmp_path: Path, seed: int) -> None:
     log = damaged(seed).log
     for events in (len(log) // 3, len(log) - 5, len(log)):
         grown = exported_log(tmp_path, log, events)
@@ -281,7 +281,7 @@ def test_a_grown_log_is_judged_as_if_it_were_checked_whole(tmp_path: Path, seed:
     assert "read again or new" in grown.lines[-2]
 
 
-def test_buckets_leave_the_same_checkpoint() -> None:
+def test_a_check_in_buckets_writes_the_same_checkpoint() -> None:
     batches = batches_of([damaged(64).log])
 
     def events(columns: Sequence[str]) -> Source:
@@ -294,7 +294,7 @@ def test_buckets_leave_the_same_checkpoint() -> None:
     assert whole.partitions.sort_by(order).equals(of_buckets.partitions.sort_by(order))
 
 
-def test_other_rules_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_invariants_discard_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported_log(tmp_path, clean(), 50)
     assert "were read again or new" in exported_log(tmp_path, clean(), 60).lines[-2]
     monkeypatch.setattr("projections.replay.checks.invariants.rules_hash", lambda _: "newer")

@@ -27,7 +27,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
     return written(tmp_path_factory.mktemp("sql") / "data", clean())
 
 
-def test_a_query_of_events_and_views(log: LogRef) -> None:
+def test_sql_queries_events_and_views(log: LogRef) -> None:
     query = """select topic, until - since as events from topic_lives where topic = 'hand' order by since"""
     outcome = run_sql(None, log, Options(subject=query))
     assert [row["topic"] for row in outcome.rows] == ["hand", "hand"]
@@ -37,7 +37,7 @@ def test_a_query_of_events_and_views(log: LogRef) -> None:
     assert counted == {"n": 10}
 
 
-def test_every_view_can_be_queried_and_is_written_for_others(log: LogRef, tmp_path: Path) -> None:
+def test_every_view_can_be_queried_and_is_exported_as_parquet(log: LogRef, tmp_path: Path) -> None:
     run_views(InProcess(), log, Options(output=str(tmp_path / "views")))
     with opened(log) as history:
         for view in views():
@@ -48,7 +48,7 @@ def test_every_view_can_be_queried_and_is_written_for_others(log: LogRef, tmp_pa
         check_views(log, Options(output=str(tmp_path / "views")))
 
 
-def test_a_shell_goes_on_after_a_mistake(
+def test_sql_shell_continues_after_an_error(
     log: LogRef, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("select nam\nfrom events;\nselect count(*) as n from broker_spans;\n"))
@@ -58,7 +58,7 @@ def test_a_shell_goes_on_after_a_mistake(
     assert "int64" in said.partition("Binder Error")[2]
 
 
-def test_the_notebook_answers_each_question(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_call_notebook_queries_return_rows(history: LogRef, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPICWRIGHT_LOG", history.text)
     notebook = json.loads((ROOT / "examples/notebook/on_call.ipynb").read_text())
     cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]
@@ -69,18 +69,18 @@ def test_the_notebook_answers_each_question(history: LogRef, monkeypatch: pytest
     assert [count > 0 for count in answers] == [True, True, True, False, True, True, True], "all replicas are in sync"
 
 
-def test_rows_go_to_a_file(log: LogRef, tmp_path: Path) -> None:
+def test_query_result_is_written_to_a_file(log: LogRef, tmp_path: Path) -> None:
     file = tmp_path / "types.parquet"
     outcome = run_sql(None, log, Options(subject="select distinct type from events", output=str(file)))
     assert outcome.lines == [f"{len(pq.read_table(file))} rows written to {file}"]
 
 
-def test_invalid_sql_names_its_position(log: LogRef) -> None:
+def test_an_invalid_sql_query_reports_its_position(log: LogRef) -> None:
     with pytest.raises(ReplayError, match=r"(?s)Binder Error.*nam.*LINE 1"):
         run_sql(None, log, Options(subject="select nam from events"))
     with pytest.raises(ReplayError, match=r"must end in .parquet, .csv, .json"):
         check_sql(log, Options(subject="select 1", output="rows.xml"))
 
 
-def test_the_page_is_as_the_files_say() -> None:
+def test_invariants_page_matches_the_sql_files() -> None:
     assert (ROOT / "docs/invariants.md").read_text() == page(), "python -m projections.replay.checks.rules > docs/…"

@@ -64,7 +64,7 @@ def offsets_in(file: str | Path) -> list[int]:
     return found
 
 
-def test_an_export_has_what_the_log_has(history: LogRef, tmp_path: Path) -> None:
+def test_an_export_contains_every_event_of_the_log(history: LogRef, tmp_path: Path) -> None:
     added, note = added_to(tmp_path / "out", history)
     ends, names = ends_of(history), tuple(COLUMNS)
     assert {0: added} == {0: note.next_offset} == ends
@@ -73,7 +73,7 @@ def test_an_export_has_what_the_log_has(history: LogRef, tmp_path: Path) -> None
     assert table(exported(tmp_path / "out", {0: 50}, ("offset",)))["offset"].to_pylist() == list(range(50))
 
 
-def test_others_can_read_it_as_plain_parquet(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
+def test_spark_reads_an_export_as_plain_parquet(spark: SparkSession, history: LogRef, tmp_path: Path) -> None:
     added_to(tmp_path / "out", history, "39")
     added_to(tmp_path / "out", history)
     frame = spark.read.parquet(str(tmp_path / "out"))
@@ -81,7 +81,7 @@ def test_others_can_read_it_as_plain_parquet(spark: SparkSession, history: LogRe
     assert {0: frame.count()} == ends_of(history)
 
 
-def test_a_second_run_adds_only_what_is_new(own_history: LogRef, tmp_path: Path) -> None:
+def test_a_second_export_adds_only_new_events(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first, _ = added_to(out, own_history, "50")
     files = {file: file.stat().st_mtime_ns for file in out.rglob("*.parquet")}
@@ -95,7 +95,7 @@ def test_a_second_run_adds_only_what_is_new(own_history: LogRef, tmp_path: Path)
     assert offsets(out, note.next_offset) == list(range(note.next_offset))
 
 
-def test_what_a_dead_run_left_is_removed(own_history: LogRef, tmp_path: Path) -> None:
+def test_an_export_removes_files_of_a_dead_run(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
     added_to(out, own_history, "50")
     left = out / "from_offset=51"
@@ -110,7 +110,7 @@ def test_what_a_dead_run_left_is_removed(own_history: LogRef, tmp_path: Path) ->
     assert not run.parent.exists()
 
 
-def test_an_export_of_another_log_is_left_alone(own_history: LogRef, tmp_path: Path) -> None:
+def test_an_export_of_another_log_is_rejected_unchanged(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
     _, exported_all = added_to(out, own_history)
     note, end = (out / NOTE).read_text(), exported_all.next_offset
@@ -127,7 +127,7 @@ def test_an_export_of_another_log_is_left_alone(own_history: LogRef, tmp_path: P
             added_to(out, own_history)
 
 
-def test_a_folder_with_something_else_is_left_alone(history: LogRef, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_rejected_as_export_output(history: LogRef, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("of years")
     with pytest.raises(ReplayError, match="holds files that are not an export"):
         run_export(InProcess(), history, Options(output=str(tmp_path)))
@@ -136,7 +136,7 @@ def test_a_folder_with_something_else_is_left_alone(history: LogRef, tmp_path: P
     assert noted(tmp_path / "nowhere") is None
 
 
-def test_the_sub_command_says_what_it_added(history: LogRef, tmp_path: Path) -> None:
+def test_export_reports_the_number_of_added_events(history: LogRef, tmp_path: Path) -> None:
     options = Options(output=str(tmp_path / "out"), at="9")
     outcome = run_export(InProcess(), history, options)
     assert outcome.lines == [
@@ -148,7 +148,7 @@ def test_the_sub_command_says_what_it_added(history: LogRef, tmp_path: Path) -> 
 # --- the files
 
 
-def test_files_are_named_by_their_first_offset(
+def test_export_files_are_named_by_their_first_offset(
     history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_module, "FILE_EVENTS", 30)
@@ -163,7 +163,7 @@ def test_files_are_named_by_their_first_offset(
     assert {one.name for one in (tmp_path / "out").iterdir()} == {NOTE, "from_offset=0", "from_offset=50"}
 
 
-def test_groups_of_rows_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_are_small_and_typed(history: LogRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_module, "GROUP_BYTES", 1)
     monkeypatch.setattr("projections.replay.log.reading._BATCH_ROWS", 16)
     name = "part-000000000005.parquet"
@@ -174,7 +174,7 @@ def test_groups_of_rows_are_small_and_typed(history: LogRef, tmp_path: Path, mon
     assert file.metadata.row_group(0).column(1).compression == "SNAPPY"
 
 
-def test_a_failed_run_leaves_nothing_that_counts(own_history: LogRef, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_earlier_files_unchanged(own_history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "out"
     added_to(out, own_history, "50")
     note, before = (out / NOTE).read_bytes(), exported_files(out)
@@ -186,7 +186,7 @@ def test_a_failed_run_leaves_nothing_that_counts(own_history: LogRef, tmp_path: 
     assert {one.name for one in out.iterdir()} == {NOTE, "from_offset=0"}
 
 
-def test_a_task_that_runs_twice_writes_the_same(history: LogRef, tmp_path: Path) -> None:
+def test_an_export_task_that_runs_twice_writes_the_same_file(history: LogRef, tmp_path: Path) -> None:
     name = str(export_module._write(history, Range(3, 60), tmp_path)["file"])
     first = (tmp_path / name).read_bytes()
     export_module._write(history, Range(3, 60), tmp_path)
@@ -194,7 +194,7 @@ def test_a_task_that_runs_twice_writes_the_same(history: LogRef, tmp_path: Path)
     assert [one.name for one in tmp_path.iterdir()] == [name]
 
 
-def test_a_task_that_fails_leaves_no_half_file(own_history: LogRef, tmp_path: Path) -> None:
+def test_a_failed_export_task_leaves_no_partial_file(own_history: LogRef, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     put_event(own_history.path, 40, None)
     with pytest.raises(Exception, match="event 40 is missing"):
@@ -202,13 +202,13 @@ def test_a_task_that_fails_leaves_no_half_file(own_history: LogRef, tmp_path: Pa
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_task_that_outlives_its_run_finds_no_folder(history: LogRef, tmp_path: Path) -> None:
+def test_an_export_task_that_outlives_its_run_fails_without_a_file(history: LogRef, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         export_module._write(history, Range(0, 9), tmp_path / "_run-gone")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_lost_task_left_is_removed(history: LogRef, tmp_path: Path) -> None:
+def test_partial_files_of_lost_export_tasks_are_removed(history: LogRef, tmp_path: Path) -> None:
     (tmp_path / ".part-000000000000.parquet.lost").write_bytes(b"half of a file")
     write_files(InProcess(), history, tmp_path, 0, {0: 60})
     (file,) = tmp_path.iterdir()
@@ -224,6 +224,6 @@ class Elsewhere(InProcess):
         return pa.Table.from_pylist(rows, schema=schema)
 
 
-def test_a_folder_that_workers_do_not_share_is_reported(history: LogRef, tmp_path: Path) -> None:
+def test_an_export_folder_that_workers_do_not_share_is_an_error(history: LogRef, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="name a folder that they share"):
         write_files(Elsewhere(), history, tmp_path, 0, {0: 20})

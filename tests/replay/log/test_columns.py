@@ -69,7 +69,7 @@ def requested(**fields: Any) -> catalog.CreateRequested:
 
 
 @pytest.mark.parametrize("kind", catalog.EVENT_TYPES, ids=lambda kind: kind.__name__)
-def test_every_field_is_in_a_column_or_left_out_on_purpose(kind: type[Any]) -> None:
+def test_every_event_field_has_a_column_or_is_left_out_on_purpose(kind: type[Any]) -> None:
     columns = FIELDS[kind].keys()
     assert columns <= COLUMNS.keys()
     for field in kind.__struct_fields__:
@@ -152,12 +152,12 @@ def test_every_field_is_in_a_column_or_left_out_on_purpose(kind: type[Any]) -> N
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_what_an_event_says_is_in_its_columns(event: catalog.Event, expected: dict[str, Any]) -> None:
+def test_columns_have_the_values_of_the_event(event: catalog.Event, expected: dict[str, Any]) -> None:
     found = columns_of(recorded(event))
     assert {name: found.get(name) for name in expected} == expected
 
 
-def test_a_batch_has_what_each_event_says(history: LogRef) -> None:
+def test_a_column_batch_equals_the_decoded_events(history: LogRef) -> None:
     with open_frozen(history) as log:
         events = [(decode_event(offset, value), value) for offset, value in log.read()]
     events += [(one, encode_event(one.at_ms, one.cause, one.event)) for one in golden.history("real")]
@@ -188,7 +188,7 @@ def test_a_batch_has_the_requested_columns_in_their_order() -> None:
     assert batch.to_pylist() == [{"offset": 7, "configs": [("a", "1"), ("b", None)], "value": value}]
 
 
-def test_columns_are_named_in_any_order() -> None:
+def test_column_names_are_accepted_in_any_order() -> None:
     assert column_names("value, offset,type") == ("offset", "type", "value")
     assert column_names(None) == column_names(" ") == tuple(COLUMNS)
     with pytest.raises(ReplayError, match="unknown column nonsense, sense; allowed: log_partition, offset"):

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_files_stay_readable_when_they_are_deleted(folder: Path) -> None:
+def test_frozen_files_stay_readable_after_they_are_deleted(folder: Path) -> None:
     names = sorted(os.listdir(folder))
     with frozen(folder) as place:
         (folder / "1.sst").unlink()
@@ -57,7 +57,7 @@ def _new_log(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("move", [_manifest, _new_manifest, _new_log], ids=lambda one: one.__name__)
-def test_when_files_move_meanwhile_all_is_done_again(folder: Path, monkeypatch: pytest.MonkeyPatch, move: Move) -> None:
+def test_freezing_restarts_if_rocksdb_files_change(folder: Path, monkeypatch: pytest.MonkeyPatch, move: Move) -> None:
     link, moved = secondary._link, set[str]()
 
     def moving(*given: Any) -> None:
@@ -75,7 +75,7 @@ def test_when_files_move_meanwhile_all_is_done_again(folder: Path, monkeypatch: 
         assert held == {file.name for file in folder.iterdir() if file.suffix == ".log"}
 
 
-def test_files_that_never_rest_are_no_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constantly_changing_files_are_not_reported_as_damage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = secondary._link
 
     def moving(*given: Any) -> None:
@@ -91,13 +91,13 @@ def test_files_that_never_rest_are_no_damage(folder: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("current", ["", "nonsense\n", "MANIFEST-1/../x\n", "MANIFEST-9\n"])
-def test_a_manifest_that_is_not_there_is_damage(folder: Path, current: str) -> None:
+def test_a_missing_rocksdb_manifest_is_damage(folder: Path, current: str) -> None:
     (folder / "CURRENT").write_text(current)
     with pytest.raises(LogCorrupted, match="is damaged"), frozen(folder):
         pass
 
 
-def test_errors_name_the_log_and_not_the_place(own_history: LogRef) -> None:
+def test_errors_name_the_log_folder_and_not_the_frozen_copy(own_history: LogRef) -> None:
     max(own_history.path.glob("*.sst"), key=lambda file: file.stat().st_size).unlink()
     with pytest.raises(LogCorrupted) as raised, frozen_log(own_history.path):
         pass

@@ -69,7 +69,7 @@ def topic_of(kafka: ReferenceKafka, partitions: Sequence[Sequence[Recorded]]) ->
 
 
 @pytest.mark.parametrize("size", [50_000, 7])
-def test_the_events_are_those_of_data_directories(
+def test_events_topic_and_data_directory_have_the_same_events(
     spark: SparkSession, in_kafka: KafkaRef, folders: list[LogRef], parts: Parts, size: int
 ) -> None:
     ref = scan(in_kafka.topic, segment_events=size)
@@ -84,14 +84,14 @@ def test_the_events_are_those_of_data_directories(
     assert [bytes(row.value) for row in found] == [row["value"] for row in expected]
 
 
-def test_what_does_not_count_was_there(in_kafka: KafkaRef) -> None:
+def test_the_events_topic_contains_ignored_records(in_kafka: KafkaRef) -> None:
     for one in in_kafka.partitions:
         (part,) = one.parts
         assert part.kafka_end > IGNORED_IN_EACH
         assert one.cluster[0][0] == 0
 
 
-def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: KafkaRef, parts: Parts) -> None:
+def test_spark_reads_an_events_topic_with_options(spark: SparkSession, in_kafka: KafkaRef, parts: Parts) -> None:
     def read(**options: object) -> list[dict[str, Any]]:
         return events_of(in_kafka.text, columns="log_partition,offset,shard", **options)
 
@@ -120,7 +120,7 @@ def test_it_is_read_as_a_format_with_options(spark: SparkSession, in_kafka: Kafk
         assert says in str(refused.value), options
 
 
-def test_a_time_is_found_in_each_partition(in_kafka: KafkaRef, parts: Parts) -> None:
+def test_a_time_resolves_to_an_offset_of_each_partition(in_kafka: KafkaRef, parts: Parts) -> None:
     ref = scan(in_kafka.topic, segment_events=11)
     for record in parts[0][:: len(parts[0]) // 7]:
         wanted = {n: sum(one.at_ms <= record.at_ms for one in part) for n, part in enumerate(parts)}
@@ -132,21 +132,21 @@ def test_a_time_is_found_in_each_partition(in_kafka: KafkaRef, parts: Parts) -> 
 # --- what it comes to
 
 
-def test_topics_have_the_same_state_hashes(in_kafka: KafkaRef, folders: list[LogRef]) -> None:
+def test_topics_rebuilt_from_kafka_have_the_same_state_hashes(in_kafka: KafkaRef, folders: list[LogRef]) -> None:
     order, ends = ("log_partition", "shard"), ends_of(in_kafka)
     assert rows(in_kafka, ends, "topics", *order) == [
         row for one in folders for row in rows(one, ends, "topics", *order)
     ]
 
 
-def test_a_single_partition_is_the_history_itself(kafka44: ReferenceKafka, history: LogRef) -> None:
+def test_a_single_partition_equals_the_history(kafka44: ReferenceKafka, history: LogRef) -> None:
     records = records_of(history)
     ref, ends = topic_of(kafka44, [records]), {0: len(records)}
     for view, by in (("topics", "shard"), ("requests", "requested_offset"), ("brokers", "broker_id")):
         assert rows(ref, ends, view, by) == rows(history, ends, view, by), view
 
 
-def test_what_is_rebuilt_names_its_partition(in_kafka: KafkaRef, tmp_path: Path) -> None:
+def test_rebuilt_rows_name_their_log_partition(in_kafka: KafkaRef, tmp_path: Path) -> None:
     brokers = run_rebuild(InProcess(), in_kafka, Options(view="brokers", all_rows=True))
     assert [(row["log_partition"], row["broker_id"]) for row in brokers.rows] == [
         (p, broker) for p in (0, 1) for broker in (1, 2, 3)
@@ -162,14 +162,14 @@ def test_what_is_rebuilt_names_its_partition(in_kafka: KafkaRef, tmp_path: Path)
 # --- what is wrong with it
 
 
-def test_a_sound_history_passes(in_kafka: KafkaRef) -> None:
+def test_invariants_pass_on_a_valid_events_topic(in_kafka: KafkaRef) -> None:
     checked = run_invariants(InProcess(), in_kafka, Options())
     assert not checked.found, "\n".join(checked.lines)
     again = run_redecide(InProcess(), in_kafka, Options())
     assert not again.found, "\n".join(again.lines)
 
 
-def test_a_fault_is_found_with_its_partition(kafka44: ReferenceKafka, parts: Parts) -> None:
+def test_a_violation_names_its_log_partition(kafka44: ReferenceKafka, parts: Parts) -> None:
     for number, part in enumerate(parts):
         answered = at(part, CreateAnswered, nth=1)
         ref = topic_of(kafka44, [without(part, answered) if n == number else one for n, one in enumerate(parts)])
@@ -179,7 +179,7 @@ def test_a_fault_is_found_with_its_partition(kafka44: ReferenceKafka, parts: Par
         assert f" of partition {number}, topic {checked.rows[0]['topic']}: " in "\n".join(checked.lines)
 
 
-def test_a_changed_decision_is_found_with_its_partition(kafka44: ReferenceKafka, parts: Parts) -> None:
+def test_redecide_names_the_log_partition_of_a_changed_decision(kafka44: ReferenceKafka, parts: Parts) -> None:
     created = at(parts[1], TopicCreated)
     deadline_ms = parts[1][created].event.deadline_ms + 1  # type: ignore[union-attr]
     ref = topic_of(kafka44, [parts[0], changed(parts[1], created, deadline_ms=deadline_ms)])
@@ -190,7 +190,7 @@ def test_a_changed_decision_is_found_with_its_partition(kafka44: ReferenceKafka,
 # --- what is run on it
 
 
-def test_a_backtest_tries_the_requests_of_all_partitions(in_kafka: KafkaRef, history: LogRef) -> None:
+def test_a_backtest_covers_the_requests_of_all_log_partitions(in_kafka: KafkaRef, history: LogRef) -> None:
     tried = Options(settings=(("delete.topic.enable", "false"),))
     mine, theirs = run_backtest(InProcess(), in_kafka, tried), run_backtest(InProcess(), history, tried)
     assert mine.found
@@ -199,7 +199,7 @@ def test_a_backtest_tries_the_requests_of_all_partitions(in_kafka: KafkaRef, his
     ]
 
 
-def test_a_topic_is_explained_from_its_partition(in_kafka: KafkaRef, parts: Parts) -> None:
+def test_explain_reads_the_log_partition_of_the_topic(in_kafka: KafkaRef, parts: Parts) -> None:
     for number, part in enumerate(parts):
         created = part[at(part, TopicCreated)]
         topic = created.event.topic  # type: ignore[union-attr]
@@ -210,7 +210,7 @@ def test_a_topic_is_explained_from_its_partition(in_kafka: KafkaRef, parts: Part
         explained(in_kafka, "nobody")
 
 
-def test_an_export_has_a_folder_for_each_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
+def test_an_export_has_a_folder_for_each_log_partition(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = run_export(InProcess(), in_kafka, Options(output=str(out), at="30"))
     assert [row["added"] for row in first.rows] == [31, 31]
@@ -223,7 +223,7 @@ def test_an_export_has_a_folder_for_each_partition(in_kafka: KafkaRef, parts: Pa
     assert not checked.found, "\n".join(checked.lines)
 
 
-def test_a_report_shows_all_partitions(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
+def test_a_report_counts_the_events_of_all_log_partitions(in_kafka: KafkaRef, parts: Parts, tmp_path: Path) -> None:
     done = run_report(None, in_kafka, Options(output=str(tmp_path / "page.html")))
     assert not done.found
     assert f"{sum(map(len, parts)):,} events from " in (tmp_path / "page.html").read_text()

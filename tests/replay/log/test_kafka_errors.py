@@ -62,38 +62,38 @@ def failed(run: Run, *words: object) -> str:
         "kafka://localhost:9092,/topic",
     ],
 )
-def test_a_name_that_is_none(text: str) -> None:
+def test_an_invalid_kafka_url_is_rejected(text: str) -> None:
     with refused(f"{text} is not a log in Kafka: use kafka://HOST:PORT[,HOST:PORT]/TOPIC"):
         kafka_topic(text)
 
 
-def test_names() -> None:
+def test_a_valid_kafka_url_is_parsed() -> None:
     topic = kafka_topic("kafka://one:9092,[::1]:9093/topicwright.events")
     assert (topic.bootstrap, topic.topic) == ("one:9092,[::1]:9093", "topicwright.events")
 
 
-def test_a_kafka_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, run_without_spark: Run) -> None:
+def test_an_unreachable_kafka_is_reported(monkeypatch: pytest.MonkeyPatch, run_without_spark: Run) -> None:
     monkeypatch.setattr(kafka_ref, "ANSWERS_WITHIN_S", 1.0)
     (port,) = free_ports(1)
     log = f"kafka://127.0.0.1:{port}/events"
     assert f"Kafka at 127.0.0.1:{port} does not answer" in failed(run_without_spark, "rebuild", log)
 
 
-def test_no_such_topic_and_none_is_made(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+def test_a_missing_events_topic_is_reported_and_not_created(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     said = failed(run_without_spark, "invariants", url(kafka44, "no-such-topic"))
     assert f"there is no topic no-such-topic in Kafka at {kafka44.bootstrap}" in said
     known = AdminClient({"bootstrap.servers": kafka44.bootstrap}).list_topics(timeout=30).topics
     assert "no-such-topic" not in known
 
 
-def test_a_topic_without_events(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+def test_an_empty_events_topic_is_reported(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     topic = make_topic(kafka44.bootstrap, [[], []])
     said = failed(run_without_spark, "compare", url(kafka44, topic), "--data", "data")
     assert f"/{topic} holds no events yet: there is nothing to replay" in said
 
 
 @pytest.mark.parametrize("up_to", [3, -1], ids=["cut", "emptied"])
-def test_a_topic_that_lost_its_beginning(kafka44: ReferenceKafka, up_to: int) -> None:
+def test_an_events_topic_without_its_first_records_is_rejected(kafka44: ReferenceKafka, up_to: int) -> None:
     topic = make_topic(kafka44.bootstrap, [records()])
     end = len(records()) if up_to < 0 else up_to
     admin = AdminClient({"bootstrap.servers": kafka44.bootstrap})
@@ -103,7 +103,7 @@ def test_a_topic_that_lost_its_beginning(kafka44: ReferenceKafka, up_to: int) ->
         open_ref(url(kafka44, topic))
 
 
-def test_records_that_are_gone_while_it_is_read(kafka44: ReferenceKafka) -> None:
+def test_records_deleted_during_a_read_are_an_error(kafka44: ReferenceKafka) -> None:
     topic = make_topic(kafka44.bootstrap, [records()])
     ref = open_ref(url(kafka44, topic))
     assert isinstance(ref, KafkaRef)
@@ -132,13 +132,13 @@ FENCE = encode_record(Fence(1, "w", "1.0", EVENT_VERSION))
     ],
     ids=["no record", "empty", "gap", "no event", "newer"],
 )
-def test_records_that_cannot_be_read(kafka44: ReferenceKafka, values: list[bytes], says: str) -> None:
+def test_malformed_records_are_reported(kafka44: ReferenceKafka, values: list[bytes], says: str) -> None:
     topic = make_topic(kafka44.bootstrap, [records(), values])
     with refused(says):
         open_ref(url(kafka44, topic))
 
 
-def test_properties_are_read_from_a_file(kafka44: ReferenceKafka, tmp_path: Path, run: Run) -> None:
+def test_kafka_client_properties_are_read_from_a_file(kafka44: ReferenceKafka, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "kafka.properties"
     file.write_text("# how to get in\nclient.id = someone\n\nsecurity.protocol=PLAINTEXT\n")
     topic = make_topic(kafka44.bootstrap, [records()])
@@ -157,13 +157,13 @@ def test_properties_are_read_from_a_file(kafka44: ReferenceKafka, tmp_path: Path
         ("security.protocol=TELEPATHY", "security.protocol"),
     ],
 )
-def test_properties_that_are_wrong(tmp_path: Path, run_without_spark: Run, line: str, says: str) -> None:
+def test_an_invalid_kafka_property_is_rejected(tmp_path: Path, run_without_spark: Run, line: str, says: str) -> None:
     file = tmp_path / "kafka.properties"
     file.write_text(f"{line}\n")
     assert says in failed(run_without_spark, "rebuild", "kafka://127.0.0.1:1/events", "--kafka-properties", file)
 
 
-def test_a_moment_that_it_does_not_have(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+def test_an_at_outside_the_log_is_rejected(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     history: list[Recorded] = clean()
     log = url(kafka44, make_topic(kafka44.bootstrap, [as_records(history)]))
     for moment, says in (
@@ -173,7 +173,7 @@ def test_a_moment_that_it_does_not_have(kafka44: ReferenceKafka, run_without_spa
         assert says in failed(run_without_spark, "rebuild", log, "--at", moment)
 
 
-def test_comparing_needs_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
+def test_compare_of_an_events_topic_requires_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     log = url(kafka44, make_topic(kafka44.bootstrap, [records()]))
     for more in ((), ("--data", "here", "--http", "127.0.0.1:8080")):
         says = "no state to compare with: name --data DIR of a gateway or worker, or --http HOST:PORT of a gateway"

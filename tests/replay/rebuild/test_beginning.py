@@ -47,7 +47,7 @@ def newest_of(ref: LogRef) -> list[int]:
         return snapshot_offsets(log)
 
 
-def test_rebuild_says_where_it_began_and_comes_to_the_same(spark: SparkSession, kept: LogRef) -> None:
+def test_rebuild_from_a_snapshot_equals_rebuild_from_scratch(spark: SparkSession, kept: LogRef) -> None:
     first, second = newest_of(kept)
     with open_frozen(kept) as log:
         end = log.next_offset
@@ -63,14 +63,14 @@ def test_rebuild_says_where_it_began_and_comes_to_the_same(spark: SparkSession, 
         assert not any("snapshot" in line for line in whole.lines)
 
 
-def test_before_the_first_snapshot_all_events_count(kept: LogRef) -> None:
+def test_rebuild_before_the_first_snapshot_reads_all_events(kept: LogRef) -> None:
     first, second = newest_of(kept)
     assert newest_snapshot(kept, {0: first - 1}) is AT_FIRST
     assert newest_snapshot(kept, {0: second - 1}).offset == first
     assert beginning(kept, {0: second}, Options(more=SCRATCH)) is AT_FIRST
 
 
-def test_compare_trusts_a_snapshot_until_it_is_not_to(kept: LogRef, tmp_path: Path) -> None:
+def test_compare_from_scratch_does_not_trust_a_wrong_snapshot(kept: LogRef, tmp_path: Path) -> None:
     folder = tmp_path / "log"
     shutil.copytree(kept.path, folder)
     ref = open_folder(str(folder))
@@ -96,7 +96,7 @@ def test_compare_trusts_a_snapshot_until_it_is_not_to(kept: LogRef, tmp_path: Pa
     assert not run_compare(InProcess(), ref, Options(more=SCRATCH)).found
 
 
-def test_a_damaged_one_is_passed_over(kept: LogRef, tmp_path: Path) -> None:
+def test_a_damaged_snapshot_is_skipped(kept: LogRef, tmp_path: Path) -> None:
     folder = tmp_path / "log"
     shutil.copytree(kept.path, folder)
     ref = open_folder(str(folder))

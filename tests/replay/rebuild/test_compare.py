@@ -30,7 +30,7 @@ def states(history: History) -> list[Topic | None]:
 
 
 @pytest.mark.parametrize("shard", SHARDS)
-def test_where_a_live_side_parts_that_stopped_following(history: LogRef, shard: str) -> None:
+def test_compare_finds_the_event_after_which_a_live_topic_stopped(history: LogRef, shard: str) -> None:
     with open_frozen(history) as log:
         past = History(log, shard)
         each = states(past)
@@ -71,7 +71,7 @@ CHANGED: dict[str, tuple[Callable[[Topic], Topic], str]] = {
 
 
 @pytest.mark.parametrize(("change", "event"), CHANGED.values(), ids=CHANGED)
-def test_where_a_live_side_parts_that_was_changed(
+def test_compare_finds_the_event_that_a_changed_live_topic_contradicts(
     history: LogRef, change: Callable[[Topic], Topic], event: str
 ) -> None:
     with open_frozen(history) as log:
@@ -83,7 +83,7 @@ def test_where_a_live_side_parts_that_was_changed(
     assert (found.offset is None) == (event == UNEXPLAINED)
 
 
-def test_a_topic_that_the_log_never_made(history: LogRef) -> None:
+def test_compare_reports_a_live_topic_without_events_as_unexplained(history: LogRef) -> None:
     with open_frozen(history) as log:
         topic = states(History(log, "slow_one"))[3]
         assert topic is not None
@@ -103,13 +103,13 @@ def plant(path: Path, shard: str, live: Topic | bytes | None) -> None:
     put_view(path, state_key(shard), msgspec.msgpack.encode(live) if isinstance(live, Topic) else live)
 
 
-def test_live_state_is_what_the_events_come_to(history: LogRef) -> None:
+def test_live_state_matches_the_events(history: LogRef) -> None:
     outcome = run_compare(InProcess(), history, Options())
     assert (outcome.found, outcome.rows) == (False, [])
     assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offset ")
 
 
-def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
+def test_compare_reports_the_rebuilt_and_the_live_value(own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         orders = History(log, "pay_orders")
         stale, newest = states(orders)[7], orders.topic()
@@ -145,7 +145,7 @@ def test_differences_are_reported_with_both_sides(own_history: LogRef) -> None:
     assert partition["live"] != partition["rebuilt"]
 
 
-def test_brokers_and_settings_are_compared_too(own_history: LogRef) -> None:
+def test_compare_covers_brokers_and_settings(own_history: LogRef) -> None:
     with open_frozen(own_history) as log:
         stored = msgspec.msgpack.decode(log.get(CLUSTER) or b"")
     stored[1] = "another release"

@@ -61,7 +61,7 @@ def against(folder: Path) -> Options:
     return Options(more={"data": str(folder)})
 
 
-def test_what_a_gateway_keeps_is_what_the_topic_comes_to(in_kafka: KafkaRef, data: Path) -> None:
+def test_gateway_folders_match_the_events_topic(in_kafka: KafkaRef, data: Path) -> None:
     outcome = run_compare(InProcess(), in_kafka, against(data))
     assert not outcome.found, "\n".join(outcome.lines)
     assert outcome.lines[0].startswith("The live state of 7 topics matches the events, as of offsets ")
@@ -71,7 +71,7 @@ def test_what_a_gateway_keeps_is_what_the_topic_comes_to(in_kafka: KafkaRef, dat
     assert of_one.lines[0].endswith(" of partition 1.")
 
 
-def test_a_gateway_that_is_behind_is_compared_as_of_where_it_is(
+def test_a_lagging_gateway_is_compared_as_of_its_own_offset(
     in_kafka: KafkaRef, history: LogRef, tmp_path: Path
 ) -> None:
     for number, part in enumerate(in_partitions(records_of(history), 2)):
@@ -80,7 +80,7 @@ def test_a_gateway_that_is_behind_is_compared_as_of_where_it_is(
     assert not outcome.found, "\n".join(outcome.lines)
 
 
-def test_what_differs_is_reported_with_its_partition(in_kafka: KafkaRef, data: Path) -> None:
+def test_compare_reports_a_difference_with_its_log_partition(in_kafka: KafkaRef, data: Path) -> None:
     number = next(n for n in (0, 1) if "late_one" in shards(data, n))
     folder = data / f"partition-{number:05}"
     put_view(folder, b"s" + TOPIC + b"late_one", None)
@@ -101,7 +101,7 @@ def shards(data: Path, number: int) -> list[str]:
         return [key[len(TOPIC) :].decode() for key, _ in log.scan(TOPIC)]
 
 
-def test_folders_that_are_none_of_it(in_kafka: KafkaRef, history: LogRef, data: Path, tmp_path: Path) -> None:
+def test_compare_rejects_unrelated_folders(in_kafka: KafkaRef, history: LogRef, data: Path, tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="nothing holds no partition of kafka://"):
         run_compare(InProcess(), in_kafka, against(tmp_path / "nothing"))
     records = records_of(history)
@@ -128,7 +128,7 @@ def in_topic(kafka: ReferenceKafka, server: Topicwright) -> KafkaRef:
     return scan(kafka_topic(f"kafka://{kafka.bootstrap}/{topic}"))
 
 
-def test_what_a_gateway_shows_is_what_the_topic_comes_to(kafka44: ReferenceKafka, tmp_path: Path) -> None:
+def test_topics_served_by_a_gateway_match_the_events_topic(kafka44: ReferenceKafka, tmp_path: Path) -> None:
     with topicwright(tmp_path) as server:
         for number in range(5):
             body = {"name": f"a.topic-{number}", "num_partitions": 2, "configs": {"retention.ms": "1000"}}
@@ -148,7 +148,7 @@ def test_what_a_gateway_shows_is_what_the_topic_comes_to(kafka44: ReferenceKafka
     }
 
 
-def test_a_gateway_that_does_not_answer() -> None:
+def test_compare_reports_an_unreachable_gateway() -> None:
     (port,) = free_ports(1)
     with pytest.raises(ReplayError, match=f"the gateway at 127.0.0.1:{port} does not answer"):
         list(GatewayTopics(f"127.0.0.1:{port}").all())

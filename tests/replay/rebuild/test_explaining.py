@@ -31,7 +31,7 @@ def _explanation(query: Query, subject: str) -> ExplanationView | str:
         return str(error)
 
 
-def _excerpted(records: Sequence[Recorded], shards: set[str], end: int) -> Query:
+def _query_of_shards(records: Sequence[Recorded], shards: set[str], end: int) -> Query:
     excerpt = Excerpt(end)
     for one in records:
         if shard_of(one.event) in shards:
@@ -42,21 +42,21 @@ def _excerpted(records: Sequence[Recorded], shards: set[str], end: int) -> Query
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @drawn(walks(steps_max=40))
-def test_the_events_of_some_shards_explain_as_the_whole_log_does(walk: Walk) -> None:
+def test_an_explanation_from_shard_events_equals_that_of_the_full_log(walk: Walk) -> None:
     log = walked(walk).log
     whole = query_of(log)
     for name in ("a", "b", "a.b", "a_b", "nobody"):
-        some = _excerpted(log, {shard_key(name), ""}, len(log))
+        some = _query_of_shards(log, {shard_key(name), ""}, len(log))
         assert _explanation(some, name) == _explanation(whole, name), f"topic {name} is explained otherwise"
     for request_id in dict.fromkeys(record.cause.request_id for record in log):
         shards = {shard_of(one.event) for one in log if getattr(one.event, "request_id", None) == request_id}
-        some = _excerpted(log, {*shards, ""}, len(log))
+        some = _query_of_shards(log, {*shards, ""}, len(log))
         assert _explanation(some, request_id) == _explanation(whole, request_id), (
             f"request {request_id} is explained otherwise"
         )
 
 
-def test_a_topic_and_a_request_are_explained_as_the_service_does(history: LogRef) -> None:
+def test_replay_explains_topics_and_requests_as_the_service_does(history: LogRef) -> None:
     with open_frozen(history) as log:
         query = Query(log, lambda: pytest.fail("the live state is read"))
         refunds = next(one.cause.request_id for one in records_of(history) if "pay_refunds" in str(one.event))
@@ -69,14 +69,14 @@ def test_a_topic_and_a_request_are_explained_as_the_service_does(history: LogRef
             assert [step["offset"] for step in done.rows[0]["steps"]] == [step.offset for step in whole.steps]
 
 
-def test_a_topic_is_explained_as_of_any_moment(history: LogRef) -> None:
+def test_explain_at_an_offset_ignores_later_events(history: LogRef) -> None:
     created = next(one for one in records_of(history) if type(one.event).__name__ == "TopicCreated")
     explanation = explained(history, "pay.orders", at=str(created.offset))[0]
     assert [step.event for step in explanation.steps] == ["CreateRequested", "TopicCreated"]
     assert explanation.summary.startswith("topic pay.orders: pending, 3 partitions")
 
 
-def test_what_is_not_there_is_reported(history: LogRef) -> None:
+def test_explaining_an_unknown_topic_or_request_is_an_error(history: LogRef) -> None:
     with pytest.raises(ReplayError, match=r"^no topic and no request 'pay.orders' is in the log up to 2$"):
         run_explain(None, history, Options(subject="pay.orders", at="2"))
     with pytest.raises(ReplayError, match=r"^no topic and no request 'nobody' is in the log$"):

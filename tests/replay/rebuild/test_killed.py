@@ -37,7 +37,7 @@ def created_until_it_dies(http: str, prefix: str, answered: list[str]) -> None:
             return
 
 
-def test_rebuilt_and_live_state_are_the_same_after_each_kill(tmp_path: Path) -> None:
+def test_rebuilt_and_live_state_match_after_each_kill(tmp_path: Path) -> None:
     data, rng = tmp_path / "data", random.Random(4)
     argv: list[str | Path] = [COMMAND, "serve", "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", data]
     answered: list[str] = []

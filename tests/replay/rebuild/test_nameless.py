@@ -41,12 +41,12 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> LogRef:
 
 
 @pytest.mark.parametrize("run", [run_compare, run_invariants, run_redecide])
-def test_it_breaks_nothing(nameless: LogRef, run: Run) -> None:
+def test_replays_accept_a_rejected_create_with_an_empty_topic_name(nameless: LogRef, run: Run) -> None:
     outcome = run(InProcess(), nameless, Options())
     assert not outcome.found, outcome.lines
 
 
-def test_it_is_among_the_requests(nameless: LogRef) -> None:
+def test_a_rejected_create_with_an_empty_topic_name_is_listed(nameless: LogRef) -> None:
     rows = run_rebuild(InProcess(), nameless, Options(view="requests")).rows
     assert [(row["topic"], row["status"]) for row in rows] == [("", "rejected"), ("pay.orders", "created")]
     with open_frozen(nameless) as log:

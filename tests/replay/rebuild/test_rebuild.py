@@ -59,7 +59,7 @@ def hashes(records: list[Recorded]) -> dict[str, str]:
     return {key: state_hash(_encode(topic)) for key, topic in topics.by_key.items()}
 
 
-def test_after_every_event_topics_are_what_the_machine_had(records: list[Recorded]) -> None:
+def test_rebuilt_topics_equal_the_state_machine_after_every_event(records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
         assert hashes_of_shards(records[:end]) == hashes(records[:end]), f"before offset {end}"
 
@@ -69,7 +69,7 @@ def hashes_of_shards(records: list[Recorded]) -> dict[str, str]:
     return {shard: found for _, shard, found in hash_rows(shards_of(records))}
 
 
-def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_of_overwriting_partition_changes_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     cause, decoded = Cause("ReconcileTopics", RequestId("r")), list[int]()
 
     def noted(offset: int, value: bytes) -> Recorded:
@@ -101,7 +101,7 @@ def test_of_changes_that_overwrite_each_other_the_last_is_decoded(monkeypatch: p
     assert ChangeRejected not in kinds, "what says nothing of the topic is passed over"
 
 
-def test_what_is_passed_over_leaves_topics_as_they_are() -> None:
+def test_events_skipped_by_rebuild_do_not_change_topics() -> None:
     assert {kind for kind, fold_ in _TOPIC_EVENTS.items() if fold_ is _unchanged} == IDLE
 
 
@@ -111,7 +111,7 @@ def rows_of(ref: LogRef, view: str, end: int) -> list[Any]:
     return rows
 
 
-def test_a_rebuilt_topic_in_full(history: LogRef, records: list[Recorded]) -> None:
+def test_a_rebuilt_topic_has_all_fields(history: LogRef, records: list[Recorded]) -> None:
     row = next(one for one in rows_of(history, "topics", len(records)) if one["topic"] == "late.one")
     topic = fold(records).topics.get(shard_key("late.one"))
     assert topic is not None
@@ -123,18 +123,18 @@ def test_a_rebuilt_topic_in_full(history: LogRef, records: list[Recorded]) -> No
     assert (row["created_offset"], row["ready_at_ms"]) == (topic.created_offset, topic.ready_at_ms)
 
 
-def test_what_is_rebuilt_to_the_end_is_what_is_stored(history: LogRef) -> None:
+def test_rebuilt_state_hashes_equal_the_stored_state(history: LogRef) -> None:
     with open_frozen(history) as log:
         stored = {key[1:].decode(): state_hash(value) for key, value in log.scan(TOPIC)}
         end = log.next_offset
     assert {row["shard"]: row["state_hash"] for row in rows_of(history, "topics", end)} == stored
 
 
-def test_after_every_event_requests_are_what_the_projection_shows(records: list[Recorded]) -> None:
+def test_rebuilt_requests_equal_the_projection_after_every_event(records: list[Recorded]) -> None:
     for end in range(len(records) + 1):
         rows = request_rows(shards_of(records[:end]))
         rebuilt = [dict(zip(REQUESTS.names, row, strict=True)) for row in rows]
-        assert sorted(map(_texts, rebuilt)) == sorted(_expected(records[:end])), f"before offset {end}"
+        assert sorted(map(_texts, rebuilt)) == sorted(_expected_requests(records[:end])), f"before offset {end}"
 
 
 def _texts(row: dict[str, Any]) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(str(row[name]) for name in names)
 
 
-def _expected(records: list[Recorded]) -> Iterator[tuple[str, ...]]:
+def _expected_requests(records: list[Recorded]) -> Iterator[tuple[str, ...]]:
     ids = dict.fromkeys(getattr(one.event, "request_id", None) for one in records)
     for request_id in ids:
         if request_id is None:
@@ -159,7 +159,7 @@ def _is_request(one: Recorded, request_id: str, topic: str) -> bool:
     return getattr(one.event, "request_id", None) == request_id and getattr(one.event, "topic", None) == topic
 
 
-def test_brokers_and_settings(history: LogRef) -> None:
+def test_brokers_and_settings_are_rebuilt(history: LogRef) -> None:
     with open_frozen(history) as log:
         store = TopicStore(log)
         query = Query(log, lambda: store)
@@ -186,7 +186,7 @@ def test_brokers_and_settings(history: LogRef) -> None:
     ],
     ids=lambda given: getattr(given, "view", ""),
 )
-def test_what_people_are_shown(history: LogRef, options: Options, line: str, rows: list[str]) -> None:
+def test_rebuild_prints_a_summary_and_a_table(history: LogRef, options: Options, line: str, rows: list[str]) -> None:
     outcome = run_rebuild(InProcess(), history, options)
     assert not outcome.found
     assert outcome.lines[0].startswith(line)
@@ -196,7 +196,7 @@ def test_what_people_are_shown(history: LogRef, options: Options, line: str, row
     assert all(row.startswith(start) for row, start in zip(shown, rows, strict=True)), shown
 
 
-def test_programs_get_every_row(history: LogRef) -> None:
+def test_rebuild_with_all_rows_ignores_the_limit(history: LogRef) -> None:
     outcome = run_rebuild(InProcess(), history, Options(limit=1, all_rows=True))
     assert [row["topic"] for row in outcome.rows] == sorted(row["topic"] for row in outcome.rows)
     assert outcome.rows[0]["partitions"][0]["replicas"] == [1, 2, 3]
@@ -207,7 +207,7 @@ def test_programs_get_every_row(history: LogRef) -> None:
     ("kind", "view", "with_spark"),
     [("parquet", "topics", True), ("json", "topics", False), ("parquet", "brokers", False), ("json", "brokers", False)],
 )
-def test_a_view_is_written(
+def test_a_rebuilt_view_is_written_to_a_file(
     request: pytest.FixtureRequest, history: LogRef, tmp_path: Path, kind: str, view: str, with_spark: bool
 ) -> None:
     runner: Runner = OnSpark(request.getfixturevalue("spark")) if with_spark else InProcess()
@@ -224,7 +224,7 @@ def test_a_view_is_written(
 # --- folding
 
 
-def test_a_fold_gets_each_shard_once_and_in_order(
+def test_a_fold_receives_each_shard_once_in_offset_order(
     spark: SparkSession, history: LogRef, records: list[Recorded]
 ) -> None:
     end = len(records)
@@ -241,13 +241,13 @@ def test_a_fold_gets_each_shard_once_and_in_order(
     assert [row["shard"] for row in some] == ["late_one"]
 
 
-def test_topics_that_were_taken_over_with_their_cluster_were_requested_by_nobody() -> None:
+def test_adopted_topics_have_no_requests() -> None:
     taken = [one for one in golden.history(golden.ADOPTED) if isinstance(one.event, TopicCreated)]
     assert taken, "a topic was taken over"
     assert list(request_rows(shards_of(taken))) == []
 
 
-def test_what_another_controller_decided_was_requested_there() -> None:
+def test_decisions_of_another_controller_have_no_requests() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"orders", "pay_eu"} <= {shard for _, shard, _ in shards_of(log)}
     assert list(request_rows(shards_of(log))) == []

@@ -85,7 +85,7 @@ def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     return [(one.change, one.principal, one.now_by or one.refused_by, one.topic) for one in in_order]
 
 
-def test_creates_refused_for_want_of_brokers_that_kip_409_would_have_saved() -> None:
+def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
     log = story(STORY).log
     found = tried(log, enable_under_replicated_topic_creation="true")
     assert shown(found) == [
@@ -100,7 +100,7 @@ def test_creates_refused_for_want_of_brokers_that_kip_409_would_have_saved() -> 
     assert found[0].message.startswith("Unable to replicate the partition 3 time(s)"), found[0]
 
 
-def test_a_policy_refuses_what_was_done_and_one_that_fails_is_distinguished() -> None:
+def test_a_backtest_distinguishes_policy_refusals_from_policy_failures() -> None:
     log = story(STORY).log
     found = tried(log, POLICY)
     assert shown(found) == [
@@ -165,7 +165,7 @@ def test_effects_of_settings_and_policies(
     assert shown(tried(story(text).log, policy, **changes)) == expected
 
 
-def test_policies_are_made_once_for_each_settings_and_closed(tmp_path: Path) -> None:
+def test_policies_are_configured_once_per_settings_and_closed(tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     log = story("1 2\ncreate a 1x1\nsettings count=2\ncreate b 1x1\ncreate c 1x1").log
     assert tried(log, "tests.replay.redecide.policies.Leaving", policy_diary=str(diary)) == []
@@ -174,7 +174,7 @@ def test_policies_are_made_once_for_each_settings_and_closed(tmp_path: Path) -> 
     assert entries[-2:] == ["closed", "closed"]
 
 
-def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
+def test_a_backtest_of_a_rules_file_in_enforced_and_observed_mode(tmp_path: Path) -> None:
     rules = tmp_path / "topic-rules.toml"
     rules.write_text('[[rule]]\nname = "size"\npartitions = { max = 2 }\n')
     log = story(STORY).log
@@ -191,7 +191,7 @@ def test_a_file_of_rules_is_tried_before_it_is_enforced(tmp_path: Path) -> None:
     assert enforced[0].message.startswith("rule 'size': partitions is ")
 
 
-def test_the_page_has_every_setting_and_every_change() -> None:
+def test_backtest_page_lists_every_setting_and_change() -> None:
     text = " ".join(PAGE.read_text().split())
     for setting in whatif.SETTINGS:
         assert f"`{setting}`" in text, f"{PAGE} leaves out {setting}"
@@ -213,7 +213,7 @@ def test_the_page_has_every_setting_and_every_change() -> None:
         (("a.B",), (("create.topic.policy.class.name", "c.D"),), "name different policies"),
     ],
 )
-def test_what_cannot_be_tried_is_refused_at_once(
+def test_invalid_backtest_arguments_are_rejected(
     policies: tuple[str, ...], pairs: tuple[tuple[str, str], ...], message: str
 ) -> None:
     with pytest.raises(BadChange) as refused:
@@ -221,20 +221,20 @@ def test_what_cannot_be_tried_is_refused_at_once(
     assert message in str(refused.value)
 
 
-def test_defaults_that_contradict_the_recorded_ones_are_refused() -> None:
+def test_a_backtest_rejects_contradictory_topic_defaults() -> None:
     log = story("log.cleaner.min.compaction.lag.ms=500 1\ncreate a 1x1").log
     tried_ = what_if((), (("log.cleaner.max.compaction.lag.ms", "100"),))
     with pytest.raises(BadChange, match=r"with the settings of offset 0: .*compaction\.lag\.ms"):
         check(tried_, Timeline(log))
 
 
-def test_a_policy_that_cannot_be_loaded_is_reported_before_any_work() -> None:
+def test_a_policy_that_cannot_be_loaded_is_reported_before_the_backtest() -> None:
     log = story(STORY).log
     with pytest.raises(PolicyLoadError, match="has no 'Nobody'"):
         check(what_if(("tests.replay.redecide.policies.Nobody",), ()), Timeline(log))
 
 
-def test_a_log_that_is_not_whole_is_refused() -> None:
+def test_a_backtest_rejects_a_log_with_missing_events() -> None:
     log = story(STORY).log
     with pytest.raises(ReplayError, match="replay redecide"):
         tried(without(log, log[-3].offset), "")
@@ -284,7 +284,7 @@ TRIED = [
 @pytest.mark.parametrize("trial", TRIED, ids=lambda trial: "+".join(key for key, _ in trial.settings) or "no policy")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @drawn(walk=walks())
-def test_counts_are_those_of_a_plain_loop_over_the_whole_log(trial: WhatIf, walk: Walk) -> None:
+def test_backtest_counts_equal_a_plain_loop_over_random_logs(trial: WhatIf, walk: Walk) -> None:
     log = walked(walk).log
     found = Counter(
         (one.change, one.principal)
@@ -310,7 +310,7 @@ def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
     assert sum(one["count"] for one in whole if one["change"]) == sum(bool(one.change) for one in found)
 
 
-def test_examples_are_the_first_of_each_count() -> None:
+def test_backtest_examples_are_the_first_requests_of_each_count() -> None:
     found = counts_of(all_of(story(STORY).log, what_if((POLICY,), (("policy.partitions.max", "0"),))))
     refused = next(one for one in found if one["principal"] == "User:alice" and one["api"] == "CreateTopics")
     assert (refused["change"], refused["refused_by"], refused["now_by"]) == ("refused", "", "policy:partitions")
@@ -318,7 +318,7 @@ def test_examples_are_the_first_of_each_count() -> None:
     assert [example["topic"] for example in refused["examples"]] == ["a", "one"]
 
 
-def test_counts_stand_in_the_order_of_what_matters() -> None:
+def test_backtest_counts_list_refusals_before_observations() -> None:
     changes: list[Change] = ["observed", "let-through", "refused", "refused"]
     counts = counts_of(Effect(change, "User:a", "", "r", "CreateTopics", "t", 1, "") for change in changes)
     assert [(one["change"], one["count"]) for one in counts] == [("refused", 2), ("let-through", 1), ("observed", 1)]
@@ -327,7 +327,7 @@ def test_counts_stand_in_the_order_of_what_matters() -> None:
 # The whole log.
 
 
-def test_counts_of_a_log_are_those_of_a_plain_loop(history: LogRef) -> None:
+def test_backtest_counts_equal_a_plain_loop_over_a_real_log(history: LogRef) -> None:
     options = Options(settings=(("enable.under.replicated.topic.creation", "false"),), policies=(POLICY,))
     log = records_of(history)
     trial = what_if(options.policies, options.settings)
@@ -345,14 +345,14 @@ def test_counts_of_a_log_are_those_of_a_plain_loop(history: LogRef) -> None:
     assert "        1 x User:bob over CreateTopics, now by validation:live-brokers" in done.lines
 
 
-def test_what_changes_nothing_is_not_found(history: LogRef) -> None:
+def test_a_backtest_without_an_effect_finds_nothing(history: LogRef) -> None:
     done = run_backtest(InProcess(), history, Options(settings=(("num.partitions", "2"),), at="30"))
     assert not done.found
     assert done.rows == []
     assert done.lines[0].endswith("up to offset 30 tried with num.partitions=2: 0 would end otherwise")
 
 
-def test_policies_are_closed(history: LogRef, tmp_path: Path) -> None:
+def test_backtested_policies_are_closed(history: LogRef, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     policy = "tests.replay.redecide.policies.Leaving"
     run_backtest(InProcess(), history, Options(policies=(policy,), settings=(("policy.diary", str(diary)),)))
@@ -364,6 +364,6 @@ def test_policies_are_closed(history: LogRef, tmp_path: Path) -> None:
     assert counts["judged"] == creates - invalid > 0, counts
 
 
-def test_a_policy_that_cannot_be_loaded_is_refused(history: LogRef) -> None:
+def test_a_backtest_rejects_a_policy_that_cannot_be_loaded(history: LogRef) -> None:
     with pytest.raises(ReplayError, match="has no 'Nobody'"):
         check_backtest(history, Options(policies=("tests.replay.redecide.policies.Nobody",)))

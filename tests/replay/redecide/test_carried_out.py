@@ -37,16 +37,16 @@ def found() -> dict[int, list[Row]]:
     return {number: [row for row in rows if row["log_partition"] == number] for number in range(len(logs))}
 
 
-def test_a_clean_log_passes(found: dict[int, list[Row]]) -> None:
+def test_every_replay_passes_on_a_valid_log(found: dict[int, list[Row]]) -> None:
     assert found[0] == []
 
 
 @pytest.mark.parametrize(("number", "check"), [(number, check) for number, (check, _) in enumerate(FAULTS, 1)])
-def test_a_fault_is_found(found: dict[int, list[Row]], number: int, check: str) -> None:
+def test_each_planted_fault_violates_its_invariant(found: dict[int, list[Row]], number: int, check: str) -> None:
     assert check in {row["check"] for row in found[number]}, found[number]
 
 
-def test_a_request_for_a_change_ends_when_it_is_carried_out() -> None:
+def test_a_change_request_ends_when_the_target_cluster_applies_it() -> None:
     rows = {row[1]: (row[3], row[4]) for row in request_rows(shards_of(history("cluster"))) if row[2] == "a"}
     assert rows == {
         "q0": ("created", 0),

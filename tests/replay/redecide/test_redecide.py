@@ -82,14 +82,14 @@ often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthC
 
 @often
 @drawn(walks())
-def test_every_log_of_this_release_is_decided_again_as_it_is(walk: Walk) -> None:
+def test_redecide_finds_no_difference_in_random_logs_of_this_release(walk: Walk) -> None:
     log = walked(walk).log
     assert decided_again(log) == [], "\n".join(f"{one.offset} {one.cause.command} {one.event}" for one in log)
 
 
 @often
 @drawn(walks())
-def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
+def test_every_client_event_belongs_to_exactly_one_request(walk: Walk) -> None:
     log = walked(walk).log
     found = sorted(record.offset for one in requests_of(log) if not one.broken for record in one.records)
     expected = [one.offset for one in log if one.cause.command in ("CreateTopic", "CreatePartitions", "DeleteTopic")]
@@ -97,7 +97,7 @@ def test_every_event_of_a_request_belongs_to_one(walk: Walk) -> None:
     assert found == sorted(expected), "each event of a request belongs to exactly one"
 
 
-def test_a_story_is_decided_again_as_it_is() -> None:
+def test_redecide_finds_no_difference_in_a_story() -> None:
     log = story(STORY).log
     assert [one.first.cause.request_id for one in requests_of(log)] == STORY_REQUESTS
     assert decided_again(log) == []
@@ -106,7 +106,7 @@ def test_a_story_is_decided_again_as_it_is() -> None:
 # A rule that changed.
 
 
-def test_a_changed_placement_is_found_wherever_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redecide_finds_a_changed_replica_placement_in_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     log = story(STORY).log
     place = placement.place
 
@@ -124,7 +124,7 @@ def test_a_changed_placement_is_found_wherever_it_shows(monkeypatch: pytest.Monk
     )
 
 
-def test_a_changed_message_is_found_in_the_same_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redecide_finds_a_changed_rejection_message(monkeypatch: pytest.MonkeyPatch) -> None:
     log = story(STORY).log
     other = Rejection(ErrorCode.INVALID_TOPIC_EXCEPTION, "Such a name!", "validation:name")
     monkeypatch.setattr(validation, "name", lambda topic: other if " " in topic else None)
@@ -136,7 +136,7 @@ def test_a_changed_message_is_found_in_the_same_release(monkeypatch: pytest.Monk
     )
 
 
-def test_a_rule_that_fails_now_is_a_difference_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redecide_reports_an_exception_and_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     log = story(STORY).log
 
     def broken(topic: str) -> None:
@@ -207,7 +207,7 @@ PLANTED: dict[str, tuple[Callable[[list[Recorded]], list[Recorded]], str, str, s
 
 
 @pytest.mark.parametrize(("change", "topic", "now", "why"), PLANTED.values(), ids=PLANTED)
-def test_a_planted_change_is_found_and_its_cause_reported(change: Any, topic: str, now: str, why: str) -> None:
+def test_redecide_finds_a_planted_change_and_reports_its_cause(change: Any, topic: str, now: str, why: str) -> None:
     found = [one for one in decided_again(change(story(STORY).log)) if one.topic == topic]
     assert found, f"nothing is found about {topic}"
     assert now in found[0].now, found[0]
@@ -215,7 +215,7 @@ def test_a_planted_change_is_found_and_its_cause_reported(change: Any, topic: st
     assert found[0].recorded != found[0].now
 
 
-def test_events_that_do_not_fit_end_their_shard_and_no_other() -> None:
+def test_an_inapplicable_event_stops_redecide_of_its_shard_only() -> None:
     log = story(STORY).log
     found = decided_again(_no_creation(log))
     assert [one.topic for one in found] == ["a", "a"], found
@@ -224,7 +224,7 @@ def test_events_that_do_not_fit_end_their_shard_and_no_other() -> None:
 
 @often
 @drawn(walks())
-def test_no_single_field_of_a_request_can_be_changed_unseen(walk: Walk) -> None:
+def test_redecide_finds_a_changed_creation_deadline(walk: Walk) -> None:
     """Whatever a log says of a creation's result: another value is found."""
     log = walked(walk).log
     for record in log:
@@ -237,7 +237,7 @@ def test_no_single_field_of_a_request_can_be_changed_unseen(walk: Walk) -> None:
 # With Spark.
 
 
-def test_a_real_log_is_decided_again_as_it_is(history: LogRef) -> None:
+def test_redecide_finds_no_difference_in_a_real_log(history: LogRef) -> None:
     done = run_redecide(InProcess(), history, Options())
     of_clients = [one for one in records_of(history) if one.cause.command in CLIENT_COMMANDS]
     requests = {(one.cause.request_id, one.event.topic) for one in of_clients}  # type: ignore[union-attr]
@@ -248,7 +248,7 @@ def test_a_real_log_is_decided_again_as_it_is(history: LogRef) -> None:
     assert done.lines == [f"{words}: 0 decided otherwise"]
 
 
-def test_a_log_of_an_older_release_is_decided_by_its_settings_and_the_rule_that_changed_is_reported(
+def test_redecide_of_an_older_release_uses_its_settings_and_reports_the_rule(
     tmp_path: Path,
 ) -> None:
     """Release 0.0.9 placed replicas the other way round; everything else it did as this one does."""
@@ -281,9 +281,7 @@ def _placed_otherwise(record: Recorded) -> Recorded:
     return replace(record, event=replace(record.event, partitions=turned))
 
 
-def test_of_very_many_differences_all_are_counted_and_some_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_redecide_counts_all_differences_and_limits_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = story(STORY).log
     ref = written(tmp_path / "older", map(_placed_otherwise, log))
     monkeypatch.setattr(redecide, "DIFFERENCES_PER_BUCKET_MAX", 1)
@@ -292,7 +290,7 @@ def test_of_very_many_differences_all_are_counted_and_some_reported(
     assert done.about["otherwise"] > 1
 
 
-def test_what_another_controller_decided_is_not_decided_again() -> None:
+def test_redecide_skips_decisions_of_another_controller() -> None:
     log = golden.history(golden.FOLLOWED)
     assert {"PartitionsAdded", "TopicConfigsChanged"} <= {type(one.event).__name__ for one in log}
     assert requests_of(log) == []

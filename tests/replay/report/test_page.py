@@ -134,7 +134,7 @@ def rows(browser: Chrome, section: str) -> list[list[str]]:
     ]
 
 
-def test_the_page_needs_nothing_else_and_complains_of_nothing(browser: Chrome, folder: Path) -> None:
+def test_report_page_loads_no_resources_and_logs_no_errors(browser: Chrome, folder: Path) -> None:
     shown = show(browser, REPORT, folder)
     assert shown.execute_script("return performance.getEntriesByType('resource').length") == 0
     assert shown.get_log("browser") == []  # type: ignore[no-untyped-call]
@@ -158,7 +158,7 @@ return {
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_is_readable_in_the_dark_and_on_a_phone(browser: Chrome, folder: Path, dark: bool) -> None:
+def test_report_page_is_readable_in_dark_mode_and_on_a_phone(browser: Chrome, folder: Path, dark: bool) -> None:
     scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
     phone = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     try:
@@ -171,7 +171,7 @@ def test_the_page_is_readable_in_the_dark_and_on_a_phone(browser: Chrome, folder
     assert found == {"page": dark, "card": dark, "words": 1, "ink": not dark, "wider": 0, "broken": []}
 
 
-def test_nothing_of_the_log_is_taken_for_markup(shown: Chrome) -> None:
+def test_report_page_escapes_texts_of_the_log(shown: Chrome) -> None:
     assert shown.execute_script("return window.hacked === undefined")
     assert shown.find_elements(By.CSS_SELECTOR, "main img, h1 b, td i, code i") == []
     assert texts(shown, "h1") == ["Replay of /data/<b>log</b>"]
@@ -179,7 +179,7 @@ def test_nothing_of_the_log_is_taken_for_markup(shown: Chrome) -> None:
     assert any(one.startswith("policy:</script><script>win") for one in texts(shown, "#refusals .ytick text"))
 
 
-def test_each_picture_has_a_bar_for_each_number(shown: Chrome) -> None:
+def test_report_charts_have_a_bar_for_each_value(shown: Chrome) -> None:
     bars = {
         name: len(texts(shown, f"#{name} .bars .point"))
         for name in ("outcomes", "lanes", "waits", "refusals", "brokers")
@@ -193,7 +193,7 @@ def test_each_picture_has_a_bar_for_each_number(shown: Chrome) -> None:
     assert texts(shown, "#refusals .bartext") == ["240", "60"]
 
 
-def test_beneath_each_picture_stand_its_numbers(shown: Chrome) -> None:
+def test_report_charts_are_followed_by_tables_of_their_values(shown: Chrome) -> None:
     assert [row[0::2] for row in rows(shown, "outcomes")][:3] == [
         ["created", "1,050"],
         ["timed out", "50"],
@@ -209,14 +209,14 @@ def test_beneath_each_picture_stand_its_numbers(shown: Chrome) -> None:
     assert "half within 8 ms, 95 % within 40 ms, 99 % within 90 ms, the longest 99 ms" in texts(shown, "#waits p")[0]
 
 
-def test_tiles_and_invariants_show_how_it_stands(shown: Chrome) -> None:
+def test_report_tiles_and_invariants_have_totals_and_violations(shown: Chrome) -> None:
     assert texts(shown, ".tile b") == ["1,090", "2,200", "3", "12", "1,100", "300", "2"]
     assert texts(shown, ".tile.bad span") == ["partitions without a leader", "violations of 2 invariants"]
     assert [row[2] for row in rows(shown, "invariants")] == ["✓ holds", "✗ 2 violations"]
     assert "offset 17, topic <i>t</i>: 3, expected 1" in rows(shown, "invariants")[1][1]
 
 
-def test_what_is_painted_is_in_proportion(shown: Chrome) -> None:
+def test_report_bars_are_proportional_to_their_values(shown: Chrome) -> None:
     """Bars are as wide as each other, so areas of colours are as the numbers that they stand for."""
     outcomes = painted(shown, "outcomes-picture")
     created, refused = (outcomes[OUTCOME_COLOURS[name]] for name in ("created", "refused"))
@@ -226,7 +226,7 @@ def test_what_is_painted_is_in_proportion(shown: Chrome) -> None:
     assert painted(shown, "refusals-picture")[VERMILION] > 10_000
 
 
-def test_an_empty_log_is_shown_too(browser: Chrome, tmp_path: Path) -> None:
+def test_report_page_renders_an_empty_log(browser: Chrome, tmp_path: Path) -> None:
     held = Row(topics=0, partitions=0, placeholders=0, leaderless=0)
     nothing: dict[str, Any] = dict.fromkeys(("outcomes", "refusals", "brokers", "lanes", "health", "creators"), ())
     waits = Row(complete=0, never=2)
@@ -240,7 +240,7 @@ def test_an_empty_log_is_shown_too(browser: Chrome, tmp_path: Path) -> None:
     assert texts(browser, ".tile.good b") == ["0"]
 
 
-def test_many_brokers_take_the_whole_width(browser: Chrome, tmp_path: Path) -> None:
+def test_report_chart_of_many_brokers_uses_the_full_width(browser: Chrome, tmp_path: Path) -> None:
     brokers = rows_of(BROKER, *((number, "live", "a-rack-with-a-long-name", 10, 5) for number in range(60)))
     show(browser, changed(brokers=brokers), tmp_path)
     assert texts(browser, "#brokers.wide .bars .point") == [""] * 120
@@ -275,12 +275,12 @@ def painted(browser: Chrome, element: str) -> Counter[str]:
     ("span_ms", "width"),
     [(0, 1), (95, 1), (96, 2), (3_600_000, 60_000), (86_400_000, 1_800_000), (10**12, 2_592_000_000)],
 )
-def test_bars_of_time_are_few_and_of_a_round_length(span_ms: int, width: int) -> None:
+def test_report_time_buckets_are_few_and_have_a_round_length(span_ms: int, width: int) -> None:
     assert bucket_ms(span_ms) == width
     assert span_ms // width < BUCKETS_MAX or span_ms == 10**12
 
 
-def test_the_bars_of_waits_have_no_gaps_between_them() -> None:
+def test_report_wait_buckets_have_no_gaps() -> None:
     bins = wait_bins({0: 1, 3: 2, len(WAIT_EDGES_MS) - 1: 5})
     assert [one.low_ms for one in bins] == list(WAIT_EDGES_MS)
     assert [one.high_ms for one in bins] == [*WAIT_EDGES_MS[1:], None]
@@ -293,10 +293,10 @@ def test_the_bars_of_waits_have_no_gaps_between_them() -> None:
     ("milliseconds", "said"),
     [(0, "0 ms"), (7, "7 ms"), (1500, "1500 ms"), (2000, "2 s"), (120_000, "2 min"), (86_400_000, "1 d")],
 )
-def test_spans_are_shown_in_whole_numbers(milliseconds: int, said: str) -> None:
+def test_durations_are_formatted_as_integers(milliseconds: int, said: str) -> None:
     assert span(milliseconds) == said
 
 
-def test_every_outcome_has_a_colour_of_its_own() -> None:
+def test_every_request_outcome_has_a_distinct_colour() -> None:
     used: list[Any] = [OUTCOME_COLOURS[name] for name in OUTCOMES]
     assert len(set(used)) == len(used)

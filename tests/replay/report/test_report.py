@@ -39,7 +39,7 @@ def report(history: LogRef) -> Report:
     return gather(history, None)
 
 
-def test_requests_are_counted_by_how_they_ended(report: Report, records: list[Recorded]) -> None:
+def test_report_counts_requests_by_outcome(report: Report, records: list[Recorded]) -> None:
     counts = Counter(_outcome(row, topic.status) for row in _requests(records) for topic in row.topics)
     assert {name: requests(report, name) for name in OUTCOMES if requests(report, name)} == counts
     assert {"created", "timed-out", "refused", "changed", "change-refused"} <= counts.keys(), "the log has them all"
@@ -60,7 +60,7 @@ def _outcome(request: RequestView, status: str) -> str:
     return status if status in OUTCOMES else "changed"
 
 
-def test_waits_are_from_creation_until_complete(report: Report, records: list[Recorded]) -> None:
+def test_report_waits_are_from_creation_until_ready(report: Report, records: list[Recorded]) -> None:
     created: dict[str, int] = {}
     waits = []
     for one in records:
@@ -77,7 +77,7 @@ def test_waits_are_from_creation_until_complete(report: Report, records: list[Re
         assert bar.count == sum(bar.low_ms <= wait < high for wait in waits), bar
 
 
-def test_refusals_are_counted_by_rule(report: Report, records: list[Recorded]) -> None:
+def test_report_counts_refusals_by_rule(report: Report, records: list[Recorded]) -> None:
     refused = Counter(
         (one.event.rule, error_name(one.event.error_code))
         for one in records
@@ -87,7 +87,7 @@ def test_refusals_are_counted_by_rule(report: Report, records: list[Recorded]) -
     assert [one.count for one in report.refusals] == sorted(refused.values(), reverse=True)
 
 
-def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[Recorded]) -> None:
+def test_report_broker_loads_equal_the_state(report: Report, records: list[Recorded]) -> None:
     state = fold(records, State(DictTopics()))
     partitions = [partition for topic in topics_of(state) for partition in topic.partitions]
     replicas = Counter(replica for partition in partitions for replica in partition.replicas)
@@ -102,7 +102,7 @@ def test_what_brokers_hold_is_what_the_state_says(report: Report, records: list[
     }
 
 
-def test_partitions_and_brokers_over_time_are_what_the_events_say(report: Report, records: list[Recorded]) -> None:
+def test_report_health_over_time_equals_the_folded_events(report: Report, records: list[Recorded]) -> None:
     state, highest = State(DictTopics()), Counter[int]()
     live: dict[int, list[tuple[int, bool]]] = {}
     for record in records:
@@ -124,14 +124,14 @@ def test_partitions_and_brokers_over_time_are_what_the_events_say(report: Report
     assert {change for *_, change in report.changes} >= {"deleted", "2 partitions added"}
 
 
-def test_the_rest_of_the_page_is_of_the_same_events(report: Report, records: list[Recorded]) -> None:
+def test_report_totals_releases_and_checks_equal_the_events(report: Report, records: list[Recorded]) -> None:
     assert (report.events, report.first_ms, report.last_ms) == (len(records), records[0].at_ms, records[-1].at_ms)
     assert dict(report.events_by_type) == Counter(type(one.event).__name__ for one in records)
     assert report.releases == ("1.0",)
     assert [(one.name, one.demands, one.violations) for one in report.checks] == [(*one, 0) for one in CHECKS.items()]
 
 
-def test_the_page_is_written_as_of_a_moment(history: LogRef, tmp_path: Path) -> None:
+def test_report_at_an_offset_covers_only_events_up_to_it(history: LogRef, tmp_path: Path) -> None:
     output = tmp_path / "page.html"
     done = run_report(None, history, Options(output=str(output), at="12"))
     assert not done.found
@@ -141,7 +141,7 @@ def test_the_page_is_written_as_of_a_moment(history: LogRef, tmp_path: Path) -> 
     assert "<p>As of offset 12: 13 events from " in output.read_text(encoding="utf-8")
 
 
-def test_a_broken_log_is_shown_with_what_is_broken(records: list[Recorded], tmp_path: Path) -> None:
+def test_report_of_a_damaged_log_lists_its_violations(records: list[Recorded], tmp_path: Path) -> None:
     ref = written(tmp_path / "broken", without(records, at(records, TopicCreated, topic="pay.orders")))
     output = tmp_path / "broken.html"
     done = run_report(None, ref, Options(output=str(output)))

@@ -49,7 +49,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.timeout(2400)
-def test_who_does_not_share_its_secret_runs_nothing(master: str, history: LogRef, tmp_path: Path) -> None:
+def test_spark_master_rejects_jobs_without_its_secret(master: str, history: LogRef, tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     argv = [str(COMMAND), "replay", "compare", history.text, "--master", master]
     done = subprocess.run(
@@ -112,7 +112,7 @@ def archived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(2400)
-def test_an_archive_on_s3_and_a_topic_on_two_executors(
+def test_replays_of_an_s3_archive_and_an_events_topic_run_on_two_executors(
     master: str, archived: Path, in_kafka: KafkaRef, tmp_path: Path
 ) -> None:
     login = [f"spark.executorEnv.{key}={value}" for key, value in ENV.items()]
@@ -127,7 +127,7 @@ def test_an_archive_on_s3_and_a_topic_on_two_executors(
 
 
 @pytest.mark.timeout(2400)
-def test_a_replay_through_spark_submit(history: LogRef, tmp_path: Path) -> None:
+def test_replay_runs_through_spark_submit(history: LogRef, tmp_path: Path) -> None:
     argv = [str(SPARK / "bin" / "spark-submit"), "--master", "local[1]"]
     for setting in SMALL:
         argv += ["--conf", setting]

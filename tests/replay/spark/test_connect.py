@@ -71,7 +71,7 @@ session.stop()
 
 
 @pytest.mark.timeout(2400)
-def test_replays_of_a_clean_log(server: str, history: LogRef, tmp_path: Path) -> None:
+def test_replays_of_a_valid_log_pass_through_spark_connect(server: str, history: LogRef, tmp_path: Path) -> None:
     out = tmp_path / "export"
     argv = [sys.executable, "-c", JOBS, server, history.text, str(out)]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=DONE_WITHIN_S, check=False)

@@ -33,7 +33,7 @@ def slow_job(spark: SparkSession) -> None:
     assert spark.sparkContext.parallelize(range(4), 4).mapPartitions(rest).count() == 4
 
 
-def test_lines_where_nobody_watches(spark: SparkSession) -> None:
+def test_progress_is_logged_as_lines_without_a_terminal(spark: SparkSession) -> None:
     out = io.StringIO()
     with progress(spark, "rebuild", out, line_every_s=0.1):
         slow_job(spark)
@@ -42,7 +42,7 @@ def test_lines_where_nobody_watches(spark: SparkSession) -> None:
     assert all(re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", line) for line in lines), lines
 
 
-def test_one_line_on_a_terminal(spark: SparkSession) -> None:
+def test_progress_is_a_single_line_on_a_terminal(spark: SparkSession) -> None:
     out = Terminal()
     with progress(spark, "rebuild", out):
         slow_job(spark)
@@ -51,7 +51,7 @@ def test_one_line_on_a_terminal(spark: SparkSession) -> None:
     assert re.fullmatch(r"rebuild: \d of 4 tasks done after \d+ s", shown[1]), shown
 
 
-def test_short_work_says_nothing(spark: SparkSession) -> None:
+def test_short_jobs_print_no_progress(spark: SparkSession) -> None:
     out = io.StringIO()
     with progress(spark, "rebuild", out, line_every_s=60):
         spark.range(3).count()
@@ -84,11 +84,11 @@ def lines_at(monkeypatch: pytest.MonkeyPatch, out: io.StringIO, stages: Callable
     return seconds
 
 
-def test_lines_become_fewer_while_one_stage_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_lines_of_one_stage_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_at(monkeypatch, io.StringIO(), lambda _: [Stage()]) == [5, 10, 20, 40, 80]
 
 
-def test_a_bar_is_drawn_anew_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_bar_is_redrawn_every_second(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_at(monkeypatch, Terminal(), lambda _: [Stage()]) == list(range(1, 101))
 
 
@@ -99,7 +99,7 @@ class Gone(io.StringIO):
         raise OSError("gone")
 
 
-def test_work_goes_on_when_its_output_has_gone(spark: SparkSession) -> None:
+def test_a_closed_output_does_not_stop_the_spark_job(spark: SparkSession) -> None:
     with progress(spark, "rebuild", Gone(), line_every_s=0.0):
         slow_job(spark)
 

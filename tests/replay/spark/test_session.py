@@ -34,7 +34,7 @@ def _java(folder: Path, script: str) -> Path:
     return folder
 
 
-def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ReplayError, match="no Java found: Spark needs Java 17 or later"):
@@ -51,20 +51,20 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("echo hello", r"bin/java -version failed: hello"),
     ],
 )
-def test_a_wrong_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, says: str) -> None:
+def test_invalid_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str | None, says: str) -> None:
     home = tmp_path / "java" if script is None else _java(tmp_path / "java", script)
     monkeypatch.setenv("JAVA_HOME", str(home))
     with pytest.raises(ReplayError, match=says):
         spark_session("local[1]")
 
 
-def test_spark_connect_needs_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_connect_requires_its_client_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(ReplayError, match=r"sc://localhost:1 needs Spark Connect's client: install pyspark\[connect\]"):
         spark_session("sc://localhost:1")
 
 
-def test_workers_run_the_same_python_and_get_this_code(spark: SparkSession) -> None:
+def test_spark_workers_run_the_same_python_and_receive_the_code(spark: SparkSession) -> None:
     def where(_: Iterable[int]) -> Iterable[tuple[str, bool]]:
         yield sys.executable, any(path.endswith("topicwright-code.zip") for path in sys.path)
 
@@ -73,7 +73,7 @@ def test_workers_run_the_same_python_and_get_this_code(spark: SparkSession) -> N
     assert not is_connect(spark)
 
 
-def test_packages_and_modules_are_zipped_for_workers(tmp_path: Path) -> None:
+def test_packages_and_modules_are_zipped_for_spark_workers(tmp_path: Path) -> None:
     lone = tmp_path / "lone.py"
     lone.write_text("LIMIT = 4\n")
     with zipfile.ZipFile(zipped([*roots_of("events"), *roots_of("projections"), lone], tmp_path / "code.zip")) as code:
@@ -89,7 +89,7 @@ def test_packages_and_modules_are_zipped_for_workers(tmp_path: Path) -> None:
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_code_that_a_killed_replay_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_archives_of_killed_replays_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Popen(["true"]) as ended:
         ended.wait()
@@ -100,7 +100,7 @@ def test_code_that_a_killed_replay_left_is_removed(tmp_path: Path, monkeypatch: 
     assert {*tmp_path.iterdir()} == {used, other}
 
 
-def test_what_a_worker_raised_is_reported_in_one_line() -> None:
+def test_an_exception_of_a_spark_worker_is_reported_in_one_line() -> None:
     text = """An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
   File "source.py", line 9, in read

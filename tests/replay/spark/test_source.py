@@ -65,7 +65,7 @@ def empty_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 # --- reading
 
 
-def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) -> None:
+def test_spark_source_returns_every_event_once(spark: SparkSession, history: LogRef) -> None:
     frame = frame_of(spark, history)
     assert frame.columns == list(COLUMNS)
     rows = frame.select("offset", "value", "type", "at_ms").orderBy("offset").collect()
@@ -75,7 +75,7 @@ def test_every_event_comes_once_and_whole(spark: SparkSession, history: LogRef) 
     assert [row.type for row in rows] == [type(one.event).__name__ for one in records_of(history)]
 
 
-def test_small_ranges_give_the_same(spark: SparkSession, history: LogRef) -> None:
+def test_spark_source_returns_the_same_events_with_small_ranges(spark: SparkSession, history: LogRef) -> None:
     reader = spark.read.format("topicwright").option("rangeevents", 7).option("columns", "offset")
     frame = reader.load(str(history.path))
     count = len(records_of(history))
@@ -95,21 +95,21 @@ def test_small_ranges_give_the_same(spark: SparkSession, history: LogRef) -> Non
     ],
     ids=str,
 )
-def test_from_and_to(history: LogRef, options: dict[str, str], offsets: range | None) -> None:
+def test_spark_source_start_and_end_offset(history: LogRef, options: dict[str, str], offsets: range | None) -> None:
     known = records_of(history)
     early = [record.offset for record in known if record.at_ms <= BORN_MS + 60]
     expected = early if offsets is None else [one for one in offsets if one < len(known)]
     assert [row["offset"] for row in read(str(history.path), columns="offset", **options)] == expected
 
 
-def test_shards(spark: SparkSession, history: LogRef) -> None:
+def test_spark_source_filters_by_shard(spark: SparkSession, history: LogRef) -> None:
     rows = frame_of(spark, history, columns="shard,type", shards="pay.orders,-").collect()
     shards = [row.shard for row in rows]
     assert set(shards) == {"pay_orders", ""}
     assert shards.count("") == sum(1 for one in records_of(history) if not hasattr(one.event, "topic"))
 
 
-def test_sql_on_the_columns(spark: SparkSession, history: LogRef) -> None:
+def test_spark_sql_queries_the_columns(spark: SparkSession, history: LogRef) -> None:
     frame_of(spark, history).createOrReplaceTempView("events")
     rows = spark.sql("select topic, size(partitions[0].replicas) as factor from events where type = 'TopicCreated'")
     expected = {one.event.topic: one.event.replication_factor for one in records_of(history) if _created(one)}  # type: ignore[union-attr]
@@ -120,7 +120,7 @@ def _created(one: Recorded) -> bool:
     return type(one.event).__name__ == "TopicCreated"
 
 
-def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSession, own_history: LogRef) -> None:
+def test_a_data_frame_excludes_events_written_after_its_creation(spark: SparkSession, own_history: LogRef) -> None:
     frame = spark.read.format("topicwright").option("columns", "offset").load(str(own_history.path))
     count = len(records_of(own_history))
     log = open_log(own_history.path)
@@ -147,19 +147,19 @@ def test_a_frame_sees_the_events_that_were_there_when_it_was_made(spark: SparkSe
     ],
     ids=str,
 )
-def test_what_cannot_be_read_is_reported(history: LogRef, options: dict[str, str], says: str) -> None:
+def test_invalid_source_options_are_rejected(history: LogRef, options: dict[str, str], says: str) -> None:
     with pytest.raises(ReplayError) as raised:
         read(str(history.path), **options)
     assert str(raised.value).startswith(says)
 
 
-def test_what_cannot_be_read_is_reported_through_spark(spark: SparkSession, history: LogRef) -> None:
+def test_invalid_source_options_are_reported_through_spark(spark: SparkSession, history: LogRef) -> None:
     with pytest.raises(PySparkException) as raised:
         spark.read.format("topicwright").option("at", "soon").load(str(history.path))
     assert message_of(raised.value).startswith("'soon' is no")
 
 
-def test_ranges_cover_and_do_not_overlap() -> None:
+def test_offset_ranges_cover_the_log_without_overlap() -> None:
     for start, end, most in ((0, 10, 3), (5, 6, 50), (0, 100_001, 50_000), (4, 4, 9)):
         cut = ranges(start, end, most)
         assert [cut[0].start, cut[-1].end] == [start, end]
@@ -179,7 +179,7 @@ def test_a_relative_path_and_a_file_url_name_the_same_log(history: LogRef, monke
 # --- looking beside a service
 
 
-def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) -> None:
+def test_unsynced_events_are_not_read(own_history: LogRef) -> None:
     log = open_log(own_history.path)
     synced = log.durable_offset
     try:
@@ -193,7 +193,7 @@ def test_what_is_written_and_not_synced_does_not_count_yet(own_history: LogRef) 
         assert seen.durable_offset == seen.next_offset == synced + 1
 
 
-def test_a_look_beside_a_busy_writer_is_whole(tmp_path: Path, empty_temp: Path) -> None:
+def test_a_frozen_log_is_consistent_during_concurrent_writes(tmp_path: Path, empty_temp: Path) -> None:
     """Files move under a look all the time: it never misses an event, and never cries damage."""
     log = open_log(tmp_path / "data")
     value = bytes(range(200))
@@ -227,25 +227,25 @@ def test_a_look_beside_a_busy_writer_is_whole(tmp_path: Path, empty_temp: Path) 
     log.close()
 
 
-def test_a_copy_without_its_mark_is_read_to_its_end(own_history: LogRef) -> None:
+def test_a_copy_without_a_durable_mark_is_read_to_its_end(own_history: LogRef) -> None:
     expected = len(records_of(own_history))
     (own_history.path / "DURABLE").unlink()
     assert len(records_of(own_history)) == expected
 
 
-def test_a_checkpoint_is_a_log(own_history: LogRef, tmp_path: Path) -> None:
+def test_a_rocksdb_checkpoint_is_readable_as_a_log(own_history: LogRef, tmp_path: Path) -> None:
     log = open_log(own_history.path)
     log.checkpoint(tmp_path / "copy")
     log.close()
     assert records_of(open_folder(str(tmp_path / "copy"))) == records_of(own_history)
 
 
-def test_a_look_rejects_writes(own_history: LogRef) -> None:
+def test_a_frozen_log_rejects_writes(own_history: LogRef) -> None:
     with frozen_log(own_history.path) as seen, pytest.raises(Exception, match="rejects writes"):
         seen.write(Commit((Entry(b"x"),)))
 
 
-def test_a_log_of_a_newer_release_is_refused(own_history: LogRef) -> None:
+def test_a_log_of_a_newer_release_is_rejected(own_history: LogRef) -> None:
     put_view(own_history.path, b"mevents", b"99")
     with pytest.raises(LogFromNewerVersion, match="event version 99"):
         FrozenLog(own_history.path)
@@ -269,7 +269,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
 
 @pytest.mark.parametrize(("damage", "says"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("options", [{}, {"columns": "offset"}, {"shards": "late_one"}], ids=str)
-def test_damage_does_not_pass_whatever_is_requested(
+def test_a_damaged_event_fails_the_read_with_any_options(
     own_history: LogRef, damage: Callable[[bytes], bytes | None], says: str, options: dict[str, str]
 ) -> None:
     put_event(own_history.path, 20, damage(event_bytes(own_history.path, 20)))
@@ -296,7 +296,7 @@ FILES: dict[str, tuple[str, Callable[[Path, int], None]]] = {
 }
 
 
-def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
+def test_damaged_views_fail_the_read(own_history: LogRef) -> None:
     with frozen_log(own_history.path) as log:
         database: Any = log._database
         name = next(each["name"] for each in database._events.live_files() if each["start_key"][0] != 0)
@@ -307,7 +307,7 @@ def test_damage_beside_the_events_does_not_pass(own_history: LogRef) -> None:
 
 
 @pytest.mark.parametrize(("suffix", "damage"), FILES.values(), ids=FILES)
-def test_damaged_files_do_not_pass(
+def test_damaged_rocksdb_files_fail_the_read(
     own_history: LogRef, tmp_path: Path, suffix: str, damage: Callable[[Path, int], None]
 ) -> None:
     copy = _unclean(own_history.path, tmp_path / "copy")
@@ -319,11 +319,11 @@ def test_damaged_files_do_not_pass(
         list(seen.read())
 
 
-def test_a_log_that_lost_its_files_is_reported(own_history: LogRef) -> None:
+def test_a_log_with_missing_sst_files_is_reported(own_history: LogRef) -> None:
     largest(own_history.path, ".sst").unlink()
     with pytest.raises(ReplayError, match="damaged"):
         records_of(own_history)
 
 
-def test_parsing_a_log_looks_at_nothing() -> None:
+def test_parsing_a_log_url_opens_no_files() -> None:
     assert parse_ref("/nowhere") == LogRef("/nowhere", Path("/nowhere"))

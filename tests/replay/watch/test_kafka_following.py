@@ -53,7 +53,7 @@ def last_source(part: list[Recorded]) -> int:
     return fold.next_source
 
 
-def test_events_come_once_and_a_topic_that_became_another_ends_it(
+def test_a_follower_reads_each_event_once_and_fails_on_a_recreated_topic(
     kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]
 ) -> None:
     ref = open_ref(url(kafka44, topic))
@@ -81,7 +81,7 @@ def test_events_come_once_and_a_topic_that_became_another_ends_it(
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_alerts_with_the_partition(kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]) -> None:
+def test_watch_alerts_name_the_log_partition(kafka44: ReferenceKafka, topic: str, parts: list[list[Recorded]]) -> None:
     alerts, out = Alerts(CHECKS), io.StringIO()
     watching = LogWatch(open_ref(url(kafka44, topic)), alerts, out)
     number = next(n for n, part in enumerate(parts) if any(isinstance(one.event, CreateAnswered) for one in part))

@@ -88,7 +88,7 @@ def got(http: str | None, path: str) -> str:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_what_is_written_is_checked_with_what_was_there(tmp_path: Path) -> None:
+def test_watch_checks_new_events_with_the_earlier_ones(tmp_path: Path) -> None:
     records = clean()
     log = open_log(tmp_path / "data")
     try:
@@ -115,7 +115,7 @@ def test_what_is_written_is_checked_with_what_was_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_what_was_reported_once_is_not_reported_again(tmp_path: Path) -> None:
+def test_watch_reports_a_violation_once(tmp_path: Path) -> None:
     records = clean()
     broken = without(records, at(records, CreateAnswered, topic="a_b"))
     cut = len(broken) // 2
@@ -134,7 +134,7 @@ def test_what_was_reported_once_is_not_reported_again(tmp_path: Path) -> None:
     assert json.loads(line)["check"] == "one-answer"
 
 
-def test_a_damaged_log_ends_it(tmp_path: Path) -> None:
+def test_watch_fails_on_a_damaged_event(tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     try:
         write(log, clean()[:3])
@@ -147,7 +147,7 @@ def test_a_damaged_log_ends_it(tmp_path: Path) -> None:
         log.close()
 
 
-def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(tmp_path: Path) -> None:
+def test_watch_follows_synced_events_and_fails_on_a_replaced_log(tmp_path: Path) -> None:
     log = open_log(tmp_path / "data")
     try:
         write(log, clean()[:5])
@@ -171,7 +171,7 @@ def test_only_synced_events_are_followed_and_a_log_that_became_another_ends_it(t
         log.close()
 
 
-def test_alerts_are_counted_once_and_shown_newest() -> None:
+def test_alerts_are_counted_once_and_the_newest_are_listed() -> None:
     alerts = Alerts(CHECKS)
     assert alerts.add(VIOLATION)
     assert not alerts.add(VIOLATION)
@@ -180,7 +180,7 @@ def test_alerts_are_counted_once_and_shown_newest() -> None:
     assert [one["offset"] for one in json.loads(alerts.shown())["alerts"]] == [7, 8]
 
 
-def test_other_pages_are_not_there() -> None:
+def test_watch_http_returns_404_for_unknown_paths() -> None:
     with serving("127.0.0.1:0", Alerts(CHECKS)) as http, pytest.raises(urllib.error.HTTPError) as refused:
         got(http, "/secrets")
     with refused.value:
@@ -188,12 +188,12 @@ def test_other_pages_are_not_there() -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:http", "127.0.0.1:99999", "no.such.host.invalid:80"])
-def test_a_wrong_address_is_reported(address: str) -> None:
+def test_an_invalid_watch_address_is_reported(address: str) -> None:
     with pytest.raises(ReplayError), serving(address, Alerts(CHECKS)):
         pass
 
 
-def test_an_address_that_is_taken_is_reported() -> None:
+def test_a_watch_address_in_use_is_reported() -> None:
     with (
         serving("127.0.0.1:0", Alerts(CHECKS)) as http,
         pytest.raises(ReplayError, match="cannot listen"),
@@ -203,7 +203,7 @@ def test_an_address_that_is_taken_is_reported() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_stop_it(number: signal.Signals) -> None:
+def test_sigint_and_sigterm_set_the_stop_event(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with stopped_by_signals() as stop:
         os.kill(os.getpid(), number)
@@ -212,7 +212,7 @@ def test_signals_stop_it(number: signal.Signals) -> None:
 
 
 @pytest.mark.timeout(WITHIN_S)
-def test_a_watch_ends_by_a_signal(tmp_path: Path) -> None:
+def test_watch_ends_on_a_signal_and_removes_its_files(tmp_path: Path) -> None:
     records = clean()[:20]
     log = open_log(tmp_path / "data")
     write(log, records)

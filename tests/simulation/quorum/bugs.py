@@ -96,7 +96,7 @@ def _leads_again(consensus: Consensus, now: float, wall_ms: int) -> None:
 _start = Consensus.start
 
 
-def _unchecked(consensus: Consensus, *transition: object) -> None:
+def _skip_check(consensus: Consensus, *transition: object) -> None:
     """Leave the fault to the witness: the consensus asserts the same."""
 
 
@@ -138,7 +138,7 @@ BUGS: Final[Bugs] = {
     "a vote is forgotten at a restart": [(Disk, "crash", _forget_vote)],
     "two votes in an epoch": [(RoleState, "_grants", _grant_twice)],
     "a vote for a candidate whose log lacks records": [(RoleState, "_grants", _grant_behind)],
-    "half of the votes are enough": [(Candidate, "replied", _half_of_the_votes), (Consensus, "_check", _unchecked)],
+    "half of the votes are enough": [(Candidate, "replied", _half_of_the_votes), (Consensus, "_check", _skip_check)],
     "an acknowledgement of another disk counts, for uncommitted records": [
         (Progress, "of", _any_directory),
         (Leader, "_end_for", lambda leader, delayed: leader._replica.log.end),
@@ -152,7 +152,7 @@ BUGS: Final[Bugs] = {
     "voters count only once they are committed": [(Replica, "voters", property(_committed_voters))],
     "a leader continues in its epoch after a restart": [
         (Consensus, "start", _leads_again),
-        (Consensus, "_check", _unchecked),
+        (Consensus, "_check", _skip_check),
     ],
     "a leader describes a topic although another one may lead": [
         (SimulatedReplica, "append", _describe_without_a_commit)

@@ -17,7 +17,7 @@ from tests.simulation.planting import Bugs
 from tests.simulation.stream.clients_of_kafka import SimulatedConsumer
 
 
-async def _keep_all(engine: Engine, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
+async def _accept_every_record(engine: Engine, state: PartitionState, start: int, values: Sequence[bytes]) -> None:
     return None
 
 
@@ -74,7 +74,7 @@ _take = PartitionReader.read
 
 
 BUGS: Final[Bugs] = {
-    "a decision is kept although its record has another offset": [(Engine, "_find_own", _keep_all)],
+    "a decision is kept although its record has another offset": [(Engine, "_find_own", _accept_every_record)],
     "a duplicate command is decided": [(PartitionState, "is_duplicate", lambda *_: False)],
     "the next owner does not know the decided commands": [(PartitionState, "detect_duplicates", _remember_nothing)],
     "commands are skipped at a rebalance": [(SimulatedConsumer, "seek", _seek_to_the_end)],

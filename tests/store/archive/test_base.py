@@ -44,7 +44,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield open_store(within(server.url("archive"), "partition-00000"))
 
 
-def test_the_two_newest_stay_and_are_what_was_put(
+def test_the_two_newest_bases_are_retained_and_restorable(
     place: ArchiveStore, cut: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("PART_BYTES", "_GROUP_BYTES"):
@@ -64,7 +64,7 @@ def test_the_two_newest_stay_and_are_what_was_put(
         assert list(log.read()) == list(cut.read())
 
 
-def test_what_somebody_put_beside_them_stays(tmp_path: Path) -> None:
+def test_other_files_in_the_base_folder_are_not_deleted(tmp_path: Path) -> None:
     """A copy of an object, by hand: no name of ours, so it is nobody's to remove, and in nobody's way."""
     place, names = Folder(tmp_path), (f"{1:020}.parquet.bak", f"{1:020}-copy of.parquet", "notes")
     (tmp_path / "state").mkdir()
@@ -77,7 +77,7 @@ def test_what_somebody_put_beside_them_stays(tmp_path: Path) -> None:
     assert [one.offset for one in bases(place, "c", "t")] == [4, 3]
 
 
-def test_parts_of_a_process_that_died_are_removed(tmp_path: Path) -> None:
+def test_base_parts_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     place = Folder(tmp_path)
     writer, left = writer_of(place), base_at(7).part_name(Stored.of(b"half"))
     place.write(left, b"half")
@@ -94,7 +94,7 @@ CHANGED: dict[str, Callable[[dict[str, object]], object]] = {
 
 
 @pytest.mark.parametrize("what", CHANGED)
-def test_a_manifest_that_says_nothing_sound_is_refused(what: str, tmp_path: Path) -> None:
+def test_a_malformed_base_manifest_is_rejected(what: str, tmp_path: Path) -> None:
     place = Folder(tmp_path)
     write_base(writer_of(place), base_at(2), iter([(b"mnext", b"")]))
     said = json.loads((tmp_path / MANIFEST).read_bytes())
@@ -104,7 +104,7 @@ def test_a_manifest_that_says_nothing_sound_is_refused(what: str, tmp_path: Path
         list(bases(place, "c", "t"))
 
 
-def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> None:
+def test_a_base_with_unknown_keys_is_rejected(tmp_path: Path) -> None:
     place = Folder(tmp_path / "place")
     put = write_base(writer_of(place), base_at(2), iter([(b"x", b"")]))
     with pytest.raises(ArchiveDamaged, match="which is none of a log"):
@@ -112,7 +112,7 @@ def test_a_base_with_keys_that_are_none_of_a_log_is_refused(tmp_path: Path) -> N
     assert [one.name for one in tmp_path.iterdir()] == ["place"], "nothing is left of it"
 
 
-def test_a_signed_manifest_is_of_who_has_the_key(tmp_path: Path) -> None:
+def test_a_signed_manifest_verifies_only_with_its_public_key(tmp_path: Path) -> None:
     place, signer = Folder(tmp_path), HeadSigner(Ed25519PrivateKey.generate())
     writer = ManifestWriter(place, WRITER, signer)
     writer.register(writer.begin("c", "h"))

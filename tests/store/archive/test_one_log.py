@@ -52,19 +52,17 @@ def events_of(log: RocksDbLog) -> list[bytes]:
     return [value for _, value in log.read()]
 
 
-def test_every_way_to_read_gives_the_same(cut: RocksDbLog, whole: RocksDbLog) -> None:
+def test_every_read_of_an_archived_log_equals_the_complete_log(cut: RocksDbLog, whole: RocksDbLog) -> None:
     assert_one_log(cut, whole)
 
 
-def test_what_is_wholly_archived_is_not_looked_for_among_the_traces_of_what_was_let_go(
-    cut: RocksDbLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_of_archived_shards_skip_deleted_rocksdb_keys(cut: RocksDbLog, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = list(cut.shard_keys())
     monkeypatch.setattr(Database, "runs", None)
     assert any(shard_runs(cut, keys, 0, cut.start_offset))
 
 
-def test_what_is_kept_of_archives_is_bounded_over_all_logs(
+def test_the_archive_index_cache_is_bounded_over_all_logs(
     cut: RocksDbLog, whole: RocksDbLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = lru_cache(2)(archive._index.__wrapped__)
@@ -100,7 +98,7 @@ def test_concurrent_readers_find_all_segments(cut: RocksDbLog, after: int) -> No
     assert found in ([segments], [segments] * 2)
 
 
-def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog) -> None:
+def test_a_frozen_log_reads_archived_and_local_events(cut: RocksDbLog, whole: RocksDbLog) -> None:
     cut.flush()
     assert cut.path is not None
     with frozen_log(cut.path) as seen:
@@ -108,7 +106,7 @@ def test_a_look_beside_the_service_reads_both(cut: RocksDbLog, whole: RocksDbLog
         assert_one_log(seen, whole)
 
 
-def test_questions_have_the_same_answers(cut: RocksDbLog, whole: RocksDbLog) -> None:
+def test_queries_of_an_archived_log_equal_the_complete_log(cut: RocksDbLog, whole: RocksDbLog) -> None:
     end, queries = whole.next_offset, (query_of_log(cut), query_of_log(whole))
     for at in range(1, end, 97):
         assert queries[0].topics_at(at, "", 1000) == queries[1].topics_at(at, "", 1000), at
@@ -123,7 +121,7 @@ def test_questions_have_the_same_answers(cut: RocksDbLog, whole: RocksDbLog) -> 
     assert len(requests_between(cut, 0, end)) < len(requests_between(whole, 0, end)) / 3, "in the archive alone"
 
 
-def test_topics_of_now_are_shown_without_the_archive(cut: RocksDbLog, whole: RocksDbLog) -> None:
+def test_current_topics_are_listed_without_archive_reads(cut: RocksDbLog, whole: RocksDbLog) -> None:
     rows, before = [Queries([query_of_log(log)]) for log in (cut, whole)], cut.archive.fetched
     shown, expected = (one.rows(one.newest(None, 1000)) for one in rows)
     assert shown == expected
@@ -131,14 +129,14 @@ def test_topics_of_now_are_shown_without_the_archive(cut: RocksDbLog, whole: Roc
     assert cut.archive.fetched == before
 
 
-def test_an_audit_reads_both(cut: RocksDbLog) -> None:
+def test_an_audit_reads_archived_and_local_events(cut: RocksDbLog) -> None:
     found = audit(cut, CLUSTER_ID, query_of_log(cut), heads=(), public_key=None, index_key=b"k" * 32)
     assert found.findings == ()
     assert found.size == cut.next_offset
 
 
 @pytest.mark.parametrize("place", ["kept", "event"])
-def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: RocksDbLog, place: str) -> None:
+def test_an_audit_finds_a_replaced_local_copy_of_an_archived_event(cut: RocksDbLog, place: str) -> None:
     other, batch, database = read_one(cut, 7), WriteBatch(raw_mode=True), cut._readable()
     if place == "kept":
         batch.put(KEPT + pack(5), other, database.views_handle)
@@ -153,7 +151,7 @@ def test_an_audit_finds_an_event_that_was_put_in_place_of_an_archived_one(cut: R
 # --- retention
 
 
-def test_nothing_goes_without_an_archive_or_before_a_snapshot(log: RocksDbLog, tmp_path: Path) -> None:
+def test_retention_drops_only_archived_events_before_a_snapshot(log: RocksDbLog, tmp_path: Path) -> None:
     assert not retention.drop(log, [], 10**15, 0, 0), "nothing is archived"
     manifests = archive_all(log, tmp_path / "archive")
     assert not retention.drop(log, manifests, 10**15, 0, 0), "there is no snapshot"
@@ -181,7 +179,7 @@ LIMITS = """
 
 
 @pytest.mark.parametrize("line", LIMITS.strip().splitlines()[1:])
-def test_what_may_go(line: str) -> None:
+def test_retention_is_limited_by_time_and_bytes(line: str) -> None:
     given, expected = line.split("|")
     start, snapshot, now_ms, kept_ms, kept_bytes = map(int, given.split())
     manifests = [
@@ -194,7 +192,7 @@ def test_what_may_go(line: str) -> None:
     assert retention.first_kept(manifests, start, snapshot, now_ms, kept_ms, kept_bytes) == int(expected)
 
 
-def test_whoever_dies_while_events_go_reads_one_log_again(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
+def test_a_crash_while_events_are_dropped_loses_nothing(folder: Path, whole: RocksDbLog, tmp_path: Path) -> None:
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
         take_snapshot(log, manifests[-1].end)
@@ -255,7 +253,7 @@ def _check_late(log: RocksDbLog, before: list[IndexedRequest], late: IndexedRequ
     assert all(one.outcomes.get("timed-out") for one in timed_out)
 
 
-def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answered(cut: RocksDbLog) -> None:
+def test_a_request_answered_after_its_events_were_dropped_is_listed(cut: RocksDbLog) -> None:
     before = _listed(cut, RequestFilter())
     late = next(one for one in before[::-1] if one.topics and one.outcomes.get("created"))
     assert late.requested_offset < cut.start_offset
@@ -263,7 +261,7 @@ def test_a_request_that_is_answered_after_its_events_went_fares_as_it_was_answer
     _check_late(cut, before, late)
 
 
-def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(log: RocksDbLog, tmp_path: Path) -> None:
+def test_a_request_changed_after_archiving_is_retained_in_the_log(log: RocksDbLog, tmp_path: Path) -> None:
     segments = archive_all(log, tmp_path / "archive")
     take_snapshot(log, segments[-1].end)
     before = _listed(log, RequestFilter())
@@ -275,7 +273,7 @@ def test_a_request_that_changed_since_it_was_archived_stays_in_the_log(log: Rock
     _check_late(log, before, late)
 
 
-def test_reading_goes_on_while_events_go(log: RocksDbLog, whole: RocksDbLog, tmp_path: Path) -> None:
+def test_reads_continue_while_events_are_dropped(log: RocksDbLog, whole: RocksDbLog, tmp_path: Path) -> None:
     manifests = archive_all(log, tmp_path / "archive")
     take_snapshot(log, manifests[-1].end)
     events, of_cluster = log.read(), shard_offsets(log, "")
@@ -288,9 +286,7 @@ def test_reading_goes_on_while_events_go(log: RocksDbLog, whole: RocksDbLog, tmp
 
 
 @pytest.mark.parametrize("lost", [5, 40, 80])
-def test_an_event_that_is_lost_after_others_were_dropped_stops_the_opening(
-    folder: Path, tmp_path: Path, lost: int
-) -> None:
+def test_a_lost_event_after_dropped_ones_fails_the_open(folder: Path, tmp_path: Path, lost: int) -> None:
     with closing(open_log(folder)) as log:
         manifests = archive_all(log, tmp_path / "archive")
         take_snapshot(log, manifests[-1].end)
@@ -334,7 +330,7 @@ class Dying(Folder):
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("calls", range(1, 9))
-def test_killed_at_each_step_of_archiving(
+def test_a_crash_at_any_archiving_step_archives_each_segment_once(
     folder: Path, whole: RocksDbLog, tmp_path: Path, calls: int, after: bool
 ) -> None:
     place = tmp_path / "archive"
@@ -357,7 +353,7 @@ def test_killed_at_each_step_of_archiving(
         assert [value for _, value in log.archive.read(0, end)] == events_of(whole)[:end]
 
 
-def test_whoever_wants_to_stop_stops_between_two_batches(log: RocksDbLog, tmp_path: Path) -> None:
+def test_archiving_stops_between_two_batches(log: RocksDbLog, tmp_path: Path) -> None:
     def stop() -> None:
         raise Died
 

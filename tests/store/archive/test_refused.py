@@ -35,7 +35,7 @@ from tests.support.ports import free_ports
 # --- what is wrong
 
 
-def test_a_changed_byte_in_a_segment_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+def test_a_changed_byte_in_a_segment_is_detected(cut: RocksDbLog, tmp_path: Path) -> None:
     one = sorted((tmp_path / "archive" / "events").iterdir())[1]
     content = bytearray(one.read_bytes())
     content[len(content) // 2] ^= 1
@@ -47,13 +47,13 @@ def test_a_changed_byte_in_a_segment_is_found(cut: RocksDbLog, tmp_path: Path) -
     assert "is not as it was archived" in found.findings[0]
 
 
-def test_a_missing_segment_is_named(cut: RocksDbLog, tmp_path: Path) -> None:
+def test_a_missing_segment_is_an_error(cut: RocksDbLog, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "archive" / "events")
     with pytest.raises(ArchiveDamaged, match=r"0\.parquet is missing|parquet is missing: restore it from a copy"):
         read_one(cut, SEGMENT + 5)
 
 
-def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path) -> None:
+def test_a_replaced_segment_index_is_detected(cut: RocksDbLog, tmp_path: Path) -> None:
     one = sorted((tmp_path / "archive" / "events").iterdir())[0]
     content = one.read_bytes()
     footer = int.from_bytes(content[-8:-4], "little") + 8
@@ -66,13 +66,13 @@ def test_another_index_in_place_of_one_is_found(cut: RocksDbLog, tmp_path: Path)
     assert f"{one.name} is not as it was archived" in found.findings[0]
 
 
-def test_what_a_log_keeps_of_its_archive_is_found_damaged(cut: RocksDbLog) -> None:
+def test_damaged_archive_records_of_a_log_are_detected(cut: RocksDbLog) -> None:
     cut.write(Commit(own=dict.fromkeys(segment_changes(next(segments_of(cut))), b"\xc1")))
     with pytest.raises(LogCorrupted, match="what the log keeps of its archive is damaged"):
         list(segments_of(cut))
 
 
-def test_a_manifest_that_was_changed_stops_archiving(log: RocksDbLog, tmp_path: Path) -> None:
+def test_a_changed_manifest_stops_archiving(log: RocksDbLog, tmp_path: Path) -> None:
     place = tmp_path / "archive"
     archive_all(log, place)
     last = place / MANIFEST
@@ -90,7 +90,7 @@ def test_a_manifest_that_was_changed_stops_archiving(log: RocksDbLog, tmp_path: 
             archiver(log, Folder(place)).step()
 
 
-def test_the_archive_of_another_cluster_or_history_is_refused(log: RocksDbLog, tmp_path: Path) -> None:
+def test_an_archive_of_another_cluster_or_history_is_rejected(log: RocksDbLog, tmp_path: Path) -> None:
     place = tmp_path / "archive"
     about = place / MANIFEST
     archive_all(log, place)
@@ -105,7 +105,7 @@ def test_the_archive_of_another_cluster_or_history_is_refused(log: RocksDbLog, t
             archiver(log, Folder(place)).step()
 
 
-def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None:
+def test_an_archive_starts_with_the_first_event_of_the_log(tmp_path: Path) -> None:
     """A voter archives from its start on, and has no event before it follows somebody."""
     log, place = open_log(tmp_path / "log"), open_store(str(tmp_path / "archive"))
     at_work = archiver(log, place)
@@ -121,7 +121,7 @@ def test_an_archive_begins_with_the_first_event_of_a_log(tmp_path: Path) -> None
     log.close()
 
 
-def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Path, tmp_path: Path) -> None:
+def test_a_diverged_copy_of_the_log_is_not_archived(folder: Path, day: Path, tmp_path: Path) -> None:
     """The same first events, then others: as when a copy of the folder was started too."""
     place = tmp_path / "archive"
     with closing(open_log(folder)) as log:
@@ -135,7 +135,7 @@ def test_a_copy_of_the_log_that_went_its_own_way_is_found(folder: Path, day: Pat
             other.step()
 
 
-def test_events_that_are_not_those_of_the_tree_are_not_archived(log: RocksDbLog, tmp_path: Path) -> None:
+def test_events_that_contradict_the_merkle_tree_are_not_archived(log: RocksDbLog, tmp_path: Path) -> None:
     at_work = archiver(log, Folder(tmp_path / "archive"))
     at_work._root = lambda start, end: bytes(32)
     with pytest.raises(LogCorrupted, match=r"are not those that its tree was made over, and are not archived"):
@@ -143,7 +143,7 @@ def test_events_that_are_not_those_of_the_tree_are_not_archived(log: RocksDbLog,
     assert not read_manifest(Folder(tmp_path / "archive")).segments
 
 
-def test_two_that_archive_to_one_place_are_found(log: RocksDbLog, tmp_path: Path) -> None:
+def test_two_services_with_one_archive_are_detected(log: RocksDbLog, tmp_path: Path) -> None:
     place = Folder(tmp_path / "archive")
     first, second = archiver(log, place), archiver(log, place, OTHER)
     assert first.step()
@@ -154,7 +154,7 @@ def test_two_that_archive_to_one_place_are_found(log: RocksDbLog, tmp_path: Path
     assert second.next_offset == 2 * SEGMENT
 
 
-def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, tmp_path: Path) -> None:
+def test_a_log_with_dropped_events_rejects_an_empty_archive(cut: RocksDbLog, tmp_path: Path) -> None:
     with pytest.raises(ArchiveForeign, match=r"is empty, and the log's events below .* are in"):
         archiver(cut, Folder(tmp_path / "elsewhere")).step()
     shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
@@ -163,7 +163,7 @@ def test_what_is_dropped_cannot_be_archived_to_an_empty_place(cut: RocksDbLog, t
     assert not moved.is_new_archive
 
 
-def test_what_is_all_here_is_archived_anew_elsewhere(log: RocksDbLog, tmp_path: Path) -> None:
+def test_a_complete_log_is_archived_again_at_a_new_url(log: RocksDbLog, tmp_path: Path) -> None:
     """Also again after a power cut, when the new place has its first segment and the log does not know it."""
     before = archive_all(log, tmp_path / "archive")
     moved = archiver(log, Folder(tmp_path / "elsewhere"))
@@ -174,9 +174,7 @@ def test_what_is_all_here_is_archived_anew_elsewhere(log: RocksDbLog, tmp_path: 
     assert again.is_new_archive
 
 
-async def test_a_place_that_was_emptied_is_archived_to_anew_also_where_the_service_dies(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_an_emptied_archive_is_filled_again_across_restarts(folder: Path, tmp_path: Path) -> None:
     settings, place = load_settings(overrides=("log.archive.interval.events=256",)), tmp_path / "archive"
 
     writer = ManifestWriter(Folder(place), WRITER)
@@ -203,7 +201,7 @@ class Full(Folder):
         super().write(name, content)
 
 
-def test_a_store_that_is_full_is_tried_again(log: RocksDbLog, tmp_path: Path) -> None:
+def test_a_full_archive_is_retried(log: RocksDbLog, tmp_path: Path) -> None:
     at_work = archiver(log, Full(tmp_path / "archive"))
     with pytest.raises(ArchiveAway, match=r"No space left"):
         at_work.step()
@@ -211,9 +209,7 @@ def test_a_store_that_is_full_is_tried_again(log: RocksDbLog, tmp_path: Path) ->
     assert at_work.step()
 
 
-def test_a_manifest_that_is_full_is_not_written(
-    log: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_oversized_manifest_is_not_written(log: RocksDbLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Folder(tmp_path / "archive")
     monkeypatch.setattr(manifest, "MANIFEST_BYTES_MAX", 1000)
     at_work = archiver(log, place)
@@ -223,7 +219,7 @@ def test_a_manifest_that_is_full_is_not_written(
     assert len(read_manifest(place).segments) == 1
 
 
-def test_a_store_that_is_no_folder_is_named(folder: Path, tmp_path: Path) -> None:
+def test_an_archive_path_that_is_a_file_is_an_error(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         closing(open_log(folder)) as log,
@@ -260,7 +256,7 @@ s3://b/p?endpoint_override=h:1/?sig%3dsecret       | the value of endpoint_overr
 
 
 @pytest.mark.parametrize("line", BAD_PLACES.strip("\n").splitlines())
-def test_what_is_no_place_is_refused(line: str) -> None:
+def test_invalid_archive_urls_are_rejected(line: str) -> None:
     url, pattern = (one.strip() for one in line.split("|"))
     with pytest.raises(BadArchiveUrl, match=re.escape(pattern)) as raised:
         open_store(url)
@@ -275,7 +271,7 @@ s3://b/p/?region=x&a=b/  | s3://b/p/n?region=x&a=b/
 
 
 @pytest.mark.parametrize("line", WITHIN.strip().splitlines())
-def test_a_place_in_a_place(line: str) -> None:
+def test_archive_url_of_a_subfolder_is_derived(line: str) -> None:
     url, expected = (one.strip() for one in line.split("|"))
     assert store.within(url, "n") == expected
 
@@ -288,7 +284,7 @@ STORES_AWAY = (
 
 
 @pytest.mark.parametrize("url", STORES_AWAY)
-def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_archive_is_reported(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "TRIED_S", 1)
     url = url.replace("PORT", str(free_ports(1)[0]))
     with pytest.raises(ArchiveAway, match=re.escape(f"the archive {url} cannot be used now: ")):
@@ -296,6 +292,6 @@ def test_a_store_that_cannot_be_reached_is_said_to_be_away(url: str, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["../x.json", "a/../b.json", "/etc/passwd", "a/b/c.json", "a", "state/x\0.json"])
-def test_no_object_has_a_name_that_goes_elsewhere(name: str, tmp_path: Path) -> None:
+def test_object_names_outside_the_archive_are_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"is the name of no object"):
         Folder(tmp_path).read(name)

@@ -41,7 +41,7 @@ ADMIN: dict[str, Any] = {"at_ms": BORN_MS, "principal": "User:admin"}
 
 
 @pytest.fixture
-def metered(tmp_path: Path) -> Iterator[Rig]:
+def rig_with_quota(tmp_path: Path) -> Iterator[Rig]:
     """A gateway where alice may create or delete two partitions a second, two at once."""
     one = Rig(tmp_path, MutationQuotas(windows_s=1.0))
     one.begin()
@@ -64,7 +64,7 @@ def create_by_alice(number: int, **fields: Any) -> Any:
     return replace(command, request_id=RequestId(f"a{number}"))
 
 
-def put_last(rig: Rig) -> Any:
+def last_produced_command(rig: Rig) -> Any:
     """The command that was put last."""
     return decode_command(rig.put[-1][3])
 
@@ -94,7 +94,7 @@ async def test_cluster_requests_are_decided_in_one_partition(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_all_the_same(new_rig: Rig) -> None:
+async def test_gateway_brokers_follow_the_slowest_partition_and_acls_do_not(new_rig: Rig) -> None:
     new_rig.begin(brokers=1)
     new_rig.workers[CLUSTER_PARTITION].decide(*joined(2), creates(READS))
     new_rig.read()
@@ -110,51 +110,51 @@ async def test_brokers_are_shown_as_the_partition_behind_has_them_and_entries_al
 
 
 @on_virtual_time
-async def test_a_request_beyond_its_users_quota_is_refused_by_the_workers(metered: Rig) -> None:
+async def test_workers_refuse_requests_beyond_the_mutation_quota(rig_with_quota: Rig) -> None:
     outcomes: list[int] = []
     for number in range(3):
-        outcomes += codes(await metered.answers(create_by_alice(number, validate_only=True))).values()
+        outcomes += codes(await rig_with_quota.answers(create_by_alice(number, validate_only=True))).values()
     assert outcomes == [0, 0, ErrorCode.THROTTLING_QUOTA_EXCEEDED], "a bucket may go below zero once"
     other = replace(create_by_alice(9, validate_only=True), principal="User:bob")
-    assert codes(await metered.answers(other)) == {in_partition(1): 0}
+    assert codes(await rig_with_quota.answers(other)) == {in_partition(1): 0}
     await asyncio.sleep(1.5)
-    pending = metered.request(create_by_alice(10, validate_only=True))
-    assert put_last(metered).throttle_ms == 0
-    metered.work()
+    pending = rig_with_quota.request(create_by_alice(10, validate_only=True))
+    assert last_produced_command(rig_with_quota).throttle_ms == 0
+    rig_with_quota.work()
     assert codes(await pending) == {in_partition(1): 0}
 
 
 @on_virtual_time
-async def test_quotas_hold_where_policies_are_consulted_too(metered: Rig) -> None:
+async def test_mutation_quotas_apply_with_create_topic_policies(rig_with_quota: Rig) -> None:
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
-    for worker in metered.workers:
+    for worker in rig_with_quota.workers:
         worker.decide(
             ChangeSettings(request_id=RequestId("s"), at_ms=BORN_MS, settings=settings, release="1.0"),
         )
-    metered.read()
+    rig_with_quota.read()
     stamps = []
     for number in range(3):
-        metered.request(create_by_alice(number))
-        stamps.append(put_last(metered).throttle_ms)
+        rig_with_quota.request(create_by_alice(number))
+        stamps.append(last_produced_command(rig_with_quota).throttle_ms)
     assert stamps == [0, 0, 1000]
 
 
 @on_virtual_time
-async def test_a_bug_in_deciding_is_left_to_the_workers(metered: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_exception_still_sends_commands(rig_with_quota: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError
 
     monkeypatch.setattr("controller.stream.gateway.node.decide", broken)
-    metered.put.clear()
-    metered.request(create_by_alice(1))
-    assert [put_last(metered).request_id] == ["a1"]
+    rig_with_quota.put.clear()
+    rig_with_quota.request(create_by_alice(1))
+    assert [last_produced_command(rig_with_quota).request_id] == ["a1"]
 
 
 @on_virtual_time
-async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
-    metered: Rig, monkeypatch: pytest.MonkeyPatch
+async def test_an_exception_before_produce_fails_only_its_command(
+    rig_with_quota: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metered.put.clear()
+    rig_with_quota.put.clear()
 
     def charge(*_: Any) -> Any:
         raise OverflowError("cannot convert float infinity to integer")
@@ -162,26 +162,26 @@ async def test_an_exception_before_a_command_is_sent_fails_that_command_alone(
     fine, unsendable = create("fine", validate_only=True), create("unsendable", client_id="\ud800")
     with monkeypatch.context() as patch:
         patch.setattr(MutationQuotas, "charge", charge)
-        assert codes(await metered.request(create_by_alice(1))) == {in_partition(1): -1}
-    pending = metered.request(fine, replace(unsendable, request_id=fine.request_id))
-    assert metered.node._unacknowledged == {(fine.request_id, fine.topic)}, "nothing is kept of the other"
-    noted = [decode_command(put[3]) for put in metered.put]
+        assert codes(await rig_with_quota.request(create_by_alice(1))) == {in_partition(1): -1}
+    pending = rig_with_quota.request(fine, replace(unsendable, request_id=fine.request_id))
+    assert rig_with_quota.node._unacknowledged == {(fine.request_id, fine.topic)}, "nothing is kept of the other"
+    noted = [decode_command(put[3]) for put in rig_with_quota.put]
     refused = [one.refusals[0] for one in noted if isinstance(one, RecordRefusals)]
     assert [(one.principal, one.client_id, one.resource, one.error_code, one.rule) for one in refused] == [
         (ALICE, None, f"Topic:{in_partition(1)}", -1, "fault:OverflowError"),
         ("User:ANONYMOUS", "?", "Topic:unsendable", -1, "fault:UnicodeEncodeError"),
     ], "the workers record it"
-    metered.work()
+    rig_with_quota.work()
     assert codes(await pending) == {"fine": 0, "unsendable": -1}
-    assert metered.failed == ["CreateTopic", "CreateTopic"]
-    assert metered.node.failure is None
+    assert rig_with_quota.failed == ["CreateTopic", "CreateTopic"]
+    assert rig_with_quota.node.failure is None
 
 
 # --- refusals
 
 
 @on_virtual_time
-async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None:
+async def test_similar_refusals_are_counted_and_not_produced(rig: Rig) -> None:
     denied = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     for number in range(4):
         pending = rig.request(create_by_alice(number, denied=denied))
@@ -190,7 +190,7 @@ async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None
         assert codes(await pending) == {in_partition(1): denied}
     rig.node.stop_accepting()
     rig.node.refusals.stop()
-    command = put_last(rig)
+    command = last_produced_command(rig)
     assert rig.put[-1][:3] == ("commands", CLUSTER_PARTITION, b"")
     assert isinstance(command, RecordRefusals)
     (refusal,) = command.refusals
@@ -198,7 +198,7 @@ async def test_similar_refusals_are_counted_without_being_sent(rig: Rig) -> None
 
 
 @on_virtual_time
-async def test_refusals_by_rules_are_put_until_they_are_too_many(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_validation_refusals_are_produced_up_to_a_limit(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "RECORDED_MAX", 2)
     put = []
     for number in range(4):
@@ -228,7 +228,7 @@ async def test_unanswered_commands_are_dropped_without_kafka(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_refused_request_with_long_texts_is_counted_and_not_sent(rig: Rig) -> None:
+async def test_a_refused_request_with_long_texts_is_counted_and_not_produced(rig: Rig) -> None:
     rig.request(create("u"))
     rig.work()
     refused = create("u", client_id=LONG), create("n" * 300), create("t", configs=(("a", "v" * 10**6),))
@@ -259,7 +259,7 @@ def at_two_listeners(gateway_id: str) -> Announcement:
 
 
 @on_virtual_time
-async def test_clients_are_shown_where_gateways_listen_under_the_name_of_their_own_listener(new_rig: Rig) -> None:
+async def test_metadata_has_gateway_endpoints_of_the_clients_listener(new_rig: Rig) -> None:
     new_rig.members.own = at_two_listeners("a-gateway")
     new_rig.begin(brokers=1)
     new_rig.on_heartbeat(at_two_listeners("b-gateway"))

@@ -38,9 +38,7 @@ def started_with_a_base(process: Process) -> bool:
     return "started from a base" in process.output
 
 
-def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
-    kafka44: ReferenceKafka, tmp_path: Path
-) -> None:
+def test_empty_folders_start_from_a_base_if_first_records_are_deleted(kafka44: ReferenceKafka, tmp_path: Path) -> None:
     archive = {"log.archive.url": str(tmp_path / "archive")}
     settings = {**SETTINGS, **archive, "log.events.retention.ms": "0"}
     with stream(tmp_path / "s", kafka44.bootstrap, "bases", settings) as running:
@@ -48,7 +46,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
         for number in range(4):  # five events each: more than a worker retains
             create_many(gateway, number * 1100, 1100)
         worker.wait_for_line(r"base stored", within_s=300)
-        assert _delete_what_the_bases_have(kafka44, tmp_path / "archive") > 0
+        assert _delete_records_covered_by_bases(kafka44, tmp_path / "archive") > 0
         fresh = running.start_gateway(archive)
         assert started_with_a_base(fresh.process)
         assert shown(fresh) == shown(gateway)
@@ -61,7 +59,7 @@ def test_empty_folders_begin_with_a_base_where_kafka_has_the_beginning_no_more(
         create_many(fresh, 20_000, 10)
 
 
-def _delete_what_the_bases_have(kafka: ReferenceKafka, archive: Path) -> int:
+def _delete_records_covered_by_bases(kafka: ReferenceKafka, archive: Path) -> int:
     """Have Kafka delete the records before those that the older base goes on with, the first of which it returns."""
     goes_on_at = read_manifest(Folder(archive / "partition-00000")).bases[0].kafka_offset
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})

@@ -46,7 +46,7 @@ def in_force(rig: Rig) -> list[dict[str, str]]:
 
 
 @on_virtual_time
-async def test_a_change_is_answered_when_every_partition_decides_by_it(rig: Rig) -> None:
+async def test_a_broker_config_change_is_answered_when_every_partition_has_it(rig: Rig) -> None:
     waiting = rig.request(change("true"))
     assert sent(rig) == [(CLUSTER_PARTITION, "AlterResourceConfigs")]
     rig.work()
@@ -61,7 +61,7 @@ async def test_a_change_is_answered_when_every_partition_decides_by_it(rig: Rig)
 
 
 @on_virtual_time
-async def test_rules_are_answered_when_every_partition_decides_by_them(rig: Rig) -> None:
+async def test_applied_rules_are_answered_when_every_partition_has_them(rig: Rig) -> None:
     text = "[[rule]]\nname = 'none'\nrefuse = 'not now'"
     waiting = rig.request(ApplyRules(request_id=RequestId("rules"), at_ms=BORN_MS, text=text))
     rig.work()
@@ -121,7 +121,7 @@ async def test_late_config_copy_is_corrected(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_without_an_owner_of_a_partition_it_is_answered_in_time(rig: Rig) -> None:
+async def test_a_broker_config_change_is_answered_without_an_owner_of_a_partition(rig: Rig) -> None:
     waiting = rig.request(change("true", name="1"))
     rig.work()
     await asyncio.sleep(31)

@@ -31,7 +31,7 @@ async def drop(gateway: PartitionState, place: ArchiveStore, kept_ms: int = 0) -
     return one
 
 
-async def test_a_gateway_drops_what_is_archived_and_reads_it_from_there(based: Partitions) -> None:
+async def test_a_gateway_drops_archived_events_and_reads_them_from_the_archive(based: Partitions) -> None:
     folder = based.folder / "archive"
     before = files(folder)
     for number in range(TOPICS.partitions):

@@ -31,7 +31,7 @@ class Backlog:
         return taken
 
 
-def test_large_records_are_handed_over_one_by_one_and_the_end_with_the_last() -> None:
+def test_follower_batches_are_limited_in_bytes_and_the_last_has_the_end() -> None:
     sizes = [100] * 300 + [BATCH_BYTES * 2, BATCH_BYTES // 2, BATCH_BYTES // 2, 1]
     taken = read_batches(Backlog(sizes))  # type: ignore[arg-type]
     assert [record.offset for batch in taken for record in batch.records] == list(range(len(sizes)))

@@ -24,7 +24,7 @@ from tests.stream.log.records import BORN_MS, create, joined
 
 
 @on_virtual_time
-async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_knows_the_settings(new_rig: Rig) -> None:
+async def test_a_gateway_is_caught_up_after_events_own_heartbeat_and_settings(new_rig: Rig) -> None:
     assert not new_rig.node.caught_up
     new_rig.read(ended=True)
     assert not new_rig.node.caught_up, "no worker has said what the settings are"
@@ -39,7 +39,7 @@ async def test_it_is_caught_up_once_it_has_read_everything_heard_itself_and_know
 
 
 @on_virtual_time
-async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answered(rig: Rig) -> None:
+async def test_a_create_is_readable_before_its_response(rig: Rig) -> None:
     seen: list[list[str]] = []
     pending = rig.request(*both())
     pending.add_done_callback(lambda _: seen.append([t.name for t in rig.gateway.store.durable_slice(None, 9)]))
@@ -54,7 +54,7 @@ async def test_each_topic_goes_to_its_partition_and_is_seen_before_it_is_answere
 
 
 @on_virtual_time
-async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
+async def test_commands_of_another_gateway_are_applied(rig: Rig) -> None:
     name = in_partition(1)
     rig.workers[1].decide(create(name, timeout_ms=0))
     rig.read()
@@ -65,7 +65,7 @@ async def test_what_another_gateway_put_is_seen_here(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig: Rig) -> None:
+async def test_a_command_that_kafka_rejects_is_answered_with_not_controller(rig: Rig) -> None:
     pending = rig.request(*both())
     (_, _, _, _, first), (_, _, _, _, second) = rig.put
     first(-1, KafkaError(KafkaError._MSG_TIMED_OUT))
@@ -78,7 +78,7 @@ async def test_a_command_that_kafka_did_not_take_is_answered_not_controller(rig:
 
 
 @on_virtual_time
-async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> None:
+async def test_a_request_without_a_decision_times_out(rig: Rig) -> None:
     pending = rig.request(*both(), timeout_ms=20_000)
     rig.acknowledge([(rig.put[0][4], 6)])
     answers = (await pending).answers
@@ -90,7 +90,7 @@ async def test_after_its_time_a_request_is_answered_whatever_comes(rig: Rig) -> 
 
 
 @on_virtual_time
-async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
+async def test_no_command_is_produced_without_own_heartbeats(rig: Rig) -> None:
     rig.clock.now_s += SESSION_S - 1
     rig.members.announce()
     assert rig.node.storage_error is None
@@ -109,7 +109,7 @@ async def test_without_kafka_nothing_is_put_until_it_is_back(rig: Rig) -> None:
 
 
 @on_virtual_time
-async def test_a_record_that_cannot_be_read_ends_the_gateway(rig: Rig) -> None:
+async def test_a_malformed_events_record_fails_the_gateway(rig: Rig) -> None:
     pending = rig.request(*both())
     rig.node.take(FollowedEvents((Record("events", 0, len(rig.workers[0].topic), b"\xc1"),), frozenset()))
     assert {answer.code for answer in await pending} == {ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -135,7 +135,7 @@ def other(gateway_id: str, **fields: Any) -> Announcement:
 
 
 @on_virtual_time
-async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) -> None:
+async def test_metadata_lists_gateways_under_the_ids_of_simulated_brokers(rig: Rig) -> None:
     assert [(node.node_id, node.host) for node in rig.gateway.nodes()] == [(n, "gateway-a") for n in (1, 2, 3)]
     rig.on_heartbeat(other("b-gateway"))
     assert [(n.node_id, n.host) for n in rig.gateway.nodes()] == [(1, "gateway-a"), (2, "b-gateway"), (3, "gateway-a")]
@@ -149,7 +149,7 @@ async def test_live_gateways_stand_in_for_brokers_without_addresses(rig: Rig) ->
 
 
 @on_virtual_time
-async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) -> None:
+async def test_gateways_without_heartbeats_are_removed_from_the_list(rig: Rig) -> None:
     rig.on_heartbeat(other("b-gateway"))
     rig.on_heartbeat(other("c-gateway"))
     rig.on_heartbeat(other("c-gateway", leaving=True))
@@ -169,7 +169,7 @@ async def test_a_gateway_that_is_silent_or_leaves_is_listed_no_more(rig: Rig) ->
 
 
 @on_virtual_time
-async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_beside_them(new_rig: Rig) -> None:
+async def test_metadata_lists_broker_endpoints_and_gateways(new_rig: Rig) -> None:
     for worker in new_rig.workers:
         worker.fence()
         (register, unfence) = joined(1)
@@ -188,7 +188,7 @@ async def test_brokers_with_addresses_are_listed_with_them_and_the_gateways_besi
 
 
 @on_virtual_time
-async def test_brokers_are_moved_in_every_partition(new_rig: Rig) -> None:
+async def test_simulated_brokers_change_in_every_partition(new_rig: Rig) -> None:
     new_rig.begin(brokers=0)
     brokers = GatewayBrokers(new_rig.node)
     assert isinstance(brokers, BrokerControl)

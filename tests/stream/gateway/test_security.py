@@ -73,9 +73,7 @@ def outcome(admin: Any, topic: str) -> int:
     return 0
 
 
-def test_the_first_user_and_its_permissions_come_in_at_one_gateway_and_hold_at_the_other(
-    running: Stream, tmp_path: Path
-) -> None:
+def test_scram_users_and_acls_of_one_gateway_apply_at_the_other(running: Stream, tmp_path: Path) -> None:
     one, other = running.gateways[:2]
     as_root = properties(one, "PLAIN", "root", ROOT_PASSWORD)
     config = tmp_path / "root.properties"
@@ -104,7 +102,7 @@ def test_the_first_user_and_its_permissions_come_in_at_one_gateway_and_hold_at_t
     assert '"stored_key": "(hidden)"' in events
 
 
-def test_an_unknown_user_is_shown_the_same_at_each_gateway(running: Stream) -> None:
+def test_every_gateway_sends_the_same_fake_scram_salt(running: Stream) -> None:
     until(
         "the secret is in the log",
         lambda: "LoginSecretDrawn" in {each["type"] for each in events_at(running.gateways[0])},
@@ -115,7 +113,7 @@ def test_an_unknown_user_is_shown_the_same_at_each_gateway(running: Stream) -> N
         assert len(shown) == 1, shown
 
 
-def test_refusals_that_were_counted_are_recorded_when_a_gateway_stops(running: Stream) -> None:
+def test_counted_refusals_are_recorded_when_a_gateway_stops(running: Stream) -> None:
     third = running.start_gateway(
         {"authorizer.class.name": "StandardAuthorizer", "super.users": "User:root"}, folder="third"
     )

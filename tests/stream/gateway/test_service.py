@@ -62,7 +62,7 @@ def page(gateway: Topicwright, path: str, fields: Mapping[str, str] | None = Non
         raise AssertionError(f"{path}: {error.code} {Read(error.read().decode()).text}") from None
 
 
-def test_pages_show_the_logs_of_all_partitions(running: Stream) -> None:
+def test_pages_cover_the_logs_of_all_partitions(running: Stream) -> None:
     gateway = running.gateways[0]
     until("the gateway is ready", lambda: is_ready(gateway))
     token = page(gateway, "/policies").token
@@ -86,7 +86,7 @@ def test_pages_show_the_logs_of_all_partitions(running: Stream) -> None:
             page(gateway, link.partition("#")[0])
 
 
-def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
+def test_gateway_http_responses_equal_those_of_the_embedded_controller(running: Stream) -> None:
     one, other = running.gateways[:2]
     request = urllib.request.Request(
         f"http://{one.http}/v1/topics", json.dumps({"name": "over.http", "num_partitions": 3}).encode(), method="POST"
@@ -115,7 +115,7 @@ def test_http_answers_as_the_embedded_controller_does(running: Stream) -> None:
         assert get(gateway, "/v1/topics?at=3", 400)["message"].startswith("at: '3' is an offset, and each of the 4")
 
 
-def test_all_events_are_listed_in_pages_in_the_order_of_their_times(running: Stream) -> None:
+def test_events_of_all_partitions_are_paged_by_time(running: Stream) -> None:
     create(running.gateways[0].kafka, *(f"paged-{number}" for number in range(10)))
     found, path = [], "/v1/events?limit=37"
     while path:
@@ -161,7 +161,7 @@ def test_a_simulated_broker_stops_and_starts_through_any_gateway(running: Stream
     until("it is back", lambda: get(one, "/v1/brokers")["live"] == [1, 2, 3])
 
 
-def test_a_killed_gateway_is_left_out_and_comes_back(running: Stream) -> None:
+def test_a_killed_gateway_is_removed_from_metadata_and_returns(running: Stream) -> None:
     doomed = running.start_gateway(folder="doomed")
     one = running.gateways[0]
     until("all three are listed", lambda: len(nodes(one.kafka)) == 3)
@@ -182,7 +182,7 @@ def test_a_killed_gateway_is_left_out_and_comes_back(running: Stream) -> None:
     assert "after-the-kill" in command("explain", "after-the-kill", "--data", again.data).stdout
 
 
-def test_starts_that_are_refused(running: Stream, tmp_path: Path) -> None:
+def test_invalid_gateway_settings_end_the_start(running: Stream, tmp_path: Path) -> None:
     common = [f"--set={key}={value}" for key, value in running.common.items()]
     data, http = ("--data", tmp_path / "d"), running.gateways[0].http
     rows: list[tuple[tuple[str | Path, ...], str]] = [
@@ -203,7 +203,7 @@ def test_starts_that_are_refused(running: Stream, tmp_path: Path) -> None:
         assert says in done.stderr
 
 
-def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None:
+def test_requests_without_a_worker_time_out(running: Stream) -> None:
     """A gateway alone: its requests lie in Kafka until somebody decides them."""
     (worker,) = running.workers
     worker.popen.send_signal(signal.SIGSTOP)
@@ -215,7 +215,7 @@ def test_without_a_worker_requests_are_answered_in_time(running: Stream) -> None
     until("it is decided later", lambda: described(running.gateways[1].kafka, "nobody-decides") == 0)
 
 
-def test_a_gateway_waits_for_kafka_and_can_be_stopped_meanwhile(tmp_path: Path) -> None:
+def test_a_gateway_that_waits_for_kafka_stops_on_sigterm(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     argv: list[str | Path] = [COMMAND, "gateway", "--bootstrap", f"127.0.0.1:{port}", "--data", tmp_path / "d"]
     with Process([*argv, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"], cwd=tmp_path) as process:

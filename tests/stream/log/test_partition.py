@@ -66,7 +66,7 @@ def read_all(state: PartitionState, topic: list[bytes], commit_every: int = 1) -
     return accepted
 
 
-def test_a_reader_has_what_the_writer_has(writing: Writing, open_in: OpenIn) -> None:
+def test_a_gateway_reads_the_same_events_and_state_as_the_worker(writing: Writing, open_in: OpenIn) -> None:
     writing.decide(create("a"), create("b.c"), create("b_c"), create("b.c", validate_only=True))
     writing.partition.commit()
     gateway = open_in("gateway", answers=True)
@@ -79,7 +79,7 @@ def test_a_reader_has_what_the_writer_has(writing: Writing, open_in: OpenIn) -> 
     assert gateway.log.durable_offset == gateway.log.next_offset
 
 
-def test_answers_show_what_the_decision_showed(writing: Writing, open_in: OpenIn) -> None:
+def test_answers_contain_the_topic_of_the_decision(writing: Writing, open_in: OpenIn) -> None:
     deleting = DeleteTopic(request_id=RequestId("d"), at_ms=BORN_MS, topic=TopicName("a"))
     writing.decide(create("a", timeout_ms=0), create("a"), create("dry", validate_only=True), deleting)
     gateway = open_in("gateway", answers=True)
@@ -152,7 +152,7 @@ def test_position_is_stored_after_many_records_without_events(writing: Writing, 
         ({"cluster_id": "cluster-2"}, "of Kafka cluster cluster-1, and this one is cluster-2"),
     ],
 )
-def test_a_cache_of_another_events_topic_stays(
+def test_a_cache_of_another_events_topic_is_retained(
     writing: Writing, open_in: OpenIn, options: dict[str, str], says: str
 ) -> None:
     events = list(writing.partition.log.read())
@@ -169,7 +169,7 @@ def test_cache_without_events_is_replaced(open_in: OpenIn) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_cache_before_kafkas_first_record_stays(
+def test_a_cache_before_the_first_kafka_record_is_retained(
     writing: Writing, tmp_path: Path, open_in: OpenIn, damaged: bool
 ) -> None:
     """Kafka was trimmed beyond it, so nothing can be read again; also a damaged one is more than nothing."""
@@ -213,7 +213,7 @@ def test_a_damaged_cache_is_dropped(writing: Writing, tmp_path: Path, open_in: O
     assert again.log.next_offset == 0
 
 
-def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, open_in: OpenIn) -> None:
+def test_a_cache_that_contradicts_its_merkle_tree_is_dropped(writing: Writing, open_in: OpenIn) -> None:
     gateway = open_in("gateway")
     read_all(gateway, writing.topic)
     gateway.log.write(Commit(own={HEAD: gateway.log.next_offset.to_bytes(8, "big") + bytes(32)}))
@@ -224,7 +224,7 @@ def test_a_cache_with_other_events_than_its_tree_is_dropped(writing: Writing, op
     assert list(gateway.log.read()) == list(writing.partition.log.read())
 
 
-def test_a_second_process_is_refused(writing: Writing, open_in: OpenIn) -> None:
+def test_a_partition_folder_in_use_is_rejected(writing: Writing, open_in: OpenIn) -> None:
     with pytest.raises(LogLocked):
         open_in("worker")
 
@@ -257,7 +257,7 @@ def test_a_losing_fence_changes_nothing(writing: Writing) -> None:
     assert reader.writer == "w1"
 
 
-def test_a_partition_keeps_to_its_share_of_memory(writing: Writing, open_in: OpenIn) -> None:
+def test_a_partition_limits_its_cache_to_its_part_of_the_memory(writing: Writing, open_in: OpenIn) -> None:
     memory = Memory.share(64_000, 4)
     assert memory == Memory(8_000, 8)
     writing.decide(*(create(f"t{number}") for number in range(20)))

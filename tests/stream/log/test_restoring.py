@@ -31,7 +31,7 @@ def worker(data: Path, topics: int) -> PartitionState:
 
 
 @pytest.mark.parametrize(("chunk_bytes", "next_source"), [(1, 0), (1000, 11), (1 << 19, 7000)])
-def test_readers_come_to_the_same_state(
+def test_readers_of_a_restored_events_topic_reach_the_same_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, next_source: int
 ) -> None:
     monkeypatch.setattr(restoring, "CHUNK_BYTES", chunk_bytes)
@@ -52,7 +52,7 @@ def test_readers_come_to_the_same_state(
         state.close()
 
 
-def test_restore_uses_the_folder_with_most_events(tmp_path: Path) -> None:
+def test_restore_uses_the_folder_with_the_most_events(tmp_path: Path) -> None:
     for name, topics in (("a", 3), ("b", 7), ("c", 5)):
         worker(tmp_path / name, topics).close()
     folders = [tmp_path / name for name in ("a", "b", "c", "empty")]

@@ -130,7 +130,7 @@ def test_an_events_topic_without_its_first_records_is_reported(
     assert archived.error is None
 
 
-def test_a_topic_is_gone_when_it_is_missing_twice_in_a_row(watch: TopicWatch) -> None:
+def test_a_topic_missing_twice_in_a_row_is_reported_as_deleted(watch: TopicWatch) -> None:
     for found in ("one", None, "one", None):
         watch.check_id("events", found)
     with pytest.raises(TopicGone, match="topic events was deleted: it had the whole history; restore it"):
@@ -208,7 +208,7 @@ async def test_a_consumer_whose_fetch_is_in_back_off_is_closed(kafka44: Referenc
     assert not connected(consumer._client)
 
 
-async def test_hanging_client_is_abandoned(kafka44: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_kafka_client_is_abandoned(kafka44: ReferenceKafka, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose broker is gone, or whose `stop` fails."""
     monkeypatch.setattr(transport, "_CLOSE_S", 0.01)
     for stop in (asyncio.Event().wait, asyncio.get_running_loop().create_future, failing):

@@ -110,7 +110,7 @@ async def test_base_with_another_tree_is_rejected(based: Partitions, tmp_path: P
         assert based.began_at == changing.base.kafka_offset, "as it was put"
 
 
-async def test_verify_finds_what_is_changed_beside_the_tree(
+async def test_verify_finds_changes_of_a_base_outside_its_merkle_tree(
     based: Partitions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changing = Changing(based, tmp_path / "base")

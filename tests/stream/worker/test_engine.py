@@ -26,7 +26,7 @@ from tests.stream.worker.stage import (
 )
 
 
-async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, worker: Stage) -> None:
+async def test_each_command_is_decided_once(kafka: MemoryKafka, worker: Stage) -> None:
     again = replace(create("t3", timeout_ms=0), request_id=RequestId("again"))
     await worker.decide(*(create(f"t{n}", timeout_ms=0) for n in range(20)), again)
     found = check_all_decided(kafka)
@@ -34,7 +34,7 @@ async def test_what_is_requested_is_decided_once(kafka: MemoryKafka, worker: Sta
     assert worker.state(home("t7")).store.durable_named("t7") is not None
 
 
-async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, worker: Stage) -> None:
+async def test_a_partition_has_one_append_in_flight(kafka: MemoryKafka, worker: Stage) -> None:
     """Messages of several partitions may come in turns; two appends to one of them could overtake each other."""
     [transport] = worker.transports
     transport.appends.clear()
@@ -44,7 +44,7 @@ async def test_a_partition_has_one_append_on_its_way(kafka: MemoryKafka, worker:
     check_all_decided(kafka)
 
 
-async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryKafka, worker: Stage) -> None:
+async def test_a_gap_in_delivered_commands_releases_the_partitions(kafka: MemoryKafka, worker: Stage) -> None:
     """They are there, so the partitions are claimed anew; nothing that came after them was decided."""
     here = [name for n in range(99) if home(name := f"t{n}") == 0]
     for number in range(3):
@@ -58,7 +58,7 @@ async def test_commands_that_were_not_delivered_are_fetched_again(kafka: MemoryK
     check_all_decided(kafka)
 
 
-async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_a_command_missing_in_three_fetches_fails_the_worker(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     for _ in range(2):
         await worker.claim()
@@ -70,13 +70,13 @@ async def test_undeliverable_command_ends_the_worker(kafka: MemoryKafka, tmp_pat
     await worker.close()
 
 
-async def test_commands_that_are_deleted_while_it_works_end_it(kafka: MemoryKafka, worker: Stage) -> None:
+async def test_commands_deleted_before_delivery_fail_the_worker(kafka: MemoryKafka, worker: Stage) -> None:
     kafka.first_command = 1
     with pytest.raises(CommandsMissing, match=r"expected command 0, got 1; the oldest in the topic is 1"):
         await worker.engine.handle(kafka.fetch(0, 1))
 
 
-async def test_redelivered_commands_within_a_batch(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_redelivered_commands_within_a_batch_are_dropped(kafka: MemoryKafka, claimed: Claimed) -> None:
     """As after a seek back: what was on its way is followed by the same once more."""
     worker = await claimed(0)
     await worker.engine.handle([*kafka.fetch(0, 0, 3), *kafka.fetch(0, 1)])
@@ -92,7 +92,7 @@ async def test_commands_of_other_partitions_are_ignored(kafka: MemoryKafka, clai
     assert len(kafka.events[1]) == 1, "the fence alone"
 
 
-async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_a_cancelled_takeover_leaves_no_active_partition(kafka: MemoryKafka, tmp_path: Path) -> None:
     worker = Stage(kafka, tmp_path)
     wanted = iter([True, True, True, False])
     assert not await worker.engine.claim((0, 1), lambda: next(wanted, False))
@@ -103,7 +103,7 @@ async def test_a_claim_that_is_not_wanted_any_more_leaves_nothing_active(kafka: 
 # Others.
 
 
-async def test_fenced_worker_notices(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_a_fenced_worker_loses_its_partitions(kafka: MemoryKafka, claimed: Claimed) -> None:
     zombie = await claimed(name="zombie")
     await zombie.decide(create("before", timeout_ms=0))
     heir = await claimed(name="heir")
@@ -118,9 +118,7 @@ async def test_fenced_worker_notices(kafka: MemoryKafka, claimed: Claimed) -> No
 # Restarts, releases, settings.
 
 
-async def test_settings_are_the_first_event_and_come_again_only_when_they_change(
-    kafka: MemoryKafka, tmp_path: Path
-) -> None:
+async def test_settings_are_the_first_event_and_recorded_only_on_change(kafka: MemoryKafka, tmp_path: Path) -> None:
     """Two releases with other settings take turns, as in a rolling upgrade: each partition says who decided how."""
     old = Stage(kafka, tmp_path, "old")
     new = Stage(kafka, tmp_path, "new", release="2.0", decision_settings=(("num.partitions", "3"),))
@@ -138,7 +136,7 @@ async def test_settings_are_the_first_event_and_come_again_only_when_they_change
     await new.close()
 
 
-async def test_it_does_not_read_what_a_newer_release_wrote(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_a_worker_rejects_a_fence_of_a_newer_event_version(kafka: MemoryKafka, tmp_path: Path) -> None:
     kafka.events[0].append(encode_record(Fence(1, "new", "9.0", EVENT_VERSION + 1)))
     worker = Stage(kafka, tmp_path)
     with pytest.raises(RecordFromNewerVersion, match=r"release 9\.0.*run 9\.0, or a later one"):
@@ -147,7 +145,7 @@ async def test_it_does_not_read_what_a_newer_release_wrote(kafka: MemoryKafka, t
     await worker.close()
 
 
-async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, worker: Stage) -> None:
+async def test_a_worker_rejects_commands_of_a_newer_version(kafka: MemoryKafka, worker: Stage) -> None:
     await worker.work()
     newer = create("a")
     kafka.commands[home("a")].append(bytes((COMMAND_VERSION + 1,)) + encode_command(newer)[1:])
@@ -156,7 +154,7 @@ async def test_it_does_not_decide_what_a_newer_gateway_put(kafka: MemoryKafka, w
     assert check(kafka).counts["lost"] == 1, "a newer worker will decide it"
 
 
-async def test_commands_deleted_by_retention_are_detected(kafka: MemoryKafka, tmp_path: Path) -> None:
+async def test_commands_deleted_by_retention_fail_the_takeover(kafka: MemoryKafka, tmp_path: Path) -> None:
     kafka.first_command = 3
     worker = Stage(kafka, tmp_path)
     with pytest.raises(CommandsMissing, match=r"commands 0 to 2 were deleted before they were decided"):

@@ -126,7 +126,7 @@ async def feeding(monkeypatch: pytest.MonkeyPatch, size: int = 400, seed: int = 
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_command_is_lost_at_rebalances(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_rebalances_lose_no_commands(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Rebalances that stop the flow, or find it stopped, or going; seeks; messages that wait for room."""
     chance = random.Random(seed)
     async with feeding(monkeypatch, 1000, seed) as one:
@@ -173,7 +173,7 @@ class LosingEngine:
         return still()
 
 
-async def test_lost_partitions_are_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_partitions_are_taken_over_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_faust, "RETRY_S", 0.01)
     claimed: list[int] = []
     async with feeding(monkeypatch) as one:
@@ -284,7 +284,7 @@ def test_private_method_of_faust_is_unchanged(part: Part) -> None:
     )
 
 
-async def test_attributes_are_there(tmp_path: Path) -> None:
+async def test_private_attributes_of_faust_exist(tmp_path: Path) -> None:
     driver = FaustDriver(cast(Engine, SimpleNamespace(context=SimpleNamespace(data=tmp_path))), GROUP)
     app: Any = driver._make_app()
     kafka = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1")
@@ -311,7 +311,7 @@ OURS = {
 } | {"_fetching_or_seeking", "_fetched", "_message", "_NoOffsets"}
 
 
-def test_every_private_part_that_is_touched_is_listed() -> None:
+def test_every_private_faust_attribute_in_use_is_listed() -> None:
     source = Path(faust_seam.__file__).read_text(encoding="utf-8")
     touched = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
     private = {name for name in touched if name.startswith("_") and not name.startswith("__")}
@@ -319,7 +319,7 @@ def test_every_private_part_that_is_touched_is_listed() -> None:
     assert private - OURS - listed == set()
 
 
-def test_only_the_seam_touches_private_parts() -> None:
+def test_only_the_faust_seam_uses_private_attributes() -> None:
     """The driver has private parts of its own only; nothing else of the product imports Faust."""
     tree = ast.parse(Path(driver_faust.__file__).read_text(encoding="utf-8"))
     others = {

@@ -66,7 +66,7 @@ async def test_brokers_are_registered_in_every_partition_and_topics_become_ready
     assert check_all_decided(kafka).counts["lost"] == 0
 
 
-async def test_a_create_is_complete_with_the_record_that_decides_it(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_a_create_is_ready_with_the_record_that_decides_it(kafka: MemoryKafka, claimed: Claimed) -> None:
     worker = await started(claimed)
     kafka.put(stop(2), create("a"))
     commands = len(kafka.commands[0]) + len(kafka.commands[1])
@@ -86,7 +86,7 @@ async def test_a_create_is_complete_with_the_record_that_decides_it(kafka: Memor
     check_all_decided(kafka)
 
 
-async def test_failing_synchronous_confirmation_keeps_the_create(
+async def test_a_failed_synchronous_confirmation_does_not_fail_the_create(
     kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = await started(claimed)
@@ -106,9 +106,7 @@ async def test_failing_synchronous_confirmation_keeps_the_create(
     check_all_decided(kafka)
 
 
-async def test_a_new_owner_registers_nobody_again_and_leaves_the_stopped_stopped(
-    kafka: MemoryKafka, claimed: Claimed
-) -> None:
+async def test_a_new_owner_neither_registers_nor_unfences_brokers_again(kafka: MemoryKafka, claimed: Claimed) -> None:
     first = await started(claimed, "first")
     kafka.put(stop(2))
     await first.settle()
@@ -122,7 +120,7 @@ async def test_a_new_owner_registers_nobody_again_and_leaves_the_stopped_stopped
     assert answers(second) == {("a", 0): 1}, "the stopped broker is not waited for"
 
 
-async def test_a_broker_whose_owner_died_halfway_is_made_live(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_a_new_owner_unfences_a_broker_that_was_only_registered(kafka: MemoryKafka, claimed: Claimed) -> None:
     first = await started(claimed, "first", brokers=1)
     await first.close()
     for partition in range(2):
@@ -133,7 +131,7 @@ async def test_a_broker_whose_owner_died_halfway_is_made_live(kafka: MemoryKafka
     assert [second.state(partition).store.durable_cluster.live for partition in (0, 1)] == [(1,), (1,)]
 
 
-async def test_a_broker_that_returns_joins_the_in_sync_sets_again(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_a_restarted_broker_rejoins_the_isr(kafka: MemoryKafka, claimed: Claimed) -> None:
     worker = await started(claimed)
     kafka.put(create("a", replication_factor=3))
     await worker.settle()
@@ -147,7 +145,7 @@ async def test_a_broker_that_returns_joins_the_in_sync_sets_again(kafka: MemoryK
     check_all_decided(kafka)
 
 
-async def test_a_create_that_cannot_be_complete_is_answered_at_its_deadline(
+async def test_a_new_owner_answers_creates_past_their_deadline(
     tmp_path: Path, kafka: MemoryKafka, claimed: Claimed
 ) -> None:
     worker = await started(claimed, brokers_of=LaterBrokers)
@@ -196,7 +194,7 @@ async def _without_confirmations(worker: Stage, kafka: MemoryKafka, command: Any
     ("timeouts_ms", "within_s"),
     [((), 5), ((0,), 5), ((-1,), 5), ((3_000,), 5), ((12_000,), 12), ((1_000, 20_000), 20), ((3_600_000,), 30)],
 )
-def test_dry_run_timeout(timeouts_ms: tuple[int, ...], within_s: float) -> None:
+def test_a_dry_run_of_the_target_cluster_times_out(timeouts_ms: tuple[int, ...], within_s: float) -> None:
     creates = [create(f"t{place}", timeout_ms=timeout_ms) for place, timeout_ms in enumerate(timeouts_ms)]
     delete = DeleteTopic(request_id=RequestId("d"), at_ms=0, topic=TopicName("d"))
     assert dry_run_within_s([*creates, delete]) == within_s

@@ -64,7 +64,7 @@ async def test_poison_commands_are_recorded_and_skipped(
     assert (found.counts["faults"], found.counts["lost"]) == (4, 0)
 
 
-async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
+async def test_a_command_with_inapplicable_events_is_a_fault_without_a_change(
     kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = apply._TOPIC_EVENTS[TopicCreated]
@@ -87,7 +87,7 @@ async def test_a_command_whose_events_cannot_be_applied_changes_nothing(
     check(kafka)
 
 
-async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record(
+async def test_deleting_a_topic_with_many_partitions_fits_into_a_record(
     kafka: MemoryKafka, worker: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have come to more than a record holds in steps. It can be deleted all the same, with its id as answer."""
@@ -104,7 +104,7 @@ async def test_what_is_answered_of_a_topic_of_many_partitions_fits_into_a_record
     assert max(map(len, kafka.events[home("t")])) < 1000
 
 
-async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: MemoryKafka, worker: Stage) -> None:
+async def test_cluster_commands_are_decided_only_in_the_cluster_partition(kafka: MemoryKafka, worker: Stage) -> None:
     allowed = Acl(2, 3, "t", "User:alice", "*", 3, 3)
     command = encode_command(CreateAcls(request_id=RequestId("c"), at_ms=BORN_MS, acls=(allowed,)))
     for commands in kafka.commands:
@@ -114,7 +114,7 @@ async def test_requests_about_the_cluster_are_decided_in_one_partition(kafka: Me
     assert [isinstance(events_of(worker, n)[-1].event, AclsCreated) for n in (0, 1)] == [True, False]
 
 
-async def test_what_filters_found_counts_for_how_large_a_record_is(
+async def test_acls_found_by_delete_acls_filters_count_towards_the_record_size(
     kafka: MemoryKafka, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two filters that find the same: the event has it once, the answer twice."""
@@ -134,7 +134,7 @@ async def test_what_filters_found_counts_for_how_large_a_record_is(
 # Time.
 
 
-async def test_the_time_of_a_partition_never_goes_back(claimed: Claimed) -> None:
+async def test_event_times_of_a_partition_never_decrease(claimed: Claimed) -> None:
     worker = await claimed()
     late = create("late", at_ms=BORN_MS + 5000, timeout_ms=0)
     early = next(create(f"e{n}", at_ms=BORN_MS, timeout_ms=0) for n in range(9) if home(f"e{n}") == home("late"))
@@ -163,7 +163,7 @@ class Judge:
         return ()
 
 
-async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_policies_judge_each_batch_of_commands_once(kafka: MemoryKafka, claimed: Claimed) -> None:
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
     worker = await claimed(0, decision_settings=settings, judge=judge)
@@ -177,9 +177,7 @@ async def test_policies_judge_a_batch_at_a_time_and_once(kafka: MemoryKafka, cla
     assert codes == {name: name.startswith("yes") for name in names}
 
 
-async def test_a_create_that_needs_its_verdict_only_in_its_turn_is_judged_then(
-    kafka: MemoryKafka, claimed: Claimed
-) -> None:
+async def test_a_create_after_a_deletion_in_its_batch_is_judged_late(kafka: MemoryKafka, claimed: Claimed) -> None:
     """The topic stands in its own way until the command before deletes it."""
     judge = Judge()
     settings = (("create.topic.policy.class.name", "some.Policy"), *SETTINGS)
@@ -214,7 +212,7 @@ class Cluster:
 CARRIED_OUT = (("has.target.cluster", "true"), *SETTINGS)
 
 
-async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, claimed: Claimed) -> None:
+async def test_creates_are_dry_run_at_the_target_cluster(kafka: MemoryKafka, claimed: Claimed) -> None:
     cluster = Cluster()
     worker = await claimed(0, decision_settings=CARRIED_OUT, cluster=cluster)
     await worker.work()
@@ -233,7 +231,7 @@ async def test_dry_runs_at_the_target_cluster(kafka: MemoryKafka, claimed: Claim
     assert [len(topic_of(worker, name).partitions) for name in (there, new)] == [7, 2]
 
 
-async def test_failing_dry_run_is_a_fault(claimed: Claimed) -> None:
+async def test_a_failed_dry_run_is_a_fault(claimed: Claimed) -> None:
     """And not the end of the worker: the next one would end in the same way."""
     worker = await claimed(home("bug"), decision_settings=CARRIED_OUT, cluster=Cluster())
     await worker.decide(create("bug", timeout_ms=0))

@@ -129,7 +129,7 @@ def assert_same(one: PartitionState, other: PartitionState) -> None:
     assert_one_log(one.log, other.log)
 
 
-async def test_an_empty_gateway_begins_with_a_base_and_has_all_that_one_has_that_read_everything(
+async def test_a_gateway_from_a_base_equals_one_that_read_all_events(
     partitions: Partitions,
 ) -> None:
     worker = await partitions.worker("a")
@@ -146,7 +146,7 @@ async def test_an_empty_gateway_begins_with_a_base_and_has_all_that_one_has_that
     check_all_decided(partitions.kafka)
 
 
-async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partitions: Partitions) -> None:
+async def test_an_empty_worker_starts_from_a_base_and_takes_over(partitions: Partitions) -> None:
     first = await partitions.worker("a")
     await partitions.create(first, 300)
     await partitions.until_base(first)
@@ -166,7 +166,7 @@ async def test_an_empty_worker_begins_with_a_base_and_takes_over_with_it(partiti
     check_all_decided(partitions.kafka)
 
 
-async def test_a_partition_is_taken_over_while_the_store_is_away(partitions: Partitions) -> None:
+async def test_a_partition_is_taken_over_while_the_archive_is_unreachable(partitions: Partitions) -> None:
     worker = await partitions.worker("a")
     await partitions.create(worker, 300)
     await partitions.until_base(worker)
@@ -272,7 +272,7 @@ async def test_damaged_bases_are_skipped(based: Partitions) -> None:
             assert based.began_at == 0
 
 
-async def test_deleted_first_records_need_a_base(based: Partitions) -> None:
+async def test_deleted_first_records_require_a_base(based: Partitions) -> None:
     newest, older = bases(based.place(), TOPICS.cluster_id, TOPICS.events_id)
     with closing(based.gateway("behind", archive=False)):
         pass
@@ -289,7 +289,7 @@ async def test_deleted_first_records_need_a_base(based: Partitions) -> None:
         based.gateway("too late", first_record=newest.kafka_offset)
 
 
-async def test_a_worker_whose_folder_is_behind_what_kafka_has_begins_with_a_base(partitions: Partitions) -> None:
+async def test_a_worker_behind_the_first_kafka_record_starts_from_a_base(partitions: Partitions) -> None:
     behind = await partitions.worker("behind")
     await behind.close()
     await two_bases(partitions)
@@ -307,7 +307,7 @@ OTHERS: dict[str, Callable[[Manifest], Manifest]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-async def test_a_base_of_another_cluster_or_topic_is_refused(based: Partitions, other: str) -> None:
+async def test_a_base_of_another_cluster_or_topic_is_rejected(based: Partitions, other: str) -> None:
     change(based, OTHERS[other])
     with pytest.raises(ArchiveForeign, match=f"{other}.*name another place"):
         based.newest()
@@ -315,7 +315,7 @@ async def test_a_base_of_another_cluster_or_topic_is_refused(based: Partitions, 
         assert based.began_at == 0
 
 
-async def test_an_empty_gateway_has_the_snapshots_of_who_archives(based: Partitions) -> None:
+async def test_an_empty_gateway_downloads_snapshots_of_the_archive(based: Partitions) -> None:
     put = [one.offset for one in read_manifest(based.place()).snapshots]
     assert len(put) > 1
     turn_a_byte(parts(based, "snapshots")[0])

@@ -132,7 +132,7 @@ def _lines(worker: Process) -> list[dict[str, Any]]:
     return [json.loads(line) for line in worker.output.splitlines() if line.startswith("{")]
 
 
-def test_rebalance_with_a_second_worker_of_other_settings_and_driver(group: Group) -> None:
+def test_a_rolling_change_of_worker_settings_and_driver_is_recorded(group: Group) -> None:
     """A rolling change: the worker that owns a partition decides by its settings, and the events say which."""
     _, first = group.ready("plain", "a", {"num.partitions": "3"})
     refused = group.start("plain", "a")
@@ -151,7 +151,7 @@ def test_rebalance_with_a_second_worker_of_other_settings_and_driver(group: Grou
     assert counts["fences"] > PARTITIONS
 
 
-def test_it_stops_where_a_newer_release_has_written(group: Group) -> None:
+def test_a_worker_fails_on_events_of_a_newer_release(group: Group) -> None:
     group.make(group.commands, PARTITIONS)
     group.make(group.events, PARTITIONS, retention_ms="-1", retention_bytes="-1")
     producer = Producer({"bootstrap.servers": group.kafka})
@@ -163,7 +163,7 @@ def test_it_stops_where_a_newer_release_has_written(group: Group) -> None:
     assert read_topic(group.kafka, group.events, PARTITIONS)[2][1:] == [], "and writes nothing there"
 
 
-def test_it_keeps_signed_heads_of_its_partitions(group: Group, tmp_path: Path) -> None:
+def test_a_worker_records_signed_tree_heads_of_its_partitions(group: Group, tmp_path: Path) -> None:
     private, public = key_files(tmp_path)
     worker, _ = group.ready(settings={"log.signing.key.location": str(private), "log.signing.interval.ms": "100"})
     group.put("a", "b", "c")
@@ -185,7 +185,7 @@ def verify(group: Group, public: Path) -> subprocess.CompletedProcess[str]:
     return command("verify", group.folder / "a", "--key", public)
 
 
-def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
+def test_a_worker_waits_for_kafka_at_start(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with ExitStack() as held:
         group = group_of(tmp_path, f"127.0.0.1:{port}", held)
@@ -196,7 +196,7 @@ def test_kafka_that_is_down_at_the_start_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["commands", "events"])
-def test_a_topic_that_is_deleted_ends_whoever_uses_it(kafka44: ReferenceKafka, tmp_path: Path, lost: str) -> None:
+def test_a_deleted_topic_fails_workers_and_gateways(kafka44: ReferenceKafka, tmp_path: Path, lost: str) -> None:
     """Whether Kafka makes another under the same name at once, as it does here on any request, or not. A worker may
     learn it from its next claim of a partition before it looks at the topic."""
     names = f"gone-{time.time_ns()}"

@@ -45,7 +45,7 @@ def partitions(output: str) -> dict[int, tuple[int, str, set[str]]]:
     }
 
 
-def test_topics(kafka: ToolsAt) -> None:
+def test_kafka_topics_creates_alters_and_deletes_topics(kafka: ToolsAt) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "made", "--partitions", "3", "--replication-factor", "3")
 
     def described() -> dict[int, tuple[int, str, set[str]]]:
@@ -94,7 +94,7 @@ def test_brokers_with_all_log_directories_cordoned_get_no_new_replicas(kafka: To
     create("wide", "--partitions", "1", "--replication-factor", "3")
 
 
-def test_configs(kafka: ToolsAt) -> None:
+def test_kafka_configs_alters_topic_and_broker_configs(kafka: ToolsAt) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "set", "--partitions", "1", "--replication-factor", "1")
 
     def configs(kind: str, name: str, *change: str, code: int = 0, controller: bool = False) -> str:
@@ -120,7 +120,7 @@ def test_configs(kafka: ToolsAt) -> None:
     until(lambda: "producer_byte_rate=1" in configs("users", "ann"), 120, "the quota of a user")
 
 
-def test_reassignments_and_elections(kafka: ToolsAt, tmp_path: Path) -> None:
+def test_kafka_reassign_partitions_and_kafka_leader_election(kafka: ToolsAt, tmp_path: Path) -> None:
     kafka.run("kafka-topics", "--create", "--topic", "moved-by-tool", "--replica-assignment", "1:2,2:1")
     plan = tmp_path / "plan.json"
     wanted = [
@@ -155,7 +155,7 @@ def test_reassignments_and_elections(kafka: ToolsAt, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("controller", [False, True])
-def test_the_quorum_and_its_features(kafka: ToolsAt, controller: bool) -> None:
+def test_kafka_metadata_quorum_and_kafka_features(kafka: ToolsAt, controller: bool) -> None:
     status = kafka.run("kafka-metadata-quorum", "describe", "--status", controller=controller)
     assert re.search(r"LeaderId:\s+3000", status), status
     replication = kafka.run("kafka-metadata-quorum", "describe", "--replication", controller=controller)
