@@ -47,7 +47,7 @@ from controller.machine.commands.commands import (
 from controller.machine.configs.changes import BY_CONTROLLER
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
 from controller.policy.runner import PolicyJudge, PolicyRunnerClosed
 from controller.store.recorder import WITHOUT_METADATA_LOG, Projector

@@ -26,7 +26,7 @@ from controller.machine.configs import changes
 from controller.machine.decision import Decision
 from controller.machine.partitions import requests
 from controller.machine.rules import judging
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from controller.machine.state import State
 from controller.machine.truncation import truncated_refusal
 from events.catalog import CreateRequested, FilledDefault, Observation, RulesObserved

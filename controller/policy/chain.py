@@ -21,7 +21,7 @@ from controller.machine.configs.changes import OpType, altered, altered_topic_co
 from controller.machine.decision import topic_named
 from controller.machine.errors import Rejection
 from controller.machine.rules.judging import filled
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from controller.machine.state import Settings, State
 from controller.policy.interface import AlterConfigMetadata, PolicyViolation, Request, RequestMetadata
 from events.catalog import Observation, Outcome, Verdict

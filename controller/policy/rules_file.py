@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.machine.rules.reading import BYTES_MAX, read_rules
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from events.logs.log import read_text
 
 

@@ -27,7 +27,7 @@ from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
 from controller.engine.storage import Flusher
 from controller.http.metrics import Metrics
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from controller.quorum.log.batches import CONTROLLER_LISTENER
 from controller.release import RELEASE
 from controller.serving import process

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.machine.rules.reading import read_rules
-from controller.machine.rules.reading_values import RulesError
-from controller.machine.rules.rule import Rule
+from controller.machine.rules.rule import Rule, RulesError
 from events.catalog import Recorded, RulesApplied
 from projections.text.moments import iso
 from projections.views.view import view_of

@@ -26,7 +26,7 @@ from controller.machine.commands.commands import AlterTopicConfigs, CreatePartit
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from controller.machine.rules.reading import read_rules
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from events.catalog import Assignment, ConfigOp
 from events.names import BrokerId, TopicName
 from projections.views.brokers import SimulatedBrokerView

@@ -26,8 +26,7 @@ from controller.machine.decision import Answer, Decision, topic_named
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.rules.expression import Variables
 from controller.machine.rules.reading import NO_RULES, Example, Rules, read_rules
-from controller.machine.rules.reading_values import RulesError
-from controller.machine.rules.rule import Change, Kind, Rule, TopicFacts, shortened
+from controller.machine.rules.rule import Change, Kind, Rule, RulesError, TopicFacts, shortened
 from controller.machine.state import BROKERS, Cluster, State, Topic
 from events import catalog
 

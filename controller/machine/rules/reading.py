@@ -22,17 +22,15 @@ from controller.machine.rules.reading_values import (
     REQUIREMENT_READERS,
     RULE_READERS,
     Place,
-    RulesError,
     line_of,
     mode_of,
     name_of,
     scoped,
-    table_lines,
     table_values,
     toml_text,
     written_text,
 )
-from controller.machine.rules.rule import MODES, Kind, Rule, TopicDefaults
+from controller.machine.rules.rule import MODES, Kind, Rule, RulesError, TopicDefaults
 
 BYTES_MAX = 256 * 1024
 """The text is one event, which must fit in a record of a Kafka topic."""
@@ -110,7 +108,7 @@ def _read_rules(document: Mapping[str, Any], text: str) -> Rules:
     taken: set[str] = set()
     read: dict[str, list[Any]] = {}
     for kind, reader in (("rule", _rule), ("default", _default), ("example", _example)):
-        lines = chain(table_lines(text, kind), repeat(0))
+        lines = chain(_table_lines(text, kind), repeat(0))
         places = (Place(text=text, table=kind, number=number, line=line) for number, line in enumerate(lines, 1))
         read[kind] = [reader(place, table, taken) for place, table in zip(places, tables[kind], strict=False)]
     # The mode of the whole text can only weaken the mode of a rule, in the order enforce, warn, observe.
@@ -181,3 +179,9 @@ def _check_contradictions(place: Place, values: Mapping[str, Any]) -> None:
             place.at("forbidden_configs").fail(
                 name, "is both forbidden and required", "a config that no other key of the rule names"
             )
+
+
+def _table_lines(text: str, table: str) -> list[int]:
+    """The line of each table of a kind."""
+    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
+    return [place for place, line in enumerate(text.split("\n"), 1) if header.match(line)]

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
-from pathlib import PurePath
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -26,44 +25,17 @@ from controller.machine.rules.rule import (
     Kind,
     Mode,
     Range,
+    RulesError,
     Scope,
-    shortened,
 )
 from controller.patterns import ALLOWED, Pattern, PatternError
-from events.errors import UserError
 
 PATTERNS_MAX = 100
-ERROR_PART_CHARS_MAX = 2000
-"""Limit for the key, the value and the allowed values in the message of an error."""
 TEXT_CHARS_MAX = 1000
 """Limit for a text such as a hint: each refused topic gets it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBERS = (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE)
-
-
-class RulesError(UserError):
-    """An error in the rules; the message has the line, the rule, the key and the value, where known, and what is
-    allowed."""
-
-    def __init__(self, problem: str, allowed: str, *, line: int = 0, rule: str = "", key: str = "", value: str = ""):
-        key, value, problem, allowed = (
-            shortened(part, ERROR_PART_CHARS_MAX) for part in (key, value, problem, allowed)
-        )
-        place = [f"line {line}"] * bool(line) + [rule] * bool(rule)
-        text = f"{key} = {value}" if key and value else key
-        super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
-
-    def in_file(self, path: PurePath) -> RulesError:
-        """The same error with the file."""
-        self.args = (f"file {path}: {self}",)
-        return self
-
-
-def table_lines(text: str, table: str) -> list[int]:
-    """The line of each table of a kind."""
-    header = re.compile(rf"\s*\[\[\s*{table}\s*\]\]")
-    return [place for place, line in enumerate(text.split("\n"), 1) if header.match(line)]
 
 
 def line_of(text: str, table: str, number: int, key: str) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Literal, get_args
 
 import msgspec
@@ -18,6 +19,7 @@ from controller.machine.configs.table import BY_NAME
 from controller.machine.configs.values import Bad, Value, read_value, value_text
 from controller.machine.rules.expression import Expression, ExpressionFailed, Message, Variables
 from controller.patterns import Pattern
+from events.errors import UserError
 
 Kind = Literal["create", "grow", "alter", "delete", "reassign", "elect", "defaults", "discovered"]
 """A kind of change. `defaults`: a dynamic config of brokers that topics inherit. `discovered`: a change that was made
@@ -26,11 +28,31 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 ON_BY_DEFAULT: tuple[Kind, ...] = ("create", "grow", "alter", "reassign", "defaults", "discovered")
 Mode = Literal["enforce", "warn", "observe"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+ERROR_PART_CHARS_MAX = 2000
+"""Limit for the key, the value and the allowed values in the message of an error."""
 
 
 def shortened(text: str, chars_max: int) -> str:
     """Truncates a text; `…` marks it."""
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
+
+
+class RulesError(UserError):
+    """An error in the rules; the message has the line, the rule, the key and the value, where known, and what is
+    allowed."""
+
+    def __init__(self, problem: str, allowed: str, *, line: int = 0, rule: str = "", key: str = "", value: str = ""):
+        key, value, problem, allowed = (
+            shortened(part, ERROR_PART_CHARS_MAX) for part in (key, value, problem, allowed)
+        )
+        place = [f"line {line}"] * bool(line) + [rule] * bool(rule)
+        text = f"{key} = {value}" if key and value else key
+        super().__init__(": ".join([*place, *([text] if text else []), problem]) + f"; allowed: {allowed}")
+
+    def in_file(self, path: PurePath) -> RulesError:
+        """The same error with the file."""
+        self.args = (f"file {path}: {self}",)
+        return self
 
 
 class TopicFacts(msgspec.Struct, frozen=True):

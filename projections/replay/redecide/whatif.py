@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controller.machine.configs import values
 from controller.machine.configs.table import BROKER_SYNONYMS
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, contradicting_defaults
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from controller.machine.state import Cluster, RulesVersion
 from controller.policy.chain import PolicyChain
 from controller.policy.loading import SETTING as POLICY_SETTING

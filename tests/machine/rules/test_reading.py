@@ -10,7 +10,7 @@ import pytest
 
 from controller.machine.rules import reading
 from controller.machine.rules.reading import read_rules
-from controller.machine.rules.reading_values import RulesError
+from controller.machine.rules.rule import RulesError
 from controller.policy.rules_file import checked_file, rules_text
 from tests.policy.requests import rows
 

@@ -159,8 +159,9 @@ def test_kafka_metadata_quorum_and_kafka_features(kafka: ToolsAt, controller: bo
     status = kafka.run("kafka-metadata-quorum", "describe", "--status", controller=controller)
     assert re.search(r"LeaderId:\s+3000", status), status
     replication = kafka.run("kafka-metadata-quorum", "describe", "--replication", controller=controller)
-    rows = re.findall(r"^(3000|1|2|3)\b.*(Leader|Observer)", replication, re.MULTILINE)  # other tests fetch as others
-    assert rows == [("3000", "Leader"), ("1", "Observer"), ("2", "Observer"), ("3", "Observer")]
+    rows = re.findall(r"^(3000|1|2|3)\b.*(Leader|Observer)", replication, re.MULTILINE)
+    # A broker whose disk another test emptied has two directory ids, and for five minutes two rows, as in Kafka.
+    assert list(dict.fromkeys(rows)) == [("3000", "Leader"), ("1", "Observer"), ("2", "Observer"), ("3", "Observer")]
     level = r"metadata.version.*FinalizedVersionLevel: 4\.4"  # raised some seconds after the last broker came
     until(lambda: re.search(level, kafka.run("kafka-features", "describe", controller=controller)), 60, "the level")
     refused = kafka.run("kafka-features", "upgrade", "--feature", "nothing.version=1", code=1, controller=controller)
