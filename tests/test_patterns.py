@@ -13,14 +13,14 @@ import pytest
 
 from controller.machine.configs.values import Bad, ConfigType, read_value
 from controller.patterns import Pattern, PatternError
-from projections.text.moments import BadMoment, parse_moment
+from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time
 
 LONG = 200_000
 
 
 def _is_rejected_as_time(text: str) -> bool:
-    with pytest.raises(BadMoment):
-        parse_moment(text)
+    with pytest.raises(InvalidPointInTime):
+        parse_point_in_time(text)
     return True
 
 

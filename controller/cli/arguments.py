@@ -228,18 +228,18 @@ def absolute(text: str, now: datetime) -> str | None:
     return _iso(midnight.replace(hour=hour, minute=minute, second=second))
 
 
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _iso(point_in_time: datetime) -> str:
+    return point_in_time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def moment(text: str) -> str:
+def point_in_time(text: str) -> str:
     """Parse a point in time or an offset. Raises ArgumentTypeError."""
-    from projections.text.moments import BadMoment, parse_moment
+    from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time
 
     try:
         given = absolute(text, datetime.now().astimezone()) or text  # noqa: TID251 - the terminal's zone
-        parse_moment(given)
-    except BadMoment as error:
+        parse_point_in_time(given)
+    except InvalidPointInTime as error:
         raise argparse.ArgumentTypeError(f"{error}, or {AGO}") from None
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from controller.cli import serve
-from controller.cli.arguments import AGO, count, count_within, moment
+from controller.cli.arguments import AGO, count, count_within, point_in_time
 from controller.cli.commands import COMMANDS, Parsers, later
 from controller.cli.output import add_output
 from controller.cli.reads import common
@@ -86,7 +86,7 @@ def _register_copies(commands: Parsers[argparse.ArgumentParser]) -> None:
     recover.add_argument(
         "--at",
         metavar="OFFSET|TIME",
-        type=moment,
+        type=point_in_time,
         help=f"recover the state as of an offset, an ISO-8601 time, {AGO}; default: the end",
     )
     recover.set_defaults(func=later("work.backup", "recover"))

@@ -32,8 +32,8 @@ from controller.cli.arguments import (
     Parser,
     count,
     key_value,
-    moment,
     non_empty,
+    point_in_time,
     with_output,
 )
 from controller.cli.commands import COMMANDS as ALL_COMMANDS
@@ -109,7 +109,7 @@ def _register(subcommands: Parsers[_Parser], name: str, command: _Command) -> No
         if command.without_at
         else f"read the log up to an offset, an ISO-8601 time, {AGO}; default: to its end"
     )
-    parser.add_argument("--at", type=moment, metavar="OFFSET|TIME", help=of_at)
+    parser.add_argument("--at", type=point_in_time, metavar="OFFSET|TIME", help=of_at)
     parser.set_defaults(limit=LIMIT)
     add_output(parser, command.formats, flags=("-o",), into=PRINTED)
     parser.set_defaults(func=lambda options: _run(name, command, options))

@@ -24,7 +24,7 @@ from controller.machine.errors import ErrorCode
 from events.logs.log import LogError
 from projections.queries.events import BadPlace
 from projections.queries.query import NotFound, NoTopic, QueryClosed
-from projections.text.moments import BadMoment
+from projections.text.points_in_time import InvalidPointInTime
 from projections.views.topics import refusal
 from projections.views.view import ErrorView, ProblemView, problem
 
@@ -128,7 +128,7 @@ def _error_view(code: ErrorCode, message: str) -> ErrorView:
 
 
 KNOWN: Final[tuple[tuple[type[Exception], int, ErrorCode, str], ...]] = (
-    (BadMoment, 400, ErrorCode.INVALID_REQUEST, "at: {}"),
+    (InvalidPointInTime, 400, ErrorCode.INVALID_REQUEST, "at: {}"),
     (BadPlace, 400, ErrorCode.INVALID_REQUEST, "{}"),
     (NoTopic, 404, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "{}"),
     (NotFound, 404, ErrorCode.RESOURCE_NOT_FOUND, "{}"),

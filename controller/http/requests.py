@@ -27,7 +27,7 @@ from controller.http.errors import Connection, HttpRequest, invalid, refused
 from controller.kafka.session import ANONYMOUS
 from controller.machine.errors import ErrorCode
 from events.catalog import EVENT_TYPES
-from projections.text.moments import OFFSET_END, SYNTAX
+from projections.text.points_in_time import OFFSET_END, SYNTAX
 
 API: Final = "HTTP"
 CLIENT_ID_CHARACTERS_MAX: Final = 200
@@ -199,7 +199,7 @@ OFFSET_MAX = OFFSET_END - 1
 At = Annotated[str | None, QueryParameter(description=f"Show the state as of: {SYNTAX}")]
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Maximum number of results")]
 From = Annotated[str | None, QueryParameter(name="from", description=f"Not before: {SYNTAX}")]
-FromMoment = Annotated[str, QueryParameter(name="from", description=f"The earlier point in time: {SYNTAX}")]
+FromPointInTime = Annotated[str, QueryParameter(name="from", description=f"The earlier point in time: {SYNTAX}")]
 To = Annotated[str | None, QueryParameter(name="to", description="Not after; same syntax")]
 FromOffset = Annotated[int, QueryParameter(name="from", ge=0, le=OFFSET_MAX, description="First offset")]
 Partition = Annotated[

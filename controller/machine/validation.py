@@ -137,7 +137,7 @@ def counts(command: CreateTopic) -> Rejection | None:
     """Partition count and replication factor must be positive, or -1 for the default (KIP-464) or with a manual
     assignment."""
     if command.assignments:
-        return _no_counts_beside_assignment(command)
+        return _no_counts_with_assignment(command)
     factor, partitions = command.replication_factor, command.num_partitions
     if factor > 0 and partitions > 0:
         return None
@@ -159,7 +159,7 @@ def _too_old(command: CreateTopic) -> str:
     return "" if _knows_defaults(command) else f" The default needs CreateTopics version {DEFAULT_COUNTS_SINCE}."
 
 
-def _no_counts_beside_assignment(command: CreateTopic) -> Rejection | None:
+def _no_counts_with_assignment(command: CreateTopic) -> Rejection | None:
     for what, value in (("replication factor", command.replication_factor), ("numPartitions", command.num_partitions)):
         if value != -1:
             message = f"A manual partition assignment was specified, but {what} was not set to -1."

@@ -170,7 +170,7 @@ class QuorumFiles(SnapshotFiles):
 
     # --- writing
 
-    def remember(self, state: QuorumState) -> None:
+    def persist(self, state: QuorumState) -> None:
         if state != self.state:
             write_quorum_state(self._partition / QUORUM_STATE, state)
             self.state = state

@@ -11,7 +11,7 @@ import struct
 from rocksdict import Rdict, RdictIter, ReadOptions
 
 STATE = b"s"
-KEPT = b"e"
+RETAINED = b"e"
 """The key prefix of an event that was retained when the events around it were dropped."""
 NEXT_KEY = b"mnext"
 START_KEY = b"mstart"

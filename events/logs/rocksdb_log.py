@@ -29,7 +29,7 @@ from events.catalog import EVENT_VERSION
 from events.logs import log
 from events.logs.archive.whole_log import WholeLog
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import KEPT, NEXT_KEY, START_KEY, STATE, pack, run_prefix
+from events.logs.rocksdb_keys import NEXT_KEY, RETAINED, START_KEY, STATE, pack, run_prefix
 from events.logs.rocksdb_recovery import DurableMark, classify, identify, make_folder, open_checked, start_of
 
 DEFAULT_CACHE_BYTES = 64 << 20
@@ -256,7 +256,7 @@ def _drop_batch(
     batch, views = WriteBatch(raw_mode=True), database.views_handle
     batch.delete_range(pack(start), pack(to))
     for offset, value in retained.items():
-        batch.put(KEPT + pack(offset), value, views)
+        batch.put(RETAINED + pack(offset), value, views)
     for name in names:
         run = database.last_run(name, start, to)
         if run is not None and run < to:

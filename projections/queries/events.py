@@ -22,7 +22,7 @@ from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
 from events.names import CLUSTER_SHARD, shard_key
 from projections.queries.past import EVENTS_PER_REST
 from projections.queries.query import Ends, Queries, Query
-from projections.text.moments import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_moment, time_at
+from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, iso, parse_point_in_time, time_at
 from projections.text.wording import event_text
 from projections.views.events import (
     EventGroupView,
@@ -59,7 +59,7 @@ class Window(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
     def ends(self, query: Queries) -> tuple[Ends, Ends]:
-        """The point in time, and the end of the range, which is not after it. Raises BadMoment, BadPlace."""
+        """The point in time, and the end of the range, which is not after it. Raises InvalidPointInTime, BadPlace."""
         end = query.end(self.at)
         until = end if self.until is None else tuple(map(min, end, query.end(self.until)))
         if self.cursor is not None:
@@ -174,7 +174,8 @@ def events_page(
     newest: bool = False,
     at: str | None = None,
 ) -> EventsView:
-    """A page of events. With `newest` the newest come first, and `start` is ignored. Raises BadPlace, BadMoment."""
+    """A page of events. With `newest` the newest come first, and `start` is ignored. Raises BadPlace and
+    InvalidPointInTime."""
     found = listing(query, which, partition)
     end = query.end(at) if len(found.parts) > 1 else (found.parts[0].end(at),)
     if newest:
@@ -188,7 +189,7 @@ def events_page(
 def topic_events_page(
     query: Queries, which: EventFilter, start: int, limit: int, cursor: str | None, *, newest: bool, at: str | None
 ) -> EventsView:
-    """A page of the events of a topic. Raises NoTopic if there never was one, BadPlace, BadMoment."""
+    """A page of the events of a topic. Raises NoTopic if there never was one, BadPlace, InvalidPointInTime."""
     page = events_page(query, which, start, limit, None, cursor, newest=newest, at=at)
     if not page.events and which.topic is not None:
         query.of_topic(which.topic).check_known(which.topic)
@@ -245,15 +246,16 @@ def _decoded(part: Query, offsets: Iterator[int]) -> Iterator[Recorded]:
 
 
 def starts(query: Queries, since: str | None) -> Ends:
-    """For each log the offset of the first event at or after a point in time (None: the start). Raises BadMoment."""
+    """For each log the offset of the first event at or after a point in time (None: the start). Raises
+    InvalidPointInTime."""
     if since is None:
         return (0,) * len(query.parts)
-    moment = parse_moment(since)
-    if isinstance(moment, datetime):
-        at_ms = round(max(moment, _EPOCH).timestamp() * 1000)
+    point_in_time = parse_point_in_time(since)
+    if isinstance(point_in_time, datetime):
+        at_ms = round(max(point_in_time, _EPOCH).timestamp() * 1000)
         return tuple(_end_before(part.log, at_ms) for part in query.parts)
-    query.end(since)  # raises BadMoment if the log has not reached it, or is partitioned
-    return (moment,)
+    query.end(since)  # raises InvalidPointInTime if the log has not reached it, or is partitioned
+    return (point_in_time,)
 
 
 def _end_before(log: EventLog, at_ms: int) -> int:
@@ -262,7 +264,7 @@ def _end_before(log: EventLog, at_ms: int) -> int:
 
 
 def timeline_page(query: Queries, window: Window) -> TimelineView:
-    """The number of events over time, in `window.limit` spans. Raises BadMoment."""
+    """The number of events over time, in `window.limit` spans. Raises InvalidPointInTime."""
     end, until = window.ends(query)
     return TimelineView(spans(query, starts(query, window.since), until, window.limit), query.as_of(end))
 
@@ -287,8 +289,8 @@ def spans(query: Queries, start: Ends, end: Ends, count: int) -> tuple[SpanView,
 
 
 def topic_timeline_page(query: Queries, name: str, window: Window) -> TopicTimelineView:
-    """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one, BadMoment,
-    BadPlace."""
+    """The events of a topic grouped by cause, the newest first. Raises NoTopic if there never was one,
+    InvalidPointInTime and BadPlace."""
     part = query.of_topic(name)
     end = part.end(window.at)
     before = end if window.cursor is None else min(end, Listing([part]).place(0, window.cursor)[0])

@@ -24,8 +24,8 @@ from events.catalog import Cause, CreationRefused, Event, Partition, Recorded, T
 from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.query import NotFound, NoTopic, Queries, Query
-from projections.text.moments import iso
 from projections.text.names import error_name
+from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
 from projections.views.events import STEPS_FIRST, CauseView, ExplanationView, StepView
 from projections.views.requests import RequestTopicView, RequestView, request_view
@@ -40,7 +40,7 @@ STEPS_LAST = 400
 def explain(query: Queries, subject: str, at: str | None = None) -> ExplanationView:
     """The chain of the topic of this name or, if there is no event of that name, of the request with this id.
 
-    Raises NotFound, BadMoment.
+    Raises NotFound, InvalidPointInTime.
     """
     try:
         return explain_topic(query, subject, at)
@@ -58,7 +58,7 @@ def nothing_to_explain(subject: str) -> NotFound:
 
 
 def explain_topic(query: Queries, name: str, at: str | None = None) -> ExplanationView:
-    """The chain of the topic of this name, now or at a point in time. Raises NoTopic, BadMoment."""
+    """The chain of the topic of this name, now or at a point in time. Raises NoTopic, InvalidPointInTime."""
     part = query.of_topic(name)
     end = part.end(at)
     part.check_known(name, end)
@@ -70,7 +70,7 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
 
 
 def explain_request(query: Queries, request_id: str, at: str | None = None) -> ExplanationView:
-    """The chain of the request with this id, now or at a point in time. Raises NotFound, BadMoment."""
+    """The chain of the request with this id, now or at a point in time. Raises NotFound, InvalidPointInTime."""
     ends = query.end(at)
     request, chain = query.request(request_id, ends), _Chain()
     found = [_events_with_causes(part, request.request_id, end) for part, end in zip(query.parts, ends, strict=True)]

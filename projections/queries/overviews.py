@@ -43,7 +43,7 @@ POLICY_SETTING = "create.topic.policy.class.name"
 
 
 def brokers(query: Queries, at: str | None) -> BrokersView:
-    """The brokers and settings at a point in time. Raises BadMoment."""
+    """The brokers and settings at a point in time. Raises InvalidPointInTime."""
     end = query.end(at)
     return query.cluster_at(end).view(query.as_of(end))
 
@@ -56,7 +56,7 @@ def summary(
     waiting: tuple[WaitingView, ...] = (),
 ) -> SummaryView:
     """The summary at a point in time. For the present the live service gives its counts, its open requests, and topics
-    that were never ready; for the past, topics are counted here if that is quick. Raises BadMoment."""
+    that were never ready; for the past, topics are counted here if that is quick. Raises InvalidPointInTime."""
     end = query.end(at)
     cluster = query.cluster_at(end)
     newest = scan_requests(
@@ -93,8 +93,8 @@ def _counts(counted: Counted | None) -> dict[str, Any]:
     }
 
 
-def _refused_of_day(query: Queries, end: Ends, moment: AsOfView) -> Iterator[RefusedView]:
-    since = starts(query, f"{max(0, (moment.at_ms or 0) - DAY_MS)}ms")
+def _refused_of_day(query: Queries, end: Ends, point_in_time: AsOfView) -> Iterator[RefusedView]:
+    since = starts(query, f"{max(0, (point_in_time.at_ms or 0) - DAY_MS)}ms")
     rules = dict.fromkeys(rule for part in query.parts for rule in islice(values_of(part.log, RULE), RULES_SHOWN_MAX))
     scanned_max = REFUSALS_SCANNED_MAX // max(1, min(len(rules), RULES_SHOWN_MAX))
     for rule in list(rules)[:RULES_SHOWN_MAX]:
@@ -114,23 +114,25 @@ def _refused_of_day(query: Queries, end: Ends, moment: AsOfView) -> Iterator[Ref
 
 
 def policies(query: Queries, at: str | None, now_ms: int) -> PoliciesView:
-    """The rules and policies at a point in time, and the refusals. Raises BadMoment."""
+    """The rules and policies at a point in time, and the refusals. Raises InvalidPointInTime."""
     end = query.end(at)
-    cluster, moment = query.cluster_at(end), query.as_of(end)
+    cluster, point_in_time = query.cluster_at(end), query.as_of(end)
     named = dict(cluster.settings).get(POLICY_SETTING, "")
     version = cluster.rules
     return PoliciesView(
         version=version,
-        rules=() if version is None else rule_views(version.text, now_ms if at is None else moment.at_ms or now_ms),
+        rules=()
+        if version is None
+        else rule_views(version.text, now_ms if at is None else point_in_time.at_ms or now_ms),
         class_names=tuple(name.strip() for name in named.split(",") if name.strip()),
-        refused=tuple(_refused_of_day(query, end, moment)),
-        as_of=moment,
+        refused=tuple(_refused_of_day(query, end, point_in_time)),
+        as_of=point_in_time,
     )
 
 
 def broker(query: Queries, broker_id: int, at: str | None, load: tuple[int, int] | None = None) -> BrokerDetailView:
     """A broker at a point in time, with its newest events. `load` has its current numbers of leaders and replicas; the
-    past is counted as in the summary. Raises NotFound, BadMoment."""
+    past is counted as in the summary. Raises NotFound, InvalidPointInTime."""
     end = query.end(at)
     row = query.cluster_at(end).brokers.get(BrokerId(broker_id))
     if row is None:

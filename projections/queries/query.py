@@ -33,7 +33,7 @@ from events.logs.snapshots import nearest_snapshot
 from events.names import shard_key
 from projections.queries.past import SCANNED_MAX, MayShow, Past, TopicPage, everything, topic_of_record
 from projections.queries.snapshot_rows import Pair, recorded_creation, with_rows
-from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
 from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestView, request_view
 from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of
@@ -90,8 +90,9 @@ class Query:
     # --- points in time
 
     def end(self, at: str | None = None) -> int:
-        """The end of the state at a point in time (see `projections.text.moments`; None: now). Raises BadMoment."""
-        return self.log.durable_offset if at is None else end_at(self.log, parse_moment(at))
+        """The end of the state at a point in time (see `projections.text.points_in_time`; None: now). Raises
+        InvalidPointInTime."""
+        return self.log.durable_offset if at is None else end_at(self.log, parse_point_in_time(at))
 
     def as_of(self, end: int) -> AsOfView:
         """The view of a point in time."""
@@ -220,10 +221,10 @@ class Queries:
         return self.parts[self._partition_of(shard_key(name))]
 
     def end(self, at: str | None = None) -> Ends:
-        """The ends of all logs at a point in time (None: now). Raises BadMoment, also for an offset if there are
-        partitions."""
-        if at is not None and self._has_partitions and isinstance(parse_moment(at), int):
-            raise BadMoment(
+        """The ends of all logs at a point in time (None: now). Raises InvalidPointInTime, also for an offset if there
+        are partitions."""
+        if at is not None and self._has_partitions and isinstance(parse_point_in_time(at), int):
+            raise InvalidPointInTime(
                 f"{at!r} is an offset, and each of the {len(self.parts)} partitions has its own: give a time, "
                 "or query one topic"
             )

@@ -81,7 +81,7 @@ class RequestsPage(msgspec.Struct, frozen=True):
 
 
 def requests_page(query: Queries, which: RequestFilter, window: Window, may_show: MayShow = everyone) -> RequestsView:
-    """A page of requests, the newest first. Raises BadMoment, BadPlace."""
+    """A page of requests, the newest first. Raises InvalidPointInTime, BadPlace."""
     end, until = window.ends(query)
     since = starts(query, window.since)
     page = scan_requests(query, which, end, until=until, since=since, limit=window.limit, may_show=may_show)
@@ -89,7 +89,7 @@ def requests_page(query: Queries, which: RequestFilter, window: Window, may_show
 
 
 def request_at(query: Queries, request_id: str, at: str | None = None) -> RequestView:
-    """A request with its outcome for each topic, now or at a point in time. Raises NotFound, BadMoment."""
+    """A request with its outcome for each topic, now or at a point in time. Raises NotFound, InvalidPointInTime."""
     return query.request(request_id, query.end(at))
 
 

@@ -132,7 +132,7 @@ def topics_at(
     which: TopicFilter = EVERY_TOPIC,
 ) -> TopicsView:
     """A page of the topics at a point in time that the caller may see. `place` encodes the shard key after which the
-    next page starts, if that is not the key of a visible topic. Raises BadMoment."""
+    next page starts, if that is not the key of a visible topic. Raises InvalidPointInTime."""
     end = query.end(at)
     page, live = query.topics_at(end, after, limit, may_show), query.cluster_at(end).live
     return topics_page(query, summaries(page.rows, live, which), end, _after(page, place))
@@ -147,7 +147,7 @@ def newest_at(
     which: TopicFilter = EVERY_TOPIC,
 ) -> TopicsView:
     """A page of the topics at a point in time, the newest first. It scans creations, so it may have fewer topics than
-    its limit. Raises BadMoment, BadPlace."""
+    its limit. Raises InvalidPointInTime, BadPlace."""
     end, parts = query.end(at), query.parts
     creations = Listing(parts, EventFilter(types=CREATION_TYPES))
     place = end if cursor is None else tuple(map(min, creations.place(0, cursor), end))
@@ -174,7 +174,7 @@ def _after(page: TopicPage, place: Callable[[str], str]) -> str | None:
 
 
 def topic_at(query: Query, name: str, at: str | None) -> TopicView:
-    """A topic at a point in time. Raises NoTopic, BadMoment."""
+    """A topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = query.end(at)
     return topic_view(query.topic_at(name, end), query.cluster_at(end).live, query.as_of(end))
 
@@ -189,7 +189,7 @@ def configs_of(part: Query, configs: Configs, settings: Settings, end: int) -> T
 
 
 def configs_of_topic_at(part: Query, name: str, at: str | None) -> TopicConfigsView:
-    """The effective configs of a topic at a point in time. Raises NoTopic, BadMoment."""
+    """The effective configs of a topic at a point in time. Raises NoTopic, InvalidPointInTime."""
     end = part.end(at)
     row, cluster = part.topic_at(name, end), part.cluster_at(end)
     settings = settings_from_pairs(cluster.settings)

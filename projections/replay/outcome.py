@@ -31,8 +31,8 @@ def message_of(error: BaseException) -> str:
         return _one_line(ours[-1])
     raised = _ANY_RAISED.findall(text)
     if raised:
-        kind, said = raised[-1]
-        return _one_line(f"{kind}: {said}")
+        kind, message = raised[-1]
+        return _one_line(f"{kind}: {message}")
     return _one_line(text) or type(error).__name__
 
 
@@ -44,10 +44,10 @@ def _one_line(text: str) -> str:
 class Options(NamedTuple):
     """The options of a sub-command; each reads those that apply to it.
 
-    `at` is a point in time as `projections.text.moments` parses it; None is the newest event. `policies` are class
-    names for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, or a query; `view`
-    is what to rebuild (topics, brokers or requests). `output` is a file or folder to write to, `format` its format.
-    `limit` is the number of examples to show.
+    `at` is a point in time as `projections.text.points_in_time` parses it; None is the newest event. `policies` are
+    class names for `backtest`, `settings` its `--set` pairs. `subject` is the topic or request to explain, or a query;
+    `view` is what to rebuild (topics, brokers or requests). `output` is a file or folder to write to, `format` its
+    format. `limit` is the number of examples to show.
     """
 
     at: str | None = None

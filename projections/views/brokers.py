@@ -11,7 +11,7 @@ from controller.machine.apply import CannotApply, concerns_topic
 from events import catalog
 from events.catalog import Recorded
 from events.names import BrokerId
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 from projections.views.rules import RulesVersionView, rules_version
 from projections.views.view import AsOfView, view_of
 

@@ -17,8 +17,8 @@ from events import catalog
 from events.catalog import Recorded
 from events.external_decision import FOLLOW, external_decision
 from events.names import TopicName
-from projections.text.moments import iso
 from projections.text.names import RequestStatus, error_word, topic_id_text
+from projections.text.points_in_time import iso
 from projections.text.wording import change_text, create_text
 from projections.views.topics import PolicyView, policy_view
 from projections.views.view import AsOfView, maybe_iso

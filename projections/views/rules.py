@@ -7,7 +7,7 @@ import msgspec
 from controller.machine.rules.reading import read_rules
 from controller.machine.rules.rule import Rule, RulesError
 from events.catalog import Recorded, RulesApplied
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 from projections.views.view import view_of
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 
 _View = TypeVar("_View", bound=msgspec.Struct)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.cli.arguments import absolute, moment
+from controller.cli.arguments import absolute, point_in_time
 from controller.cli.main import main
 from controller.cli.output import Marked, harmless, painted, table
 from tests.cli.commands import Run
@@ -52,7 +52,7 @@ def test_relative_times_become_absolute(row: str) -> None:
 @pytest.mark.parametrize("text", ["24:00", "9:60", "today 23:59:60", "999999d", "99999w"])
 def test_invalid_times_are_rejected(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
-        moment(text)
+        point_in_time(text)
 
 
 ROWS = [("a", 1, "ready"), ("long-name-of-a-topic", 100, "under-replicated (3 of 100)")]

@@ -167,8 +167,8 @@ def test_two_concurrent_past_listings_do_not_evict_each_other() -> None:
     end = one.log.durable_offset
     with long_from(1):
         for _ in range(ABANDONED_AFTER_PAGES * 2):
-            for moment in (end, end - 1):
-                page = one.query.topics_at(moment, one.first, 1)
+            for point_in_time in (end, end - 1):
+                page = one.query.topics_at(point_in_time, one.first, 1)
                 assert [row.name for row in page.rows] == one.names[1:2], "whichever way"
         assert one.reads == [(0, end)]
         for _ in range(ABANDONED_AFTER_PAGES + 1):

@@ -22,7 +22,7 @@ from projections.queries.differences import TopicDifference, change_of, topic_di
 from projections.queries.events import EventFilter, Listing
 from projections.queries.past import everything
 from projections.queries.query import Ends, NotFound, NoTopic, Queries, Query, QueryClosed
-from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
 from projections.views.requests import request_view
 from projections.views.rows import TopicRow
 from tests.events.golden import history
@@ -307,15 +307,17 @@ WRITTEN = """
 @pytest.mark.parametrize("line", WRITTEN.strip().splitlines())
 def test_at_accepts_an_offset_or_a_time(line: str) -> None:
     written, _, meant = line.partition("|")
-    moment = parse_moment(written)
-    shown = str(moment) if isinstance(moment, int) else f"{round(moment.timestamp() * 1000)}ms"
+    point_in_time = parse_point_in_time(written)
+    shown = str(point_in_time) if isinstance(point_in_time, int) else f"{round(point_in_time.timestamp() * 1000)}ms"
     assert shown == meant.strip()
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "ms", "-5ms", "2026-13-01", "99999999999999999ms", "٣", "1e3"])
 def test_an_invalid_at_is_rejected_with_the_allowed_forms(text: str) -> None:
-    with pytest.raises(BadMoment, match=r"is not a valid point in time: use an offset \(1234\), an ISO-8601 time"):
-        parse_moment(text)
+    with pytest.raises(
+        InvalidPointInTime, match=r"is not a valid point in time: use an offset \(1234\), an ISO-8601 time"
+    ):
+        parse_point_in_time(text)
 
 
 def _log(times: list[int], durable: int | None = None) -> InMemoryLog:
@@ -332,22 +334,22 @@ def _log(times: list[int], durable: int | None = None) -> InMemoryLog:
 
 @given(st.lists(st.integers(0, 50)).map(sorted), st.integers(0, 60))
 def test_state_at_a_time_includes_events_of_that_time(times: list[int], at_ms: int) -> None:
-    end = end_at(_log(times), parse_moment(f"{at_ms}ms"))
+    end = end_at(_log(times), parse_point_in_time(f"{at_ms}ms"))
     assert end == sum(1 for one in times if one <= at_ms), f"{times} at {at_ms}"
 
 
 def test_state_at_an_offset_includes_that_event() -> None:
     log = _log([5, 6, 7])
-    assert [end_at(log, parse_moment(text)) for text in ("0", "1", "2")] == [1, 2, 3]
+    assert [end_at(log, parse_point_in_time(text)) for text in ("0", "1", "2")] == [1, 2, 3]
 
 
 def test_an_offset_beyond_the_durable_end_is_rejected() -> None:
-    with pytest.raises(BadMoment, match="offset 3 is not reached yet: the newest event is at offset 2"):
-        end_at(_log([5, 6, 7]), parse_moment("3"))
-    with pytest.raises(BadMoment, match="the newest event is at offset 1"):
-        end_at(_log([5, 6, 7], durable=2), parse_moment("2"))
-    with pytest.raises(BadMoment, match="the log is empty"):
-        end_at(_log([]), parse_moment("0"))
+    with pytest.raises(InvalidPointInTime, match="offset 3 is not reached yet: the newest event is at offset 2"):
+        end_at(_log([5, 6, 7]), parse_point_in_time("3"))
+    with pytest.raises(InvalidPointInTime, match="the newest event is at offset 1"):
+        end_at(_log([5, 6, 7], durable=2), parse_point_in_time("2"))
+    with pytest.raises(InvalidPointInTime, match="the log is empty"):
+        end_at(_log([]), parse_point_in_time("0"))
 
 
 def test_time_of_a_state_is_that_of_its_last_event() -> None:

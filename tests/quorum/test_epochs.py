@@ -71,10 +71,10 @@ def test_voters_elect_leaders_up_to_the_last_epoch() -> None:
 
 def test_an_invalid_quorum_state_is_not_written(tmp_path: Path) -> None:
     log = opened(tmp_path)
-    log.remember(QuorumState(3))
+    log.persist(QuorumState(3))
     for state in (QuorumState(1 << 31), QuorumState(4, -7), QuorumState(4, voted_id=-2)):
         with pytest.raises(ValueError, match="Expected"):
-            log.remember(state)
+            log.persist(state)
     log.close()
     again = opened(tmp_path)
     assert again.state == QuorumState(3)

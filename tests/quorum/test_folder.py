@@ -89,7 +89,7 @@ def test_the_quorum_folder_is_readable_only_by_the_owner(tmp_path: Path) -> None
     folder = _open(tmp_path / "a" / "b")
     log = opened(tmp_path / "a" / "b")
     log.append(some(0))
-    log.remember(QuorumState(1, 2, 3))
+    log.persist(QuorumState(1, 2, 3))
     log.flush()
     kept(log, SnapshotId(1, 1), [snapshot(1)])
     files = [each for each in (tmp_path / "a" / "b").rglob("*") if each.is_file()]
@@ -111,8 +111,8 @@ def test_the_quorum_folder_is_readable_only_by_the_owner(tmp_path: Path) -> None
 )
 def test_the_quorum_state_file_round_trips_in_kafkas_format(tmp_path: Path, state: QuorumState, version: int) -> None:
     log = opened(tmp_path)
-    log.remember(QuorumState(1))
-    log.remember(state)
+    log.persist(QuorumState(1))
+    log.persist(state)
     assert log.state == state
     log.close()
     again = opened(tmp_path)
@@ -128,11 +128,11 @@ def test_the_quorum_state_file_round_trips_in_kafkas_format(tmp_path: Path, stat
 
 def test_a_failed_quorum_state_write_retains_the_previous_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened(tmp_path)
-    log.remember(QuorumState(1, 2))
+    log.persist(QuorumState(1, 2))
     with monkeypatch.context() as patched:
         patched.setattr("os.fsync", Mock(side_effect=OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space"):
-            log.remember(QuorumState(2, -1, 5))
+            log.persist(QuorumState(2, -1, 5))
     assert log.state == read_quorum_state(tmp_path / PARTITION / QUORUM_STATE) == QuorumState(1, 2)
     assert sorted(each.name for each in (tmp_path / PARTITION).glob("quorum-state*")) == [QUORUM_STATE]
     log.close()

@@ -18,8 +18,8 @@ from tests.support.voter import VOTER, voter
 from tests.support.wire import Wire
 
 FEW_BYTES = {"metadata.log.max.record.bytes.between.snapshots": "3000"}
-KEPT = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
-OURS = tuple(f"{key}={value}" for key, value in KEPT.items())
+RETAINED = {**FEW_BYTES, "metadata.max.retention.bytes": "3000"}
+OURS = tuple(f"{key}={value}" for key, value in RETAINED.items())
 
 
 def snapshots(partition: Path) -> list[SnapshotId]:
@@ -45,7 +45,7 @@ def set_quota(quorum: KafkaQuorum, user: str, rate: float) -> None:
 
 
 def test_snapshots_equal_kafkas_and_an_empty_voter_fetches_one(tmp_path: Path) -> None:
-    with kafka_quorum(tmp_path, settings=KEPT) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
+    with kafka_quorum(tmp_path, settings=RETAINED) as quorum, voter(quorum, tmp_path / "voter", *OURS) as ours:
         ours.start()
         ours.votes()
         partitions = [each.metadata for each in quorum.controllers]

@@ -55,7 +55,7 @@ class Figures(threading.Thread):
         """By the monotonic clock."""
         self._nodes = nodes
         self._over = threading.Event()
-        self._say: Callable[[], object] | None = None
+        self._announce: Callable[[], object] | None = None
         self._said_s = 0.0
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Figures(threading.Thread):
 
     def each_minute(self, say: Callable[[], object]) -> None:
         """Call this once a minute from now on."""
-        self._say = say
+        self._announce = say
 
     def run(self) -> None:
         number = 0
@@ -84,9 +84,9 @@ class Figures(threading.Thread):
                 if node.ours and number % DISK_EVERY == 0:
                     self.disks[node.name].append(disk_of(node.folder, at_s))
             number += 1
-            if self._say is not None and at_s - self._said_s >= MINUTE_S:
+            if self._announce is not None and at_s - self._said_s >= MINUTE_S:
                 self._said_s = at_s
-                self._say()
+                self._announce()
             self._over.wait(EVERY_S)
 
     def _look(self, node: Node, at_s: float) -> None:

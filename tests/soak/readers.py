@@ -18,7 +18,7 @@ from tests.soak.nodes import Node
 NOW: Final = ("/v1/topics?limit=100", "/v1/summary", "/v1/requests?limit=50", "/v1/events?order=newest&limit=50")
 PAGES: Final = ("/", "/v1/topics", "/v1/brokers", "/v1/requests")
 PAUSE_S: Final = 0.25
-KEPT: Final = 200
+RETAINED: Final = 200
 """So many moments are remembered, to be read again."""
 SILENT_S: Final = 30.0
 """A stream of events shows every ten seconds that it lives."""
@@ -75,7 +75,7 @@ class Reader(threading.Thread):
         if self._kept.setdefault(at, digest) != digest:
             self.wrong.append(f"{self._node.name} shows other topics as of offset {at} than before: {shown[:1000]!r}")
         self.past += 1
-        if len(self._kept) > KEPT:
+        if len(self._kept) > RETAINED:
             del self._kept[self._chance.choice(list(self._kept))]
 
     def _get(self, path: str, accept: str = "application/json") -> bytes | None:

@@ -15,7 +15,7 @@ from events.names import ShardKey, shard_key
 from projections.queries.events import BadPlace, EventFilter, cursor_of, listing
 from projections.queries.explain import explain
 from projections.queries.query import NotFound, NoTopic, Queries, Query
-from projections.text.moments import BadMoment
+from projections.text.points_in_time import InvalidPointInTime
 from tests.projections.logs import kept, questions_of, story
 
 PARTITIONS = 3
@@ -117,7 +117,9 @@ def test_partitioned_queries_equal_those_of_each_partition() -> None:
 
 def test_partitioned_queries_accept_a_time_and_reject_an_offset() -> None:
     query, _ = partitioned(stories())
-    with pytest.raises(BadMoment, match="each of the 3 partitions has its own: give a time, or query one topic"):
+    with pytest.raises(
+        InvalidPointInTime, match="each of the 3 partitions has its own: give a time, or query one topic"
+    ):
         query.end("5")
     assert query.end("2001-01-01") == (0, 0, 0)
     assert query.end("2099-01-01") == query.end()

@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BANNED = {
     "asks": "requests",
+    "beside": "with",
+    "came": "received",
     "births": "creation_index",
     "clearance": "dry_run",
     "consult": "needs_approval",
@@ -24,6 +26,12 @@ BANNED = {
     "ears": "contact",
     "entrance": "listener",
     "fleet": "brokers",
+    "foreign": "external",
+    "look": "check",
+    "missed": "skipped",
+    "moment": "point_in_time",
+    "moments": "points_in_time",
+    "said": "message",
     "silence": "throttle_time",
     "parked": "delayed",
     "spare": "delayed",

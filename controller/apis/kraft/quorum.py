@@ -30,7 +30,7 @@ from controller.quorum.log.metadata_codec import MalformedRecord, encode_record
 from controller.quorum.node import QuorumNode
 from controller.quorum.raft.effects import NotLeader
 from controller.quorum.registered import RegisteredControllers
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 from projections.views.overviews import QuorumView, VoterView
 
 LOGGED_EVERY_S: Final = 30.0

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from controller.cli.arguments import AGO, DONE, NEGATIVE, count, moment, print_error
+from controller.cli.arguments import AGO, DONE, NEGATIVE, count, point_in_time, print_error
 from controller.cli.commands import COMMANDS, Parsers
 from controller.cli.output import Marked, Style, show
 from controller.cli.reads import common
@@ -35,8 +35,8 @@ def register(commands: Parsers[argparse.ArgumentParser]) -> None:
         description=f"{COMMANDS['diff'].description} Exit codes: 0 no difference, 1 differences, 2 error.",
     )
     what = f"an offset, an ISO-8601 time, {AGO}"
-    parser.add_argument("before", type=moment, metavar="FROM", help=what)
-    parser.add_argument("after", nargs="?", type=moment, metavar="TO", help="default: now")
+    parser.add_argument("before", type=point_in_time, metavar="FROM", help=what)
+    parser.add_argument("after", nargs="?", type=point_in_time, metavar="TO", help="default: now")
     common.add_backend(parser, _diff)
 
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from controller.cli.arguments import AGO, DONE, completed_by, http_address, http_address_text, moment
+from controller.cli.arguments import AGO, DONE, completed_by, http_address, http_address_text, point_in_time
 from controller.cli.context import DEFAULT_HTTP, HTTP, chosen, context_names
 from controller.cli.output import FORMATS, add_output
 from events.errors import UserError
@@ -34,12 +34,12 @@ Read = Callable[[argparse.Namespace, "Backend"], int]
 
 def add_at(parser: argparse.ArgumentParser) -> None:
     what = f"show the past as of an offset, an ISO-8601 time, {AGO}; default: now"
-    parser.add_argument("--at", metavar="OFFSET|TIME", type=moment, help=what)
+    parser.add_argument("--at", metavar="OFFSET|TIME", type=point_in_time, help=what)
 
 
 def add_span(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--since", type=moment, metavar="OFFSET|TIME", help=f"only from this time on: {AGO}")
-    parser.add_argument("--until", type=moment, metavar="OFFSET|TIME", help="only up to this time")
+    parser.add_argument("--since", type=point_in_time, metavar="OFFSET|TIME", help=f"only from this time on: {AGO}")
+    parser.add_argument("--until", type=point_in_time, metavar="OFFSET|TIME", help="only up to this time")
 
 
 def add_backend(

@@ -135,11 +135,11 @@ def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
     return matches
 
 
-def _ms(moment: str) -> int | None:
+def _ms(point_in_time: str) -> int | None:
     """A time as milliseconds since the epoch; None for an offset."""
-    from projections.text.moments import parse_moment
+    from projections.text.points_in_time import parse_point_in_time
 
-    parsed = parse_moment(moment)
+    parsed = parse_point_in_time(point_in_time)
     return None if isinstance(parsed, int) else round(parsed.timestamp() * 1000)
 
 

@@ -23,7 +23,7 @@ from events.catalog import MetadataAdopted, QuorumEpochBegun
 from events.errors import UserError
 from events.logs.log import read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
-from projections.text.moments import iso, parse_moment
+from projections.text.points_in_time import iso, parse_point_in_time
 
 UNFINISHED = ".unfinished-"
 
@@ -76,7 +76,7 @@ def recover(options: argparse.Namespace) -> int:
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise UserError(f"{data} exists and is not empty: name a new folder")
     manifest = read_manifest(place)
-    at = None if options.at is None else parse_moment(options.at)
+    at = None if options.at is None else parse_point_in_time(options.at)
     history = secrets.token_hex(8)
     data.absolute().parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f"{data.name}{UNFINISHED}", dir=data.absolute().parent) as around:

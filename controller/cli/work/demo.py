@@ -43,7 +43,7 @@ def demo(_: argparse.Namespace) -> int:
     """Run the demo; returns the exit code."""
     with TemporaryDirectory(prefix="topicwright-demo-") as folder:
         (Path(folder) / "team_policy.py").write_text(POLICY)
-        _say("A policy in Python (KIP-108):")
+        _announce("A policy in Python (KIP-108):")
         print(_indented(POLICY))
         with _serving(Path(folder)) as (kafka, http), HttpBackend(http_address(http)) as backend:
             _Demo(kafka, http, backend).run()
@@ -56,7 +56,7 @@ def _serving(folder: Path) -> Iterator[tuple[str, str]]:
     argv += ["--data", str(folder / "data")]
     for setting in SETTINGS:
         argv += ["--set", setting]
-    _say("topicwright serve --set " + " --set ".join(SETTINGS[:4]))
+    _announce("topicwright serve --set " + " --set ".join(SETTINGS[:4]))
     with subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -79,27 +79,27 @@ class _Demo:
         self._admin.list_topics(timeout=ANSWERED_WITHIN_S)  # connect first, so that only the create is timed
 
     def run(self) -> None:
-        _say("confluent-kafka creates pay.orders with 6 partitions and waits until it is complete (KIP-4):")
+        _announce("confluent-kafka creates pay.orders with 6 partitions and waits until it is complete (KIP-4):")
         self._create(NewTopic("pay.orders", 6))
-        _say("The policy refuses a topic without an owner:")
+        _announce("The policy refuses a topic without an owner:")
         self._create(NewTopic("orders", 6))
-        _say("A dry run shows the replicas that a create would get:")
+        _announce("A dry run shows the replicas that a create would get:")
         body = {"name": "pay.refunds", "num_partitions": 3}
         dry = self._backend.send("POST", "/topics", CreatedView, body=body, validate_only="true")
         self._show_partitions(dry.partitions)
-        _say("Broker 3 stops. Replication factor 3 with two live brokers leaves a placeholder (KIP-409):")
+        _announce("Broker 3 stops. Replication factor 3 with two live brokers leaves a placeholder (KIP-409):")
         self._backend.send("POST", "/simulated/brokers/3/stop", SimulatedBrokerView)
         self._await(lambda: len(self._backend.get(BrokersView, "/brokers").live) < 3)
         self._create(NewTopic("pay.refunds", 3))
         self._show_partitions(self._refunds())
-        _say("Broker 3 starts again and replaces the placeholder:")
+        _announce("Broker 3 starts again and replaces the placeholder:")
         self._backend.send("POST", "/simulated/brokers/3/start", SimulatedBrokerView)
         self._await(lambda: all(min(one.replicas) > 0 for one in self._refunds()))
         self._show_partitions(self._refunds())
-        _say("topicwright explain pay.refunds")
+        _announce("topicwright explain pay.refunds")
         argv = [sys.executable, "-m", "controller.cli", "explain", "pay.refunds", "--http", self._http]
         print(_indented(subprocess.run(argv, capture_output=True, text=True, check=True).stdout))
-        _say("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
+        _announce("Done. `make run` serves on 127.0.0.1:9092; README.md has the rest.")
 
     def _create(self, topic: NewTopic) -> None:
         started = time.perf_counter()
@@ -125,7 +125,7 @@ class _Demo:
             time.sleep(0.02)
 
 
-def _say(text: str) -> None:
+def _announce(text: str) -> None:
     print(f"\n● {text}", flush=True)
 
 

@@ -32,7 +32,7 @@ from controller.serving.quorum_member import Joining
 from controller.serving.reach_cluster import security_in
 from controller.serving.serve import ServeOptions, serve
 from controller.settings.load import ServeSettings, SettingsError
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 
 POLL_S: Final = 0.5
 WATCH_S: Final = 10.0

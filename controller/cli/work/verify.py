@@ -40,7 +40,7 @@ from events.logs.tree_heads import (
 from projections.queries.auditing import Findings, against_head, audit, wrong_snapshots
 from projections.queries.proving import LEAVES_MAX, Consistency, Leaves
 from projections.queries.query import Query
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 from projections.views.events import event_view
 
 

@@ -17,7 +17,7 @@ from controller.http.errors import refused
 from controller.http.query_threads import cacheable
 from controller.machine.errors import ErrorCode
 from controller.release import RELEASE
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 from projections.views.events import TimelineView
 from projections.views.view import AsOfView
 

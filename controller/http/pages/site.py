@@ -29,8 +29,8 @@ from controller.http.query_threads import Reading, cacheable
 from controller.http.requests import FormTokens, caller_of
 from projections.queries.events import Window, timeline_page
 from projections.queries.query import NoTopic
-from projections.text.moments import BadMoment, iso
 from projections.text.names import escaped
+from projections.text.points_in_time import InvalidPointInTime, iso
 from projections.views import lines
 from projections.views.view import AsOfView
 
@@ -118,7 +118,9 @@ class Site:
         plain = answer_error(request, error)
         of_topic = error if isinstance(error, NoTopic) else None
         context = {
-            "frame": self._frame(request, at=None if isinstance(error, BadMoment) else request.query_params.get("at")),
+            "frame": self._frame(
+                request, at=None if isinstance(error, InvalidPointInTime) else request.query_params.get("at")
+            ),
             "problem": plain.content,
             "gone": of_topic and of_topic.deleted_at,
             "born": of_topic and of_topic.created_at,

@@ -21,8 +21,8 @@ from controller.http.requests import (
     EventOrder,
     EventType,
     From,
-    FromMoment,
     FromOffset,
+    FromPointInTime,
     Limit,
     Partition,
     To,
@@ -214,7 +214,7 @@ async def policies(reader: _Reader, at: At = None) -> Response[PoliciesView]:
 async def diff(
     reader: _Reader,
     cursors: NamedDependency[SealedCursors],
-    since: FromMoment,
+    since: FromPointInTime,
     until: To = None,
     limit: Limit = 100,
     cursor: Cursor = None,

@@ -211,7 +211,7 @@ class Consensus(Replica):
                 assert elected_by >= self.voters.majority, f"elected by {elected_by} of {len(self.voters)} voters"
 
     def _change_epoch(self, transition: Transition, role: Role) -> None:
-        """Take the epoch, leader and vote of a transition, durably. Raises OSError and CannotRemember, and then nothing
+        """Take the epoch, leader and vote of a transition, durably. Raises OSError and CannotPersistVote; then nothing
         has changed."""
         leader, voted = LeaderAndEpoch(NOBODY, self.epoch), self.voted
         match transition:
@@ -225,7 +225,7 @@ class Consensus(Replica):
                 leader = LeaderAndEpoch(self.me.id, self.epoch, self.address_of(self.me))
         if leader.epoch > self.epoch and role is not Role.CANDIDATE:
             voted = NO_VOTE
-        self.remember(QuorumState(leader.epoch, leader.leader_id, *voted))
+        self.persist(QuorumState(leader.epoch, leader.leader_id, *voted))
         before = (self.role, self.leader_and_epoch)
         self.epoch, self.voted = leader.epoch, voted
         self.leader_id, self.leader_address = leader.leader_id, leader.address

@@ -80,7 +80,7 @@ class QuorumLog(Protocol):
     def snapshot(self) -> SnapshotId | None:
         """The newest snapshot."""
 
-    def remember(self, state: QuorumState) -> None:
+    def persist(self, state: QuorumState) -> None:
         """Store the quorum state durably. After an OSError the previous state remains."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:

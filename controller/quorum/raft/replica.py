@@ -2,8 +2,8 @@
 
 A full disk does not end a replica. Data that does not fit is not appended, and unflushed data is truncated: it was
 acknowledged to nobody. A leader then resigns if there are other voters; a follower fetches the same data again. If not
-even an epoch or a vote fits on the disk, a single voter waits. A voter among others must end (CannotRemember): it can
-neither vote nor follow, and brokers would continue to contact it. Every other disk failure also ends the process,
+even an epoch or a vote fits on the disk, a single voter waits. A voter among others must end (CannotPersistVote): it
+can neither vote nor follow, and brokers would continue to contact it. Every other disk failure also ends the process,
 because the content of the disk is then unknown.
 """
 
@@ -29,7 +29,7 @@ NO_VOTE: Final = (NOBODY, ZERO_UUID)
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class CannotRemember(Exception):
+class CannotPersistVote(Exception):
     """The disk has no room for an epoch or a vote, so this voter can neither vote nor follow."""
 
 
@@ -211,20 +211,20 @@ class Replica:
 
     def vote(self, candidate: tuple[int, bytes]) -> None:
         """Vote, durably. Raises OSError, and then there is no vote."""
-        self.remember(QuorumState(self.epoch, self.leader_id, *candidate))
+        self.persist(QuorumState(self.epoch, self.leader_id, *candidate))
         self.voted = candidate
 
-    def remember(self, state: QuorumState) -> None:
-        """Store the election state. Raises OSError, or CannotRemember if there are other voters. On a full disk, it
+    def persist(self, state: QuorumState) -> None:
+        """Store the election state. Raises OSError, or CannotPersistVote if there are other voters. On a full disk, it
         raises nothing if only the leader id is new, because a restarted voter finds the leader again."""
         known = self.log.state
         if state != known:
             try:
-                self.log.remember(state)
+                self.log.persist(state)
             except OSError as error:
                 self.no_room(error)
                 if msgspec.structs.replace(state, leader_id=known.leader_id) != known:
-                    raise CannotRemember(str(error)) if self.others else error from None
+                    raise CannotPersistVote(str(error)) if self.others else error from None
 
     def transfer_ended(self, now: float, led_s: float | None) -> None:
         """A leadership transfer to this node failed (None), or its leadership ended after so many seconds."""

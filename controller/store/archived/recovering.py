@@ -23,7 +23,7 @@ from events.logs.log import EventLog
 EVENTS_PER_COMMIT = 500
 COMMITS_PER_FLUSH = 50
 
-Moment = int | datetime
+PointInTime = int | datetime
 """A point in time: the offset of an event, or a time with its zone."""
 
 
@@ -35,7 +35,7 @@ def recover(
     log: EventLog,
     place: ArchiveStore,
     segments: Sequence[Segment],
-    at: Moment | None,
+    at: PointInTime | None,
     history: str,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Recorded:
@@ -79,7 +79,7 @@ def archived(place: ArchiveStore, segments: Sequence[Segment]) -> Iterator[tuple
     return (record for file in segment_files(place, segments) for record in file.records())
 
 
-def _until(events: Iterator[tuple[Recorded, bytes]], at: Moment | None) -> Iterator[tuple[Recorded, bytes]]:
+def _until(events: Iterator[tuple[Recorded, bytes]], at: PointInTime | None) -> Iterator[tuple[Recorded, bytes]]:
     cause: Cause | None = None
     at_ms = round(at.timestamp() * 1000) if isinstance(at, datetime) else None
     for record, value in events:

@@ -314,14 +314,14 @@ class Engine:
         decider = PartitionDecider(state, context.topics.partitions, context.judge, leader.cluster, immediate_commands)
         return await decider.decide_all(fresh)
 
-    async def _undelivered_command(self, partition: int, expected: int, came: int) -> None:
+    async def _undelivered_command(self, partition: int, expected: int, received: int) -> None:
         """A driver skipped a command. Raises KafkaUnavailable if it still exists, so that it is fetched again."""
-        what = f"commands partition {partition}: expected command {expected}, got {came}"
+        what = f"commands partition {partition}: expected command {expected}, got {received}"
         begin, _ = await self.transport.commands_range(partition)
         if expected < begin:
             raise CommandsMissing(f"{what}; the oldest in the topic is {begin}")
-        missed, times = self._undelivered.get(partition, (expected, 0))
-        times = times + 1 if missed == expected else 1
+        skipped, times = self._undelivered.get(partition, (expected, 0))
+        times = times + 1 if skipped == expected else 1
         self._undelivered[partition] = expected, times
         if times == DELIVERIES_MAX:
             raise CommandsMissing(

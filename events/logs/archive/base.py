@@ -30,7 +30,7 @@ from rocksdict import DBRecoveryMode, WriteBatch
 from events.catalog import EVENT_VERSION
 from events.logs.archive.manifest import (
     ArchiveDamaged,
-    ArchiveForeign,
+    ArchiveOfAnotherLog,
     Base,
     Manifest,
     ManifestWriter,
@@ -85,12 +85,12 @@ def write_base(writer: ManifestWriter, base: Base, pairs: Iterable[Pair]) -> Bas
 
 
 def bases(store: ArchiveStore, cluster_id: str, topic_id: str) -> Iterator[Base]:
-    """The bases of a partition of a topic, newest first. Raises ArchiveError; ArchiveForeign at the first of another
-    cluster or topic."""
+    """The bases of a partition of a topic, newest first. Raises ArchiveError; ArchiveOfAnotherLog at the first of
+    another cluster or topic."""
     manifest = read_manifest(store)
     for base in reversed(manifest.bases):
         if (manifest.cluster_id, base.topic_id) != (cluster_id, topic_id):
-            raise ArchiveForeign(
+            raise ArchiveOfAnotherLog(
                 f"{store.url} has bases of the topic with id {base.topic_id} of cluster {manifest.cluster_id}, not of "
                 f"{topic_id} of {cluster_id}: name another place"
             )

@@ -42,7 +42,7 @@ MANIFEST_BYTES_MAX: Final = 32 << 20
 _SIGNED: Final = b"topicwright archive 1\n"
 
 
-class ArchiveForeign(ArchiveError):
+class ArchiveOfAnotherLog(ArchiveError):
     """The archive belongs to another cluster, history or service."""
 
 
@@ -177,7 +177,7 @@ def find_manifest(store: ArchiveStore) -> Manifest | None:
     except UNREADABLE as error:
         raise ArchiveDamaged(f"{store.url}: {MANIFEST} cannot be read: {error}") from None
     if found.format > FORMAT:
-        raise ArchiveForeign(
+        raise ArchiveOfAnotherLog(
             f"{store.url} was written by a newer release (format {found.format}, this one has {FORMAT})"
         )
     end = 0
@@ -192,10 +192,10 @@ def find_manifest(store: ArchiveStore) -> Manifest | None:
 
 
 def read_manifest(store: ArchiveStore) -> Manifest:
-    """As `find_manifest`. Raises ArchiveError; ArchiveForeign if there is no archive."""
+    """As `find_manifest`. Raises ArchiveError; ArchiveOfAnotherLog if there is no archive."""
     found = find_manifest(store)
     if found is None:
-        raise ArchiveForeign(f"{store.url} holds no archive: name what `log.archive.url` or `backup` named")
+        raise ArchiveOfAnotherLog(f"{store.url} holds no archive: name what `log.archive.url` or `backup` named")
     return found
 
 
@@ -215,10 +215,11 @@ class ManifestWriter:
         return Manifest(cluster_id=cluster_id, history=history, writer=self._writer)
 
     def change(self, by: Callable[[Manifest], Manifest]) -> Manifest:
-        """Change the manifest and return it. Raises ArchiveError; ArchiveForeign if another process is its writer."""
+        """Change the manifest and return it. Raises ArchiveError; ArchiveOfAnotherLog if another process is
+        its writer."""
         now = read_manifest(self.store)
         if now.writer.boot != self._writer.boot:
-            raise ArchiveForeign(
+            raise ArchiveOfAnotherLog(
                 f"another service archives to {self.store.url}: {now.writer.where}; give each a place of its own, and "
                 "restart the one that is to go on there"
             )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from events.logs import log
 from events.logs.log import REQUEST, SHARD
 from events.logs.rocksdb_database import PAGE_BYTES_MAX, PAGE_BYTES_MIN, Database, Frozen, Page
-from events.logs.rocksdb_keys import KEPT, STATE, pack, run_prefix
+from events.logs.rocksdb_keys import RETAINED, STATE, pack, run_prefix
 from events.logs.rocksdb_recovery import classify
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class WholeLog:
         archive's."""
         for key, value in self._each_view(pack(0), pack(self.start_offset), Database.event_page):
             yield int.from_bytes(key, "big"), value
-        for key, value in self._each_view(KEPT, bytes((KEPT[0] + 1,))):
+        for key, value in self._each_view(RETAINED, bytes((RETAINED[0] + 1,))):
             yield int.from_bytes(key[1:], "big"), value
 
     def frozen_scan(self, prefixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -164,7 +164,7 @@ class WholeLog:
     def _older(self, offsets: list[int]) -> dict[int, bytes]:
         """The events at offsets that the database lacks, in order, so that each group of the archive is read once.
         Raises LogCorrupted, ArchiveError."""
-        kept = self._read(Database.get_views, [KEPT + pack(offset) for offset in offsets])
+        kept = self._read(Database.get_views, [RETAINED + pack(offset) for offset in offsets])
         found = {offset: value for offset, value in zip(offsets, kept, strict=True) if value is not None}
         archived = [offset for offset in offsets if offset not in found]
         if archived and archived[-1] >= self.start_offset:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from events.logs.archive.manifest import (
     SEGMENT,
     ArchiveDamaged,
-    ArchiveForeign,
+    ArchiveOfAnotherLog,
     Manifest,
     ManifestWriter,
     Segment,
@@ -79,8 +79,8 @@ class Archiver:
         """Archive the next segment, or adopt an existing one; None if none is complete. `end` allows a shorter last
         segment.
 
-        Raises ArchiveError, LogError; ArchiveForeign for a segment with other events than the log's. After that, the
-        next step reads the archive again.
+        Raises ArchiveError, LogError; ArchiveOfAnotherLog for a segment with other events than the log's. After that,
+        the next step reads the archive again.
         """
         if not self._log.durable_offset:
             return None  # the first event says which history it is
@@ -102,7 +102,7 @@ class Archiver:
         if not is_here and self._packing is None:
             return None
         if not is_here or self._root(segment.start, segment.end).hex() != segment.tree:
-            raise ArchiveForeign(
+            raise ArchiveOfAnotherLog(
                 f"{self._store.url} holds other events from offset {segment.start} on than this log: it is the archive "
                 "of another copy of it; give this one a place of its own"
             )
@@ -136,7 +136,7 @@ class Archiver:
             _check_about(store, manifest, log.cluster_id, history)
         known = self._known()
         if manifest is None and known and log.start_offset:
-            raise ArchiveForeign(
+            raise ArchiveOfAnotherLog(
                 f"{store.url} is empty, and the log's events below {log.start_offset} are in {archive_status(log).url} "
                 "alone: copy all that is there first, or name that place again"
             )
@@ -178,11 +178,11 @@ def _check_known(store: ArchiveStore, there: tuple[Segment, ...], known: list[Se
 
 def _check_about(store: ArchiveStore, found: Manifest, cluster_id: str, history: str) -> None:
     if found.cluster_id != cluster_id:
-        raise ArchiveForeign(
+        raise ArchiveOfAnotherLog(
             f"{store.url} is the archive of cluster {found.cluster_id}, not of {cluster_id}: name another place"
         )
     if found.history != history:
-        raise ArchiveForeign(
+        raise ArchiveOfAnotherLog(
             f"{store.url} is the archive of another history of cluster {cluster_id} ({found.history}; this log's is "
             f"{history}), as of a log that was recovered or recreated: name another place"
         )

@@ -134,13 +134,13 @@ class Note(msgspec.Struct, frozen=True):
 def run_export(runner: Runner, ref: Ref, options: Options) -> Outcome:
     """Add the new events up to `options.at` to the export in `options.output`. Raises ReplayError."""
     assert options.output is not None, "the command line requires it"
-    rows, said = [], []
+    rows, lines = [], []
     for place, (added, note) in export(runner, ref, Path(options.output), ends_of(ref, options.at)).items():
         held = f"{many(note.next_offset, 'event')} of cluster {note.cluster_id}, up to offset {note.next_offset - 1}"
-        said.append(f"{many(added, 'event')} added: {place} holds {held}")
+        lines.append(f"{many(added, 'event')} added: {place} holds {held}")
         row = {"output": str(place), "added": added, "next_offset": note.next_offset, "cluster_id": note.cluster_id}
         rows.append(row)
-    return Outcome(rows, False, said)
+    return Outcome(rows, False, lines)
 
 
 def check_export(ref: Ref, options: Options) -> None:

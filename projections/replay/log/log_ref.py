@@ -24,7 +24,7 @@ from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafk
 from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, ScannedRange, end_at_time, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
-from projections.text.moments import BadMoment, end_at, iso, parse_moment, time_at
+from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
 
 
 class LogRef(msgspec.Struct, frozen=True):
@@ -96,8 +96,8 @@ def read_through(ref: Ref) -> str | None:
 
 
 def ends_of(ref: Ref, at: str | None = None) -> Ends:
-    """Where each log partition stops at a point in time (see `projections.text.moments`); None is the newest event. An
-    offset applies to each partition; a shorter one stops at its end.
+    """Where each log partition stops at a point in time (see `projections.text.points_in_time`); None is the newest
+    event. An offset applies to each partition; a shorter one stops at its end.
 
     Raises ReplayError for an invalid text, an offset that no partition has reached, and a time before the first event.
     """
@@ -107,8 +107,8 @@ def ends_of(ref: Ref, at: str | None = None) -> Ends:
         if at is None:
             return {ref.partition: log.durable_offset}
         try:
-            end = end_at(log, parse_moment(at))
-        except BadMoment as error:
+            end = end_at(log, parse_point_in_time(at))
+        except InvalidPointInTime as error:
             raise ReplayError(str(error)) from None
         if end == 0:
             raise _too_early(at, time_at(log, 1) or 0)
@@ -120,19 +120,19 @@ def _ends_in_kafka(ref: KafkaRef, at: str | None) -> Ends:
     if at is None:
         return newest
     try:
-        moment = parse_moment(at)
-    except BadMoment as error:
+        point_in_time = parse_point_in_time(at)
+    except InvalidPointInTime as error:
         raise ReplayError(str(error)) from None
-    if isinstance(moment, datetime):
-        at_ms = round(moment.timestamp() * 1000)
+    if isinstance(point_in_time, datetime):
+        at_ms = round(point_in_time.timestamp() * 1000)
         ends = {one.partition: end_at_time(ref.topic, one, at_ms) for one in ref.partitions}
         if not any(ends.values()):
             raise _too_early(at, min((one.parts[0].first_ms for one in ref.partitions if one.end), default=0))
         return ends
-    if moment >= max(newest.values(), default=0):
+    if point_in_time >= max(newest.values(), default=0):
         reached = f"the newest event of any partition is at offset {max(newest.values(), default=0) - 1}"
-        raise ReplayError(f"offset {moment} is not reached yet: {reached}")
-    return {partition: min(moment + 1, end) for partition, end in newest.items()}
+        raise ReplayError(f"offset {point_in_time} is not reached yet: {reached}")
+    return {partition: min(point_in_time + 1, end) for partition, end in newest.items()}
 
 
 def _too_early(at: str, first_ms: int) -> ReplayError:

@@ -36,8 +36,8 @@ from projections.replay.shards import (
     fold_shards,
     newest_snapshot,
 )
-from projections.text.moments import iso
 from projections.text.names import error_word
+from projections.text.points_in_time import iso
 from projections.text.wording import many
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
 

@@ -283,6 +283,6 @@ def _count_lines(one: Mapping[str, Any]) -> Iterator[str]:
     now = f", now by {one['now_by']}" if one["now_by"] else ""
     yield f"  {one['count']:>7} x {one['principal']} over {one['api']}{was}{now}"
     for example in one["examples"]:
-        said = f": {example['message']}" if example["message"] else ""
+        message = f": {example['message']}" if example["message"] else ""
         of_log = f" of partition {example['log_partition']}" if example["log_partition"] else ""
-        yield f"            such as {example['topic']} at offset {example['offset']}{of_log}{said}"
+        yield f"            such as {example['topic']} at offset {example['offset']}{of_log}{message}"

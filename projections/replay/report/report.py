@@ -27,8 +27,8 @@ from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.report import data, figures
 from projections.replay.report.data import OUTCOMES, Report, Row, requests
 from projections.replay.runner import events_of
-from projections.text.moments import iso
 from projections.text.names import error_name
+from projections.text.points_in_time import iso
 from projections.text.wording import many
 
 BROKERS_NEXT_TO_WAITS = 8

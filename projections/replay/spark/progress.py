@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from projections.replay.spark.session import is_connect
 
-LOOK_EVERY_S = 0.2
+CHECK_EVERY_S = 0.2
 LINE_EVERY_S = 5.0
 
 
@@ -48,7 +48,7 @@ class _Reporter:
         self._out = out
         self._is_terminal = out.isatty()
         self._started = monotonic()
-        self._next = self._started + (LOOK_EVERY_S if self._is_terminal else line_every_s)
+        self._next = self._started + (CHECK_EVERY_S if self._is_terminal else line_every_s)
         self._stages: dict[int, tuple[int, int]] = {}
         self.ended = False
 
@@ -59,7 +59,7 @@ class _Reporter:
         self._stages = finished | now
         elapsed_s = monotonic() - self._started
         if self._stages and not self.ended and self._started + elapsed_s >= self._next:
-            self._next = monotonic() + (LOOK_EVERY_S if self._is_terminal else elapsed_s)
+            self._next = monotonic() + (CHECK_EVERY_S if self._is_terminal else elapsed_s)
             done, tasks = (sum(counts) for counts in zip(*self._stages.values(), strict=True))
             before, after = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
             self._write(f"{before}{self._work}: {done} of {tasks} tasks done after {int(elapsed_s)} s{after}")
@@ -82,7 +82,7 @@ def _read_from_spark(session: SparkSession, reporter: _Reporter) -> Iterator[Non
     tracker, stopped = session.sparkContext.statusTracker(), threading.Event()
 
     def report_stages() -> None:
-        while not stopped.wait(LOOK_EVERY_S):
+        while not stopped.wait(CHECK_EVERY_S):
             known = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
             reporter.hear((stage, info.numCompletedTasks, info.numTasks) for stage, info in known if info is not None)
 

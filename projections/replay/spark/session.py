@@ -95,11 +95,11 @@ def spark_session(
     url = master if master is not None else (None if submitted else DEFAULT_MASTER)
     of_master = {} if url is None else {"spark.master": url, **(_LOCAL if url.startswith("local") else {})}
     chosen: dict[str, Any] = {**_SETTINGS, **of_master, **(settings or {})}
-    with _standard_error_aside(aside=not spark_log) as said:
+    with _standard_error_aside(aside=not spark_log) as stderr_text:
         try:
             session = SparkSession.builder.appName("topicwright replay").config(map=chosen).getOrCreate()
         except Exception as error:
-            why = why_not_started(said()) or message_of(error)
+            why = why_not_started(stderr_text()) or message_of(error)
             raise ReplayError(f"Spark did not start on {url or 'its master'}: {why}") from error
     if not spark_log:
         session.sparkContext.setLogLevel("OFF")

@@ -5,7 +5,7 @@ Spark reads a log only through it. `projections.replay.log.columns` describes th
 Options
     startoffset   the first offset to read (default 0)
     endoffset     the offset to stop before (default: the end of the log)
-    at            instead of endoffset: a point in time (see `projections.text.moments`); the events up to it are read
+    at            instead of endoffset: a point in time (`projections.text.points_in_time`); events up to it are read
     shards        the shard keys to read, separated by commas (default all); `-`: the events that concern every topic
     columns       the columns to return, separated by commas (default all). Name them where speed matters: Spark does
                   not pass the columns of a query to Python sources

@@ -64,18 +64,21 @@ async def test_page_json_and_cli_have_the_same_answer(capsys: pytest.CaptureFixt
         events = (await one.get("/v1/events", limit=1000))["events"]
         created = next(each for each in events if each["type"] == "CreateRequested")
         died = next(each for each in events if each["type"] == "BrokerFenced")
-        moments = [None, created["offset"] + 5, died["offset"] - 1, died["offset"] + 1, died["at"]]
+        points_in_time = [None, created["offset"] + 5, died["offset"] - 1, died["offset"] + 1, died["at"]]
         for line in SAME.strip().splitlines():
             path, names = (column.strip() for column in line.split(" | "))
             path = path.replace("ID", created["cause"]["request_id"])
-            answers = [await _answer(one, run, path, names, moment) for moment in moments[path == "diff" :]]
+            answers = [
+                await _answer(one, run, path, names, point_in_time)
+                for point_in_time in points_in_time[path == "diff" :]
+            ]
             assert any(answers), f"{path} shows something"
-            assert len({str(each) for each in answers}) > 1 or "boot" in path, f"{path} tells moments apart"
+            assert len({str(each) for each in answers}) > 1 or "boot" in path, f"{path} distinguishes points in time"
 
 
-async def _answer(one: Service, run: Command, path: str, names: str, moment: object) -> list[list[str]]:
+async def _answer(one: Service, run: Command, path: str, names: str, point_in_time: object) -> list[list[str]]:
     """What the page, the JSON and the command that the page names say alike."""
-    given = "" if moment is None else urlencode({"from" if path == "diff" else "at": moment})
+    given = "" if point_in_time is None else urlencode({"from" if path == "diff" else "at": point_in_time})
     address = f"/{path}{'&' if '?' in path else '?'}{given}".rstrip("?&")
     shown = Read(await page(one, address))
     command = shlex.split(shown.text.rpartition("On the command line: topicwright ")[2])

@@ -26,7 +26,7 @@ from projections.replay.redecide.redecide import run_redecide
 from projections.replay.report.report import run_report
 from projections.replay.runner import InProcess
 from projections.replay.runner import events_of as columns_of
-from projections.text.moments import iso
+from projections.text.points_in_time import iso
 from tests.machine.audit.planted import at, changed, without
 from tests.replay.kafka_history import IGNORED_IN_EACH, as_records, in_partitions, make_topic, url
 from tests.replay.written import read as events_of

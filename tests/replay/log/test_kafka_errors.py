@@ -166,11 +166,11 @@ def test_an_invalid_kafka_property_is_rejected(tmp_path: Path, run_without_spark
 def test_an_at_outside_the_log_is_rejected(kafka44: ReferenceKafka, run_without_spark: Run) -> None:
     history: list[Recorded] = clean()
     log = url(kafka44, make_topic(kafka44.bootstrap, [as_records(history)]))
-    for moment, says in (
+    for point_in_time, says in (
         (str(len(history)), f"offset {len(history)} is not reached yet: the newest event of any partition is at"),
         ("1969-12-31", "1969-12-31 is before the log begins"),
     ):
-        assert says in failed(run_without_spark, "rebuild", log, "--at", moment)
+        assert says in failed(run_without_spark, "rebuild", log, "--at", point_in_time)
 
 
 def test_compare_of_an_events_topic_requires_a_live_side(kafka44: ReferenceKafka, run_without_spark: Run) -> None:

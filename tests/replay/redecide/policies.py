@@ -37,16 +37,16 @@ class Leaving(CreateTopicPolicy):
     def configure(self, settings: Mapping[str, str]) -> None:
         """Say so."""
         self.path = Path(settings["policy.diary"])
-        self._say("configured")
+        self._announce("configured")
 
     def validate(self, request: RequestMetadata) -> None:
         """Say so."""
-        self._say(f"judged {request.topic}")
+        self._announce(f"judged {request.topic}")
 
     def close(self) -> None:
         """Say so."""
-        self._say("closed")
+        self._announce("closed")
 
-    def _say(self, what: str) -> None:
+    def _announce(self, what: str) -> None:
         with self.path.open("a") as diary:
             diary.write(what + "\n")

@@ -130,7 +130,7 @@ class Disk:
         if self.is_full:
             raise OSError(errno.ENOSPC, "planted")
 
-    def remember(self, state: QuorumState) -> None:
+    def persist(self, state: QuorumState) -> None:
         self._need_room()
         self._on_remember(self.directory, state)
         self.state = state

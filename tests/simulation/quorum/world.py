@@ -32,7 +32,7 @@ from controller.quorum.raft.effects import (
     StartFlush,
 )
 from controller.quorum.raft.log import SnapshotId
-from controller.quorum.raft.replica import CannotRemember
+from controller.quorum.raft.replica import CannotPersistVote
 from controller.quorum.raft.voters import Voter, VoterSet
 from tests.simulation.quorum.disk import Disk
 from tests.simulation.quorum.witness import Witness
@@ -137,7 +137,7 @@ class Replica:
             what(quorum)
         except OSError:  # as `QuorumNode` does: it is tried again
             self.world.counts["no room"] += 1
-        except CannotRemember:
+        except CannotPersistVote:
             self.world.counts["no room for a vote"] += 1
             self.kill(power=False)
             self.world.after(0.2 + self.world.rng.random(), lambda: None if self.quorum is not None else self.boot())

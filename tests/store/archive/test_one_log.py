@@ -25,7 +25,7 @@ from events.logs.archive.manifest import ManifestWriter, Segment, find_manifest,
 from events.logs.archive.store import Folder
 from events.logs.log import Commit, Entry, LogCorrupted, read_one, shard_offsets, shard_runs
 from events.logs.rocksdb_database import Database
-from events.logs.rocksdb_keys import KEPT, pack
+from events.logs.rocksdb_keys import RETAINED, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.auditing import audit
@@ -139,7 +139,7 @@ def test_an_audit_reads_archived_and_local_events(cut: RocksDbLog) -> None:
 def test_an_audit_finds_a_replaced_local_copy_of_an_archived_event(cut: RocksDbLog, place: str) -> None:
     other, batch, database = read_one(cut, 7), WriteBatch(raw_mode=True), cut._readable()
     if place == "kept":
-        batch.put(KEPT + pack(5), other, database.views_handle)
+        batch.put(RETAINED + pack(5), other, database.views_handle)
     else:
         batch.put(pack(5), other)
     database.write(batch)

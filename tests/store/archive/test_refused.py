@@ -16,7 +16,7 @@ from events.logs.archive import manifest, store
 from events.logs.archive.manifest import (
     MANIFEST,
     ArchiveDamaged,
-    ArchiveForeign,
+    ArchiveOfAnotherLog,
     ManifestWriter,
     find_manifest,
     history_of,
@@ -101,7 +101,7 @@ def test_an_archive_of_another_cluster_or_history_is_rejected(log: RocksDbLog, t
         ({"format": 2}, "was written by a newer release"),
     ):
         about.write_text(json.dumps({**said, **change}))
-        with pytest.raises(ArchiveForeign, match=pattern):
+        with pytest.raises(ArchiveOfAnotherLog, match=pattern):
             archiver(log, Folder(place)).step()
 
 
@@ -131,7 +131,7 @@ def test_a_diverged_copy_of_the_log_is_not_archived(folder: Path, day: Path, tmp
         other = archiver(log, Folder(place))
         other._root = lambda start, end: bytes(32) if start else bytes.fromhex(manifests[0].tree)
         assert other.step() == manifests[0]
-        with pytest.raises(ArchiveForeign, match=f"holds other events from offset {SEGMENT} on"):
+        with pytest.raises(ArchiveOfAnotherLog, match=f"holds other events from offset {SEGMENT} on"):
             other.step()
 
 
@@ -148,14 +148,14 @@ def test_two_services_with_one_archive_are_detected(log: RocksDbLog, tmp_path: P
     first, second = archiver(log, place), archiver(log, place, OTHER)
     assert first.step()
     assert second.step(), "it takes over what is there"
-    with pytest.raises(ArchiveForeign, match=r"another service archives to .*: process 7 of elsewhere"):
+    with pytest.raises(ArchiveOfAnotherLog, match=r"another service archives to .*: process 7 of elsewhere"):
         first.step()
     assert second.step()
     assert second.next_offset == 2 * SEGMENT
 
 
 def test_a_log_with_dropped_events_rejects_an_empty_archive(cut: RocksDbLog, tmp_path: Path) -> None:
-    with pytest.raises(ArchiveForeign, match=r"is empty, and the log's events below .* are in"):
+    with pytest.raises(ArchiveOfAnotherLog, match=r"is empty, and the log's events below .* are in"):
         archiver(cut, Folder(tmp_path / "elsewhere")).step()
     shutil.copytree(tmp_path / "archive", tmp_path / "elsewhere")
     moved = archiver(cut, Folder(tmp_path / "elsewhere"))

@@ -25,7 +25,7 @@ from events.logs.archive.base import bases
 from events.logs.archive.manifest import (
     ARCHIVE_KEY,
     MANIFEST,
-    ArchiveForeign,
+    ArchiveOfAnotherLog,
     Base,
     Manifest,
     find_manifest,
@@ -309,7 +309,7 @@ OTHERS: dict[str, Callable[[Manifest], Manifest]] = {
 @pytest.mark.parametrize("other", OTHERS)
 async def test_a_base_of_another_cluster_or_topic_is_rejected(based: Partitions, other: str) -> None:
     change(based, OTHERS[other])
-    with pytest.raises(ArchiveForeign, match=f"{other}.*name another place"):
+    with pytest.raises(ArchiveOfAnotherLog, match=f"{other}.*name another place"):
         based.newest()
     with closing(based.gateway("fresh")):
         assert based.began_at == 0

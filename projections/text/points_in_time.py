@@ -31,42 +31,42 @@ _LOST_PLUS = re.compile(r"(?<=\d) (\d\d:?\d\d)$")
 """In a URL a `+` that is not escaped arrives as a space: `10:00:00+02:00` as `10:00:00 02:00`."""
 
 
-class BadMoment(ValueError):
+class InvalidPointInTime(ValueError):
     """Text that is not a valid point in time, or one that the log has not reached; the message says what is allowed."""
 
 
-Moment = Offset | datetime
+PointInTime = Offset | datetime
 """An offset, or a time with its zone."""
 
 
-def parse_moment(text: str) -> Moment:
-    """Parse a point in time. Raises BadMoment."""
+def parse_point_in_time(text: str) -> PointInTime:
+    """Parse a point in time. Raises InvalidPointInTime."""
     word = text.strip()
     try:
         if word.isascii() and word.isdigit():
             return Offset(int(word))
         if word.endswith("ms") and word[:-2].isascii() and word[:-2].isdigit():
             return datetime.fromtimestamp(int(word[:-2]) / 1000, UTC)
-        moment = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
+        point_in_time = datetime.fromisoformat(_LOST_PLUS.sub(r"+\1", word) if "T" in word else word)
     except (ValueError, OverflowError, OSError):
-        raise BadMoment(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: use {SYNTAX}") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        raise InvalidPointInTime(f"{text[:TEXT_SHOWN_MAX]!r} is not a valid point in time: use {SYNTAX}") from None
+    return point_in_time if point_in_time.tzinfo is not None else point_in_time.replace(tzinfo=UTC)
 
 
-def end_at(log: EventLog, moment: Moment) -> int:
+def end_at(log: EventLog, point_in_time: PointInTime) -> int:
     """The offset after the last durable event at a point in time: 0 before the first event.
 
-    A time after the newest event means now. Raises BadMoment for an offset that the log has not reached.
+    A time after the newest event means now. Raises InvalidPointInTime for an offset that the log has not reached.
     """
     end = log.durable_offset
-    if isinstance(moment, datetime):
-        at_ms = round(moment.timestamp() * 1000)
+    if isinstance(point_in_time, datetime):
+        at_ms = round(point_in_time.timestamp() * 1000)
         return bisect_right(range(end), at_ms, key=lambda offset: decode_event(offset, read_one(log, offset)).at_ms)
-    if moment >= end:
-        shown = str(moment) if moment < OFFSET_END else f"{OFFSET_END} and more"
+    if point_in_time >= end:
+        shown = str(point_in_time) if point_in_time < OFFSET_END else f"{OFFSET_END} and more"
         newest = f"the newest event is at offset {end - 1}" if end else "the log is empty"
-        raise BadMoment(f"offset {shown} is not reached yet: {newest}")
-    return moment + 1
+        raise InvalidPointInTime(f"offset {shown} is not reached yet: {newest}")
+    return point_in_time + 1
 
 
 def time_at(log: EventLog, end: int) -> int | None:
