@@ -1,10 +1,10 @@
-"""Run all tests, in groups: five pytest processes at a time, each of which takes the next group when its own is done.
+"""Run all tests, in groups: six pytest processes at a time, each of which takes the next group when its own is done.
 
 `python -m tests.support.side_by_side [ARGUMENT…]` gives the arguments to each pytest, shows a group's output whole when
 it has ended, then what each group took, and in the last line the sum: `N passed, N failed`. The exit code is the worst.
 
 Tests in one group share servers (the session fixtures of tests/conftest.py) and Spark, which a group of its own would
-start again. Of five groups that run at once, three wait for clusters most of the time: so two cores are busy.
+start again. Of six groups that run at once, four wait for clusters most of the time: so two cores are busy.
 
 Ended early, it leaves nothing: each pytest gets SIGINT, and ends its servers. The kernel sends it where this process is
 killed, and ends this process where its make is.
@@ -29,18 +29,19 @@ from pathlib import Path
 
 from tests.support.tools import ROOT
 
-AT_ONCE = 5
+AT_ONCE = 6
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
-    "real brokers": (ALL / "brokers/kraft", ALL / "quorum"),
     "Spark and Kafka": (
         *(ALL / "replay" / each for each in ("log", "spark", "watch")),
         ALL / "brokers/cluster/test_spark.py",
     ),
-    "workers and gateways": (ALL / "stream",),
-    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
     "Spark": (ALL / "replay",),
+    "workers and gateways": (ALL / "stream",),
+    "quorum": (ALL / "quorum",),
+    "processes": (ALL / "serving", ALL / "cli", ALL / "docs", ALL / "deploy", ALL / "fuzz"),
     "all else": (ALL,),
+    "Kafka brokers": (ALL / "brokers/kraft",),
     "clusters": (ALL / "brokers", ALL / "security", ALL / "support"),
     "Kafka's answers": (ALL / "reference", ALL / "clients"),
     "simulators": (ALL / "simulation",),
