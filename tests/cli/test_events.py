@@ -87,7 +87,7 @@ brokers 7                   | 1 broker 7 is not registered; registered are: 1,2,
 settings none               | 1 no setting matches 'none'; there are: default.replication.factor
 topics v                    | 1 it was deleted at offset
 topics --at 9999            | 2 at: offset 9999 is not reached yet: the newest event is at offset
-topic create new            | 2 a stopped service creates nothing: --data needs --dry-run
+topic create new            | 2 --data reads a stopped service, which cannot create topics: add --dry-run
 """
 
 

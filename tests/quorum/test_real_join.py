@@ -95,7 +95,7 @@ def _registers_again(quorum: KafkaQuorum) -> None:
         found = (each for each in records_at(metadata) if isinstance(each, REGISTRATIONS))
         return [isinstance(each, kinds.RegisterControllerRecord) for each in found if each.controller_id == VOTER]
 
-    known = registered()
+    known = until(lambda: registered()[-1:] == [True] and registered(), 120, "it is registered")
     words = ("unregister-controller", "--id", str(VOTER), "--bootstrap-controller", quorum.bootstrap)
     kafka_tools().output("kafka-cluster", *words)
     until(lambda: registered() == [*known, False, True], 120, "it is registered again")

@@ -197,10 +197,10 @@ def test_ready_screen_warns_of_open_listeners(tmp_path: Path) -> None:
     with Process(_serve(tmp_path, "--set", "http.authentication=none"), cwd=tmp_path) as process:
         process.wait_for_line(r"^ready kafka=0\.0\.0\.0:\d+ http=0\.0\.0\.0:\d+$", within_s=240)
         process.wait_for_line(
-            r"^warning: listener PLAINTEXT has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do", within_s=240
+            r"^warning: listener PLAINTEXT has no authentication: anyone who can reach 0\.0\.0\.0:\d+ may", within_s=240
         )
         process.wait_for_line(
-            r"^warning: HTTP has no authentication: whoever reaches 0\.0\.0\.0:\d+ may do everything$", within_s=240
+            r"^warning: HTTP has no authentication: anyone who can reach 0\.0\.0\.0:\d+ may do everything$", within_s=240
         )
         assert process.stop(within_s=240) == 0
 
